@@ -207,9 +207,3 @@ def test_the_end_of_a_run_ends_what_is_idle_and_leaves_what_is_at_work(
         end_applications(RUN_URI, HASTY)
     assert said == heard
     assert {path.suffix for path in application._folder().iterdir()} - {".sock"} == left
-
-
-def test_a_folder_that_others_can_enter_is_refused(folder: Path, task: SparkApplication) -> None:
-    folder.chmod(0o701)
-    with pytest.raises(ConfigError):
-        task.do("see", {"SECRET": "hunter2"})

@@ -55,18 +55,6 @@ def kinds_of_runs(dag: DAG) -> set[str]:
     return {str(getattr(kind, "value", kind)) for kind in dag.allowed_run_types or ()}
 
 
-def test_each_chosen_repository_is_collected_by_a_run_of_its_own_a_few_at_a_time() -> None:
-    dag = all_dag(at_once=3, dry_run=False)
-    assert set(dag.task_ids) == {"choose_repositories", "collect_repository", "save_summary", "all_collected"}
-    choose, collect = dag.get_task("choose_repositories"), dag.get_task("collect_repository")
-    assert choose.which == WHICH
-    assert collect.is_mapped
-    assert collect.upstream_task_ids == {"choose_repositories"}
-    assert collect.partial_kwargs["max_active_tis_per_dag"] == 3
-    assert collect.partial_kwargs["map_index_template"] == "{{ task.label }}"
-    assert (dag.max_active_runs, dag.params["dry_run"], choose.retries) == (1, False, 3)
-
-
 def test_a_dag_with_a_schedule_waits_until_somebody_switches_it_on_and_has_no_backfills() -> None:
     by_hand, daily = all_dag(), all_dag("@daily")
     assert (by_hand.is_paused_upon_creation, daily.is_paused_upon_creation) == (None, True)
@@ -179,14 +167,6 @@ def test_an_entry_that_differs_or_cannot_be_read_takes_its_repository_out_and_no
     assert "tarn" not in ours
 
 
-def test_an_unknown_name_in_any_entry_is_an_error_for_all_repositories(named: Any) -> None:
-    """What it was to change is not known, and it may have been a limit."""
-    with pytest.raises(
-        ConfigError, match="'wrong': unknown setting max_delete_object; nearest is max_delete_objects;"
-    ):
-        settings(named, right=LAKE, wrong=LAKE | {"repository": "pond", "max_delete_object": 1})
-
-
 ROOT = Path(__file__).resolve().parents[3]
 NAME = f"AIRFLOW_VAR_{GC_SCHEDULES.upper()}"
 SCHEDULED = {"schedule": "@hourly", "repository": "lake", "dry_run": False, "slice_margin_hours": 60}
@@ -211,22 +191,6 @@ def test_each_entry_is_a_dag_that_can_be_backfilled(monkeypatch: pytest.MonkeyPa
     assert dag.params["slice_margin_hours"] == 60
     assert dag.get_task("check").depends_on_past
     assert not bag.dags["lakefs_gc"].get_task("check").depends_on_past
-
-
-def test_an_entry_deletes_nothing_unless_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    bag = dags(monkeypatch, {"gc_lake": {"schedule": "@daily", "repository": "lake"}})
-    assert bag.dags["gc_lake"].params["dry_run"] is True
-
-
-def test_scheduled_dag_survives_serialisation(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.serialization.serialized_objects import DagSerialization
-
-    dag = dags(monkeypatch, {"gc_lake": SCHEDULED}).dags["gc_lake"]
-    back = DagSerialization.from_dict(DagSerialization.to_dict(dag))
-    assert back.timetable.periodic
-    assert back.get_task("check").depends_on_past
-    assert back.get_task("check").wait_for_downstream
-    assert {"save_report", "release_lease"} <= back.get_task("check").downstream_task_ids
 
 
 def test_a_wrong_entry_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,11 +173,6 @@ def test_an_unknown_name_in_the_settings_of_one_repository_starts_no_run(
         chosen(monkeypatch, {"gc_lake": LAKE | {"keep_tag": True}})
 
 
-def test_only_the_repositories_that_were_asked_for_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, _ = chosen(monkeypatch, which={"repositories": "*", "exclude": "la*", "summary_root": "None"})
-    assert [run["conf"]["repository"] for run in runs] == ["pond"]
-
-
 def test_where_a_repositorys_own_settings_cannot_be_read_nothing_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -165,15 +165,6 @@ def test_a_policy_that_cannot_be_understood_stops_every_run(
         check()
 
 
-def test_a_policy_that_cannot_be_read_stops_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(Variable, "get", fail)
-    with pytest.raises(UnavailableError):
-        check()
-
-
 def test_variables_that_bind_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Variable of schedules binds the repositories that it names; one that exists is never taken for missing."""
     schedules = "AIRFLOW_VAR_SCHEDULES_OF_TEST"

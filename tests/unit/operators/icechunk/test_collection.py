@@ -30,10 +30,7 @@ from dredge.errors import (
 )
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import (
-    AIRFLOW,
-    TIME_OUT,
     Run,
-    answer,
     approve,
     check_limits,
     find_garbage,
@@ -275,15 +272,6 @@ def is_free(repo: Repo) -> bool:
     return make_lease(open_state(repo.uri)).acquire("the next one").holder == "the next one"
 
 
-def awaiting(repo: Repo) -> tuple[Run, dict[str, Any]]:
-    """A run that waits for an answer."""
-    planned = plan(repo, dry_run=False, approval="always")
-    run = Run.open(planned["run_uri"])
-    with pytest.raises(AwaitingApprovalError):
-        run_steps(run, LocalRunner())
-    return run, planned
-
-
 def test_a_collection_whose_task_was_lost_is_no_success_and_gives_its_right_back(garbage: Repo) -> None:
     planned = plan(garbage, dry_run=False)
     report = Report(garbage, planned)
@@ -292,18 +280,3 @@ def test_a_collection_whose_task_was_lost_is_no_success_and_gives_its_right_back
     assert report.pushed["save_report", REPORT] == f"{planned['run_uri']}/report.html"
     assert report.event.extra is None
     assert is_free(garbage)
-
-
-@pytest.mark.parametrize(("by", "through", "ends_well"), [("eve", AIRFLOW, True), ("", TIME_OUT, False)])
-def test_who_rejects_a_collection_ends_it_well_and_who_does_not_answer_does_not(
-    garbage: Repo, by: str, through: str, ends_well: bool
-) -> None:
-    run, planned = awaiting(garbage)
-    answer(run, "rejected", by, through)
-    with pytest.raises(RejectedError):
-        approve(run)
-    if ends_well:
-        assert Report(garbage, planned).save()["outcome"] == "rejected"
-        return
-    with pytest.raises(RefusedError):
-        Report(garbage, planned).save()

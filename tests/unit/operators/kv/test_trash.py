@@ -26,28 +26,6 @@ from tests.support.trash import age_waits, trashed_store
 
 
 @pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [
-        ("", ()),
-        ("None", ()),
-        (None, ()),
-        ([], ()),
-        ("[]", ()),
-        ("marker,heartbeat", ("marker", "heartbeat")),
-        ("['marker', 'heartbeat']", ("marker", "heartbeat")),
-        (["marker"], ("marker",)),
-    ],
-)
-def test_rendered_kinds(kinds: Any, expected: list[str] | None) -> None:
-    operator = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": "file:///x", "kinds": kinds})
-    assert operator.checked.kinds == expected
-
-
-def test_a_clean_is_a_dry_run_unless_told() -> None:
-    assert LakeFSKVCleanTrashOperator(task_id="clean", config={"state_uri": "file:///x"}).checked.dry_run
-
-
-@pytest.mark.parametrize(
     "settings",
     [
         {"grace_hours": "23"},
