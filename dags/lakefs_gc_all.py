@@ -19,9 +19,9 @@ from airflow_dredge.operators.lakefs.many import (
     LakeFSCollectRepositoryOperator,
     LakeFSSaveSummaryOperator,
 )
-from airflow_dredge.operators.lakefs.params import ALL_DEFAULTS, ALL_FORM, WHICH
+from airflow_dredge.operators.lakefs.params import ALL_FORM, UNDO_DEFAULTS, WHICH
 
-_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=ALL_DEFAULTS)
+_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=UNDO_DEFAULTS)
 _MANY = Many(
     choose=LakeFSChooseRepositoriesOperator,
     collect=LakeFSCollectRepositoryOperator,

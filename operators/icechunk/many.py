@@ -48,7 +48,7 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
         """Return ``conf`` and ``trigger_run_id`` of each run, in parts."""
         config = ManyConfig.from_params(self.which)
         params = {name: context["params"][name] for name in FORM_OF_A_RUN}
-        ours, conflicts = storage_settings()
+        ours, conflicts = settings_in(ICECHUNK_SCHEDULES, "storage", FORM)
         options = storage_options(self.aws_conn_id)
         chosen, missing = choose_repositories(config, [*ours, *conflicts], options)
         own, why_not = by_place(ours, conflicts, options)
@@ -60,11 +60,6 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
             if place not in why_not
         ]
         return started_with(context, confs, left_out, summary_root(config, params["run_root"], chosen))
-
-
-def storage_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the settings of repositories in the Variable; see ``settings_in``."""
-    return settings_in(ICECHUNK_SCHEDULES, "storage", FORM)
 
 
 def by_place(

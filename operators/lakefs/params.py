@@ -59,7 +59,7 @@ RUN_DEFAULTS: dict[str, Any] = {
     **templates(settings_of(LakeFSTaskSettings)),
 }
 
-#: Arguments of the task of a one-task DAG.
+#: Arguments of the task of a one-task DAG, and of the tasks for all repositories.
 UNDO_DEFAULTS: dict[str, Any] = {
     name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
 }
@@ -70,11 +70,6 @@ CONFIG: dict[str, str] = templates(COLLECTION)
 #: Form for all repositories: the choice, and the form of one repository.
 FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name not in ("repository", "check_only"))
 ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
-
-#: Arguments of the tasks for all repositories.
-ALL_DEFAULTS: dict[str, Any] = {
-    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
-}
 
 #: Argument `which` of the choice.
 WHICH: dict[str, str] = templates(settings_of(ManyConfig))
