@@ -20,7 +20,7 @@ from airflow_dredge.operators.kv.trash import (
     LakeFSKVCleanTrashOperator,
     LakeFSKVScanTrashOperator,
 )
-from airflow_dredge.operators.run_check import checked_tasks
+from airflow_dredge.operators.run_check import task_arguments
 from airflow_dredge.operators.schedules import NO_BACKFILLS
 
 
@@ -36,7 +36,7 @@ def trash_dag(
         schedule=schedule,
         max_active_runs=1,
         **allowed_run_types(NO_BACKFILLS),
-        default_args=checked_tasks(FORM, TRASH_DEFAULTS, default_args),
+        default_args=task_arguments(FORM, TRASH_DEFAULTS, default_args),
         params=trash_params(**defaults),
         tags=["dredge", "lakefs", "kv trash"],
         doc_md=__doc__,

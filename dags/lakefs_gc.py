@@ -35,8 +35,8 @@ from airflow_dredge.operators.lakefs.run import (
     LakeFSReleaseLeaseOperator,
     LakeFSSaveReportOperator,
 )
-from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
-from airflow_dredge.operators.schedules import LEASE_RETRIES, first_of, on_schedule
+from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
+from airflow_dredge.operators.schedules import LEASE_RETRIES, first_task_arguments, schedule_arguments
 
 
 def gc_dag(
@@ -48,13 +48,13 @@ def gc_dag(
     """Make the DAG; `defaults` are values of its Params, `default_args` are for its tasks, as `{"pool": "gc"}`."""
     with DAG(
         dag_id,
-        **on_schedule(schedule),
-        default_args=checked_tasks(FORM, RUN_DEFAULTS, default_args),
+        **schedule_arguments(schedule),
+        default_args=task_arguments(FORM, RUN_DEFAULTS, default_args),
         params=gc_params(**defaults),
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        check = LakeFSCheckOperator(task_id="check", config=CONFIG, **first_of(schedule))
+        check = LakeFSCheckOperator(task_id="check", config=CONFIG, **first_task_arguments(schedule))
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", retries=LEASE_RETRIES)
         report = LakeFSSaveReportOperator(
             task_id="save_report", outlets=[Asset("dredge_lakefs_gc")], **UNCHECKED

@@ -10,8 +10,8 @@ from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.airflow_versions import allowed_run_types
 from airflow_dredge.operators.many import AllCollectedOperator
-from airflow_dredge.operators.params import params_of
-from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
+from airflow_dredge.operators.params import make_params
+from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
 from airflow_dredge.operators.schedules import NO_BACKFILLS
 from dredge.settings import Setting
 
@@ -118,8 +118,8 @@ def _dag(
         schedule=schedule,
         max_active_runs=1,
         **allowed_run_types(run_types),
-        default_args=checked_tasks(form, about.default_args, default_args),
-        params=params_of(form, dict(defaults)),
+        default_args=task_arguments(form, about.default_args, default_args),
+        params=make_params(form, dict(defaults)),
         tags=[*about.tags],
         doc_md=about.doc,
         **more,

@@ -76,7 +76,7 @@ def _policy() -> Any:
 RETRY_BY_FAMILY = _policy()
 
 
-def by_family() -> dict[str, Any]:
+def retry_arguments() -> dict[str, Any]:
     """Return the default task arguments for retries."""
     return {"retry_policy": RETRY_BY_FAMILY} if HAS_RETRY_POLICY else {}
 

@@ -31,7 +31,7 @@ _FIRST = "choose_repositories"
 _TASKS_MAX = 1024
 
 
-def started_with(
+def split_runs(
     context: Context, confs: Sequence[Mapping[str, Any]], skipped: Mapping[str, str], summary_root: str
 ) -> list[list[dict[str, Any]]]:
     """Return the settings of each run in parts for mapped tasks, and push XComs for the summary."""
@@ -43,7 +43,7 @@ def started_with(
     return [[*part] for part in batched(runs, max(1, -(-len(runs) // tasks_max)))]
 
 
-def conf_of(
+def make_conf(
     what: str, repository: str, params: Mapping[str, Any], own: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the settings of a repository's run. It is a dry run if the form or the Variable says so."""

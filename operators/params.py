@@ -10,7 +10,7 @@ from airflow.sdk import Param
 from dredge.settings import Setting, setting, with_nearest
 
 
-def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
+def make_params(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
     """Return a Param for each setting.
 
     :raises TypeError: a default without a setting

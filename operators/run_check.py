@@ -183,7 +183,7 @@ TASK_ARGUMENTS = frozenset(
 _DURATIONS = ("execution_timeout", "retry_delay")
 
 
-def checked_tasks(
+def task_arguments(
     form: Iterable[Setting], default_args: Mapping[str, Any], own: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the default arguments of a DAG's tasks, with the check of conf, Params and policy before each

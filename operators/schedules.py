@@ -28,7 +28,7 @@ BY_HAND = ("manual", "operator_triggered", "asset_triggered")
 NO_BACKFILLS = [*BY_HAND, "scheduled"]
 
 
-def on_schedule(schedule: Any) -> dict[str, Any]:
+def schedule_arguments(schedule: Any) -> dict[str, Any]:
     """Return the DAG arguments for a schedule: a cron text in UTC such as ``@hourly``, another schedule, or
     None for manual runs.
     """
@@ -41,7 +41,7 @@ def on_schedule(schedule: Any) -> dict[str, Any]:
     }
 
 
-def first_of(schedule: Any) -> dict[str, Any]:
+def first_task_arguments(schedule: Any) -> dict[str, Any]:
     """Return the arguments of the DAG's first task for a schedule.
 
     Scheduled runs and backfills never overlap: each waits for the tasks directly downstream of the previous
@@ -78,7 +78,7 @@ def data_window(context: Context) -> tuple[datetime, datetime] | None:
     return (begin, end) if begin is not None and end is not None and begin < end else None
 
 
-def schedules_in(variable: str, what: str) -> dict[str, dict[str, Any]]:
+def read_schedules(variable: str, what: str) -> dict[str, dict[str, Any]]:
     """Return the settings of each scheduled DAG in a Variable, by DAG id.
 
     :raises ConfigError: invalid content; Airflow shows it as an import error
@@ -104,7 +104,7 @@ def _checked(variable: str, what: str, dag_id: str, settings: Any) -> dict[str, 
     return dict(settings)
 
 
-def settings_in(
+def read_settings(
     variable: str, what: str, form: Collection[Setting]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the settings of repositories in a Variable, without their schedules.
@@ -115,7 +115,7 @@ def settings_in(
     """
     found: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, str] = {}
-    for dag_id, entry in schedules_in(variable, what).items():
+    for dag_id, entry in read_schedules(variable, what).items():
         repository = entry[what].rstrip("/")
         known = {setting.name: setting for setting in form}
         own = {name: value for name, value in entry.items() if name not in _OF_A_SCHEDULE}

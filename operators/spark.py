@@ -29,8 +29,8 @@ from airflow_dredge.operators.spark_master import (
     check_deploy_mode,
     check_kubernetes,
     is_given,
+    make_remote,
     python_conf,
-    remote_of_run,
 )
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
@@ -215,7 +215,7 @@ class SparkJobOperator(SparkSubmitOperator):
             )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
         env = {name: str(value) for name, value in (self.env_vars or {}).items()}
-        remote, token = remote_of_run(url, self.run_uri)
+        remote, token = make_remote(url, self.run_uri)
         command = [sys.executable, self.application, "--remote", remote]
         self._do_in(SparkApplication(self.run_uri, command, env, {TOKEN: token} if token else {}), secrets)
 

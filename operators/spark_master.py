@@ -17,7 +17,7 @@ TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 SMALL_MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
 
 
-def remote_of_run(url: str, run_uri: str) -> tuple[str, str | None]:
+def make_remote(url: str, run_uri: str) -> tuple[str, str | None]:
     """Return the Connect URL of a run, with one session id for all steps, and the token separately.
 
     :return: the URL without token, and the token

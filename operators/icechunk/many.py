@@ -11,8 +11,8 @@ from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.icechunk.params import FORM, FORM_OF_A_RUN, ICECHUNK_SCHEDULES
 from airflow_dredge.operators.lakefs.many import LakeFSCollectRepositoryOperator
-from airflow_dredge.operators.many import SaveSummaryOperator, conf_of, started_with
-from airflow_dredge.operators.schedules import settings_in
+from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
+from airflow_dredge.operators.schedules import read_settings
 from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
 from dredge.runs.many import Outcome
 from dredge.storage.location import place_of
@@ -48,18 +48,18 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
         """Return ``conf`` and ``trigger_run_id`` of each run, in parts."""
         config = ManyConfig.from_params(self.which)
         params = {name: context["params"][name] for name in FORM_OF_A_RUN}
-        ours, conflicts = settings_in(ICECHUNK_SCHEDULES, "storage", FORM)
+        ours, conflicts = read_settings(ICECHUNK_SCHEDULES, "storage", FORM)
         options = storage_options(self.aws_conn_id)
         chosen, missing = choose_repositories(config, [*ours, *conflicts], options)
         own, why_not = by_place(ours, conflicts, options)
         places = {uri: place_of(uri, options) for uri in chosen}
         left_out = missing | {uri: why_not[place] for uri, place in places.items() if place in why_not}
         confs = [
-            conf_of("storage", uri, params, own.get(place))
+            make_conf("storage", uri, params, own.get(place))
             for uri, place in places.items()
             if place not in why_not
         ]
-        return started_with(context, confs, left_out, summary_root(config, params["run_root"], chosen))
+        return split_runs(context, confs, left_out, summary_root(config, params["run_root"], chosen))
 
 
 def by_place(

@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.failures import by_family
-from airflow_dredge.operators.params import check_only_setting, params_of, templates
+from airflow_dredge.operators.failures import retry_arguments
+from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
@@ -44,7 +44,7 @@ FORM = (_STORAGE, *settings_of(ExpireConfig), *settings_of(IcechunkTaskSettings)
 RUN_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    **by_family(),
+    **retry_arguments(),
     "storage": "{{ params.storage }}",
     "report_only": "{{ params.dry_run }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan_collection') or {}).get('run_uri', '') }}",
@@ -83,4 +83,4 @@ def icechunk_params(**defaults: Any) -> dict[str, Param]:
 
     :param defaults: values by name that replace the defaults, such as ``storage`` for a DAG with a schedule
     """
-    return params_of(FORM, defaults)
+    return make_params(FORM, defaults)

@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.failures import by_family
+from airflow_dredge.operators.failures import retry_arguments
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
-from airflow_dredge.operators.params import check_only_setting, params_of, templates
+from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from dredge.settings import setting, settings_of
 from dredge.trash.config import TrashConfig
 from dredge.trash.restore_config import TrashRestoreConfig
@@ -41,7 +41,7 @@ RESTORE_FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashRestoreCon
 _DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    **by_family(),
+    **retry_arguments(),
     **templates(settings_of(LakeFSKVTaskSettings)),
 }
 #: Arguments of every task of the cleaner's DAG, and of the restore.
@@ -54,4 +54,4 @@ def trash_params(**defaults: Any) -> dict[str, Param]:
 
     :param defaults: values by name that replace the defaults, such as ``state_uri`` for a DAG with a schedule
     """
-    return params_of(FORM, defaults)
+    return make_params(FORM, defaults)

@@ -16,7 +16,7 @@ from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_settings
-from airflow_dredge.operators.many import SaveSummaryOperator, conf_of, started_with
+from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
 from dredge.gc.many.choose import ManyConfig, choose_repositories
 from dredge.gc.many.collect import outcome_of
 from dredge.runs.many import Outcome
@@ -54,11 +54,11 @@ class LakeFSChooseRepositoriesOperator(LakeFSOperator):
             name: conflicts[name] for name in chosen.repositories if name in conflicts
         }
         confs = [
-            conf_of("repository", name, params, ours.get(name))
+            make_conf("repository", name, params, ours.get(name))
             for name in chosen.repositories
             if name not in left_out
         ]
-        return started_with(context, confs, left_out, chosen.summary_root)
+        return split_runs(context, confs, left_out, chosen.summary_root)
 
 
 _POLL_SECONDS = 30

@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.failures import by_family
-from airflow_dredge.operators.params import check_only_setting, params_of, templates
-from airflow_dredge.operators.schedules import schedules_in, settings_in
+from airflow_dredge.operators.failures import retry_arguments
+from airflow_dredge.operators.params import check_only_setting, make_params, templates
+from airflow_dredge.operators.schedules import read_schedules, read_settings
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
 from dredge.gc.many.choose import ManyConfig
@@ -53,7 +53,7 @@ METADATA_FORM = (*METADATA, *(found for found in FORM if found.name == "kv_conn_
 RUN_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    **by_family(),
+    **retry_arguments(),
     "repository": "{{ params.repository }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan') or {}).get('run_uri', '') }}",
     **templates(settings_of(LakeFSTaskSettings)),
@@ -81,7 +81,7 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
     :param defaults: values by name that replace the defaults, such as ``repository`` for a DAG with a
         schedule
     """
-    return params_of(FORM, defaults)
+    return make_params(FORM, defaults)
 
 
 GC_SCHEDULES = "dredge_gc_schedules"
@@ -93,9 +93,9 @@ def gc_schedules() -> dict[str, dict[str, Any]]:
 
     :raises ConfigError: the Variable is invalid; Airflow shows it as an import error
     """
-    return schedules_in(GC_SCHEDULES, "repository")
+    return read_schedules(GC_SCHEDULES, "repository")
 
 
 def repository_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the settings of repositories in the Variable; see ``settings_in``."""
-    return settings_in(GC_SCHEDULES, "repository", FORM)
+    """Return the settings of repositories in the Variable; see ``read_settings``."""
+    return read_settings(GC_SCHEDULES, "repository", FORM)

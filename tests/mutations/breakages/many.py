@@ -23,14 +23,14 @@ MANY = (
     Breakage(
         "the form's dry run is not one where the Variable says otherwise",
         "airflow_dredge.operators.many",
-        "conf_of",
+        "make_conf",
         Put("Subscript", "params", False),
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
     Breakage(
         "an entry of the Variable that says nothing deletes",
         "airflow_dredge.operators.many",
-        "conf_of",
+        "make_conf",
         Put("Call", "get", False, "args.1"),
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
@@ -44,7 +44,7 @@ MANY = (
     Breakage(
         "one of two settings is taken where schedules differ",
         "airflow_dredge.operators.schedules",
-        "settings_in",
+        "read_settings",
         Drop("Assign", 6),
         ("test_schedules_that_differ_about_a_repository_leave_it_out",),
     ),

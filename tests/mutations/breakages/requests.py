@@ -23,14 +23,14 @@ REQUESTS = (
     Breakage(
         "tasks are not checked",
         "airflow_dredge.operators.run_check",
-        "checked_tasks",
+        "task_arguments",
         Drop("Constant", 2),
         ("test_airflow_asks_for_the_check_and_nothing_is_read",),
     ),
     Breakage(
         "an unknown name in the settings of a repository is ignored",
         "airflow_dredge.operators.schedules",
-        "settings_in",
+        "read_settings",
         Put("Call", "sorted", ()),
         ("test_an_unknown_name_in_the_settings_of_one_repository_starts_no_run",),
     ),

@@ -29,11 +29,11 @@ from airflow_dredge.operators.lakefs.params import (
 from airflow_dredge.operators.schedules import (
     NO_BACKFILLS,
     data_window,
-    first_of,
-    on_schedule,
+    first_task_arguments,
+    read_schedules,
+    read_settings,
     run_types,
-    schedules_in,
-    settings_in,
+    schedule_arguments,
 )
 from dredge.errors import ConfigError
 
@@ -80,23 +80,23 @@ LAKE: dict[str, Any] = {"schedule": "@hourly", "repository": "lake"}
 
 
 def test_runs_by_hand_are_many_and_those_on_a_schedule_wait_for_each_other() -> None:
-    by_hand, daily = on_schedule(None), on_schedule("@daily")
+    by_hand, daily = schedule_arguments(None), schedule_arguments("@daily")
     assert (by_hand["schedule"], by_hand["max_active_runs"], by_hand["is_paused_upon_creation"]) == (
         None,
         64,
         None,
     )
     assert (daily["max_active_runs"], daily["is_paused_upon_creation"]) == (1, True)
-    assert first_of(None) == {"depends_on_past": False, "wait_for_downstream": False}
-    assert first_of("@daily")["depends_on_past"]
-    assert first_of("@daily")["wait_for_downstream"]
+    assert first_task_arguments(None) == {"depends_on_past": False, "wait_for_downstream": False}
+    assert first_task_arguments("@daily")["depends_on_past"]
+    assert first_task_arguments("@daily")["wait_for_downstream"]
 
 
 def test_only_a_dag_whose_runs_have_intervals_can_be_backfilled() -> None:
     assert set(run_types(None)) == BY_HAND
     assert set(run_types("@daily")) == BY_HAND | {"scheduled", "backfill"}
     assert set(NO_BACKFILLS) == BY_HAND | {"scheduled"}
-    assert on_schedule(None)["allowed_run_types"] == run_types(None)
+    assert schedule_arguments(None)["allowed_run_types"] == run_types(None)
 
 
 END = datetime(2026, 3, 1, tzinfo=UTC)
@@ -133,14 +133,14 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def settings(named: Any, **entries: Any) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     named(json.dumps(entries))
-    return settings_in("schedules", "repository", FORM)
+    return read_settings("schedules", "repository", FORM)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"gc": "@daily"}', json.dumps({"gc lake": LAKE})])
 def test_a_variable_that_says_something_else_is_told(named: Any, text: str) -> None:
     named(text)
     with pytest.raises(ConfigError):
-        schedules_in("schedules", "repository")
+        read_schedules("schedules", "repository")
 
 
 def test_entries_that_agree_about_a_repository_are_one(named: Any) -> None:

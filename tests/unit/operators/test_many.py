@@ -22,7 +22,7 @@ from airflow_dredge.operators.lakefs.many import (
 )
 from airflow_dredge.operators.lakefs.params import ALL_FORM, GC_SCHEDULES, gc_params
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT, AllCollectedOperator
-from airflow_dredge.operators.params import params_of
+from airflow_dredge.operators.params import make_params
 from airflow_dredge.operators.reporting import REPORT
 from dredge.errors import ConfigError, RefusedError
 from dredge.lakefs import Repository
@@ -93,7 +93,7 @@ def chosen_parts(
     pushed.task_id = "choose_repositories"
     context: Any = {
         "ti": pushed,
-        "params": {name: param.value for name, param in params_of(ALL_FORM, {}).items()} | params,
+        "params": {name: param.value for name, param in make_params(ALL_FORM, {}).items()} | params,
         "run_id": "manual__1",
         "dag_run": SimpleNamespace(dag_id="lakefs_gc_all"),
     }

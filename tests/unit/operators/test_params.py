@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow_dredge.operators.icechunk import params as icechunk
 from airflow_dredge.operators.kv import params as kv
 from airflow_dredge.operators.lakefs import params as lakefs
-from airflow_dredge.operators.params import params_of, templates
+from airflow_dredge.operators.params import make_params, templates
 from airflow_dredge.operators.settings_page import PAGE, page
 from dredge.settings import Setting, setting, settings_of
 from tests.support.forms import asked_for, read_by, sat_out
@@ -33,7 +33,7 @@ TRASH = kv.trash_params(state_uri="file:///x")
 
 
 def test_a_param_is_made_from_its_field() -> None:
-    params = params_of(FORM, {"name": "lake"})
+    params = make_params(FORM, {"name": "lake"})
     assert list(params) == ["name", "days", "in_words"]
     days = params["days"]
     assert (days.value, days.schema["type"], days.schema["minimum"]) == (30.0, ["null", "number"], 7)
@@ -45,8 +45,8 @@ def test_a_param_is_made_from_its_field() -> None:
 @pytest.mark.parametrize(
     ("params", "name", "value"),
     [
-        (params_of(FORM, {}), "days", 6),
-        (params_of(FORM, {}), "days", "x"),
+        (make_params(FORM, {}), "days", 6),
+        (make_params(FORM, {}), "days", "x"),
         (LAKEFS, "spark_rows_min", -1),
         (TRASH, "grace_hours", 23),
         (TRASH, "kinds", ["commits"]),

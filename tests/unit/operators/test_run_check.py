@@ -21,8 +21,8 @@ from airflow_dredge.operators.run_check import (
     POLICY,
     RunCheck,
     check_policy,
-    checked_tasks,
     present_variables,
+    task_arguments,
 )
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, RefusedError, UnavailableError
@@ -274,7 +274,7 @@ def test_every_task_of_every_dag_is_checked_but_those_that_report_and_clean_up()
 
 def test_a_dag_takes_airflows_arguments_for_every_task_and_durations_in_seconds() -> None:
     own = {"pool": "gc", "queue": "spark", "priority_weight": 7, "execution_timeout": 3600, "retries": 5}
-    found = checked_tasks(FORM, {"retries": 3, "repository": "lake"}, own)
+    found = task_arguments(FORM, {"retries": 3, "repository": "lake"}, own)
     assert found.pop("pre_execute") == RunCheck(FORM)
     assert found == own | {"execution_timeout": timedelta(hours=1), "repository": "lake"}
 
@@ -282,4 +282,4 @@ def test_a_dag_takes_airflows_arguments_for_every_task_and_durations_in_seconds(
 @pytest.mark.parametrize("name", ["pre_execute", "trigger_rule", "depends_on_past", "pol", "repository"])
 def test_what_makes_a_run_safe_and_words_that_airflow_lacks_are_no_such_arguments(name: str) -> None:
     with pytest.raises(TypeError):
-        checked_tasks(FORM, {}, {name: None})
+        task_arguments(FORM, {}, {name: None})

@@ -18,7 +18,7 @@ from airflow_dredge.operators import spark
 from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from airflow_dredge.operators.lakefs.mark_sweep import LakeFSBulkDeleteOperator, LakeFSSliceListingOperator
 from airflow_dredge.operators.spark import job_error, job_file, merged_conf, own_spark_home
-from airflow_dredge.operators.spark_master import check_answers, python_conf, remote_of_run
+from airflow_dredge.operators.spark_master import check_answers, make_remote, python_conf
 from dredge.errors import (
     ConfigError,
     DredgeError,
@@ -33,9 +33,9 @@ from tests.support.spark import free_port
 
 
 def test_connect_address_has_one_session_for_all_steps_of_a_run_and_no_token() -> None:
-    first, token = remote_of_run("sc://spark:15002/;user_id=me;token=hunter2;use_ssl=true", "s3://b/run1")
-    again, _ = remote_of_run("sc://spark:15002/;user_id=me", "s3://b/run1")
-    other, _ = remote_of_run("sc://spark:15002", "s3://b/run2")
+    first, token = make_remote("sc://spark:15002/;user_id=me;token=hunter2;use_ssl=true", "s3://b/run1")
+    again, _ = make_remote("sc://spark:15002/;user_id=me", "s3://b/run1")
+    other, _ = make_remote("sc://spark:15002", "s3://b/run2")
     assert token == "hunter2"
     assert "hunter2" not in first
     assert first.startswith("sc://spark:15002/;user_id=me;use_ssl=true;session_id=")

@@ -11,7 +11,7 @@ from airflow_dredge.operators import schedules
 from airflow_dredge.operators.icechunk.many import IcechunkChooseRepositoriesOperator
 from airflow_dredge.operators.icechunk.params import ALL_FORM
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
-from airflow_dredge.operators.params import params_of
+from airflow_dredge.operators.params import make_params
 from tests.support.icechunk_operators import Dated
 from tests.support.lakefs_operators import Pushed
 
@@ -22,7 +22,7 @@ WEATHER = "s3://lake/weather"
 @pytest.fixture
 def variable(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     entries: dict[str, dict[str, Any]] = {}
-    monkeypatch.setattr(schedules, "schedules_in", lambda *_: entries)
+    monkeypatch.setattr(schedules, "read_schedules", lambda *_: entries)
     return entries
 
 
@@ -34,7 +34,7 @@ def chosen(storages: str, **params: Any) -> tuple[list[dict[str, Any]], dict[str
     pushed = Pushed()
     context: Any = {
         "ti": pushed,
-        "params": {name: param.value for name, param in params_of(ALL_FORM, {}).items()} | params,
+        "params": {name: param.value for name, param in make_params(ALL_FORM, {}).items()} | params,
         "run_id": "manual__1",
         "dag_run": SimpleNamespace(dag_id="icechunk_all"),
     }
