@@ -22,7 +22,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.runs.defects import defect
+from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context

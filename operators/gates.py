@@ -26,10 +26,10 @@ from dredge.errors import (
     RejectedError,
     UnavailableError,
 )
+from dredge.runs.consents import check_variables
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.variables import check_variables
-from dredge.runs.words import duration_text
+from dredge.runs.rendering import duration_text
 from dredge.settings import truth
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ def check_policy(form: Sequence[Setting], values: Mapping[str, Any]) -> None:
 
 
 def present_variables(schedules: str, what: str, repository: str) -> dict[str, bool | None]:
-    """Return the presence of the Variables that limit the runs of a repository; see `dredge.runs.variables`.
+    """Return the presence of the Variables that limit the runs of a repository; see `dredge.runs.consents`.
 
     :raises ConfigError: access is denied, or invalid JSON
     :raises UnavailableError: the lookup fails

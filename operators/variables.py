@@ -1,7 +1,7 @@
 """Airflow's Variables as JSON.
 
 Airflow reports "not found" also for a secrets backend without an answer. Therefore the state of a repository
-stores the Variables that limited earlier runs (`dredge.runs.variables`), and a missing one stops the run.
+stores the Variables that limited earlier runs (`dredge.runs.consents`), and a missing one stops the run.
 """
 
 from __future__ import annotations

@@ -36,9 +36,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_dredge.spark_jobs.session import is_remote, spark_reason
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
-from dredge.runs.defects import TaskDefect, places
-from dredge.runs.environment import environment
-from dredge.runs.tasks import Json, PartitionFunction
+from dredge.process import environment
+from dredge.runs.failures import TaskDefect, places
+from dredge.runs.payload import Json
+from dredge.runs.tasks import PartitionFunction
 
 if TYPE_CHECKING:
     import pyarrow as pa

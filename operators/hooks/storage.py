@@ -14,10 +14,9 @@ from airflow.sdk.log import mask_secret
 
 from airflow_dredge.operators.hooks.clouds import AZURE_TYPE, GOOGLE_TYPE, azure_options, google_options
 from airflow_dredge.operators.hooks.connections import UnreadableError, find_connection
-from dredge.aws_errors import cause_of_code, cause_without_answer
-from dredge.causes import CREDENTIALS, UNUSABLE
+from dredge.causes import CREDENTIALS, UNUSABLE, cause_of_code, cause_without_answer
 from dredge.errors import ConfigError, DredgeError, UnavailableError
-from dredge.runs.environment import environment
+from dredge.process import environment
 from dredge.storage import StorageOptions, environment_of_child
 from dredge.storage.azure.clients import is_installed as is_azure_installed
 

@@ -14,7 +14,7 @@ from airflow_dredge.operators.lakefs.many import LakeFSCollectRepositoryOperator
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
 from airflow_dredge.operators.schedules import read_settings
 from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
-from dredge.runs.many import Outcome
+from dredge.runs.report import Outcome
 from dredge.storage.location import place_of
 
 if TYPE_CHECKING:

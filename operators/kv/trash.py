@@ -27,7 +27,7 @@ from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError
 from dredge.kv.rows import ReadRate
 from dredge.runs.clock import utc_now
-from dredge.runs.variables import check_variables
+from dredge.runs.consents import check_variables
 from dredge.storage import open_writer
 from dredge.trash.config import TrashConfig
 from dredge.trash.restore_config import TrashRestoreConfig

@@ -19,7 +19,7 @@ from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_set
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
 from dredge.gc.many.choose import ManyConfig, choose_repositories
 from dredge.gc.many.collect import outcome_of
-from dredge.runs.many import Outcome
+from dredge.runs.report import Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
