@@ -100,12 +100,6 @@ def test_a_check_asks_for_all_and_begins_no_run(airflow: Airflow, repo: Path, wh
     assert objects(repo) == before
 
 
-def test_a_check_fails_where_there_is_no_repository(airflow: Airflow, tmp_path: Path, when: str) -> None:
-    run = airflow.run("icechunk_expiration", conf(tmp_path / "none", when, check_only=True))
-    assert (run.state, run.tasks["check"]) == ("failed", "failed")
-    assert not (tmp_path / "none").exists()
-
-
 def test_expiration_without_a_collection_deletes_nothing(airflow: Airflow, repo: Path, when: str) -> None:
     before = objects(repo)
     run = airflow.run("icechunk_expiration", conf(repo, when, collect=False))

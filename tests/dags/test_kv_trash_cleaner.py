@@ -60,16 +60,6 @@ def test_a_check_asks_for_all_and_removes_nothing(airflow: Airflow, database: st
     assert [path for path in state.rglob("*") if path.is_file()] == []
 
 
-def test_a_check_fails_where_the_database_does_not_answer(
-    airflow: Airflow, database: str, tmp_path: Path
-) -> None:
-    conf = {"state_uri": f"file://{tmp_path}/state", "check_only": True, "kv_conn_id": "lakefs_kv_gone"}
-    gone = {"conn_type": "postgres", "host": str(tmp_path), "schema": "gone", "login": "postgres"}
-    with connections(lakefs_kv_gone=gone):
-        run = airflow.run("kv_trash_cleaner", conf)
-    assert (run.state, run.tasks["check"], run.tasks["scan"]) == ("failed", "failed", "upstream_failed")
-
-
 def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
     airflow: Airflow, database: str, tmp_path: Path
 ) -> None:

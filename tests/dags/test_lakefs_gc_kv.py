@@ -50,7 +50,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
-    """Do what a job does, without Spark; which steps were handed the store."""
     handed: dict[str, bool] = {}
 
     def submit(operator: LakeFSSparkOperator, secrets: Mapping[str, str]) -> None:

@@ -42,8 +42,6 @@ CONF: dict[str, Any] = {
 
 
 class InProcess:
-    """Does what a job does, without Spark, and notes what it was given."""
-
     def __init__(self) -> None:
         self.started: list[str] = []
         self.before: Callable[[str], None] = lambda step: None
@@ -98,8 +96,6 @@ def few_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Held:
-    """Somebody else's right to the lake."""
-
     def __init__(self, server: Server) -> None:
         client = LakeFSClient(server.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
         self.grant = steps.acquire_lease(steps.GCConfig(repository="lake"), "somebody else", client)
@@ -210,15 +206,12 @@ def test_run_with_a_failed_step_is_never_a_success(
 
 
 class Person:
-    """Answers what waits under Required Actions, as Airflow's API does for a user who clicks."""
-
     def __init__(self, option: str, user: str = "ada") -> None:
         self.option = option
         self.user = user
         self.asked: list[Any] = []
 
     def answer(self) -> None:
-        """Answer everything that waits."""
         from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
         from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
         from airflow.models.hitl import HITLDetail
@@ -248,8 +241,6 @@ class Person:
 
 @pytest.fixture
 def asks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
-    """Have a person answer what `dag.test()` waits for."""
-
     def answering(person: Person) -> None:
         monkeypatch.setattr(gates, "_in_dag_test", lambda: False)
         honest = time.sleep
@@ -321,7 +312,6 @@ def test_runs_are_optimized_once_a_complete_run_came_before(
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, when_asked: Callable[[int], None]) -> None:
-    """Let the first task ask often, and do something each time before it asks."""
     asked: list[None] = []
     poke = LakeFSAcquireLeaseOperator.poke
 

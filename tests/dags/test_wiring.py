@@ -95,8 +95,6 @@ def test_every_dag_survives_serialisation_and_every_task_has_its_fields(dags: di
 
 
 class Collector(NamedTuple):
-    """A collector of one repository: its DAG, the function that makes one, its repository, its tasks in order."""
-
     name: str
     make: Callable[..., DAG]
     repository: dict[str, str]
@@ -141,7 +139,6 @@ def dag(dags: dict[str, DAG], collector: Collector) -> DAG:
 
 
 def reachable(dag: DAG, start: str) -> set[str]:
-    """Every task that can only start after `start` has ended."""
     found: set[str] = set()
     waiting = [start]
     while waiting:

@@ -108,7 +108,6 @@ def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def environment(dags_folder: Path, tmp_path: Path) -> dict[str, str]:
-    """Variables of an Airflow with an empty database; nothing in them leads to this tree."""
     home = tmp_path / "airflow"
     home.mkdir()
     shutil.copy(empty_database(), home / "airflow.db")

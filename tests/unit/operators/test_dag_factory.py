@@ -127,7 +127,6 @@ def test_a_window_has_a_begin_and_a_later_end(
 
 @pytest.fixture
 def named(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Set what the Variable says."""
     return lambda value: monkeypatch.setenv("AIRFLOW_VAR_SCHEDULES", value)
 
 

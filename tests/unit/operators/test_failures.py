@@ -65,8 +65,6 @@ def test_anything_else_follows_the_task() -> None:
 
 
 class Plan(LakeFSPlanRunOperator):
-    """Its settings do not fit, or something else is wrong with them."""
-
     error: BaseException | None = None
 
     def checked(self, *window: Any) -> Any:
@@ -76,7 +74,6 @@ class Plan(LakeFSPlanRunOperator):
 
 
 def failing_run(error: BaseException | None = None) -> tuple[DAG, Pushed]:
-    """A DAG in which the plan fails, and what its tasks push."""
     with DAG("d", schedule=None) as dag:
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake")
         planned = Plan(

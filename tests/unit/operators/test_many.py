@@ -68,7 +68,6 @@ def chosen(
     names: Any = ("lake", "pond"),
     **params: Any,
 ) -> tuple[list[dict[str, Any]], Pushed]:
-    """What the task returns and pushes, for a server with the repositories lake and pond."""
     parts, pushed = chosen_parts(monkeypatch, variable, which, read_only, names, **params)
     return [run for part in parts for run in part], pushed
 
@@ -205,8 +204,6 @@ TIMED_OUT = {"error": "Trigger timeout"}
 
 
 class Runs:
-    """A task instance that knows of runs, by id."""
-
     task_id, map_index = "collect_repository", 7
 
     def __init__(self, **states: str) -> None:
@@ -245,7 +242,6 @@ def execute(*names: str, **states: str) -> Any:
 
 
 def told(ti: Runs, name: str, *names: str) -> Any:
-    """What the task does when the triggerer tells of a run."""
     context: Any = {"ti": ti}
     event = ("DagStateTrigger", {"run_ids": [name], name: ti.states.get(name)})
     return operator(*names).resume_execution("execute_complete", {"event": event}, context)
@@ -369,7 +365,6 @@ def saved(xcoms: dict[Any, Any], *repositories: str, **settings: Any) -> tuple[d
 
 
 def collected() -> str:
-    """The folder of a run that deleted one object."""
     world = make_world()
     world.upload("kept", b"kept")
     world.orphan("data/orphan")

@@ -21,7 +21,6 @@ from tests.support.lakefs_operators import summary
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What went to the metrics, by name."""
     found: dict[str, Any] = {}
 
     def note(name: str, value: float = 1, *, tags: dict[str, str]) -> None:
@@ -59,7 +58,6 @@ UUID = "0195d4f4-5a4e-7c2b-9a70-3d6c5a1b2c3d"
 
 
 def told(task: Any, state: TaskInstanceState = TaskInstanceState.SUCCESS) -> dict[str, Any]:
-    """The event that OpenLineage's client would send after the task, as JSON."""
     found = ExtractorManager().extract_metadata(SimpleNamespace(run_id="manual__1"), task, state, None)
     event = RunEvent(
         eventTime=datetime(2026, 1, 2, tzinfo=UTC).isoformat(),
@@ -75,7 +73,6 @@ def told(task: Any, state: TaskInstanceState = TaskInstanceState.SUCCESS) -> dic
 
 
 def operator(outcome: str = "", report: str = "", **counts: int) -> LakeFSMarkUncommittedOperator:
-    """A task that worked on a lake and knows these figures."""
     found = LakeFSMarkUncommittedOperator(task_id="t", run_uri="s3://bucket/r1")
     found.lineage = Lineage("s3://bucket/lake", "lake", "r1", counts, outcome, report)
     return found

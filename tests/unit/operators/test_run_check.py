@@ -82,7 +82,6 @@ def check(form: Any = FORM, **changed: Any) -> None:
 
 @pytest.fixture
 def policy(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Set what the Variable says."""
     return lambda **said: monkeypatch.setenv(ENV, json.dumps(said))
 
 
@@ -188,7 +187,6 @@ def _no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def context(conf: Any, **params: Any) -> Any:
-    """Return what a task of a run gets: its conf, and the Params that Airflow made of it."""
     defaults = {found.name: found.default for found in FORM} | {"repository": "lake"}
     return {
         "task": SimpleNamespace(task_id="acquire_lease"),

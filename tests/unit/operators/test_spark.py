@@ -150,8 +150,6 @@ SECRETS = {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakefs-hunter2", "AWS_SECRE
 
 
 class FakeApplication:
-    """Stands in for the application of a run."""
-
     def __init__(self) -> None:
         self.answer: tuple[int | None, str] = (0, "")
         self.started: list[tuple[str, list[str], dict[str, str]]] = []

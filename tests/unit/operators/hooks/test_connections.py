@@ -31,8 +31,6 @@ GOOGLE = {"conn_type": "google_cloud_platform", "extra": {"project": "p"}}
 
 
 class VaultOfText(BaseSecretsBackend):
-    """Has one text for every connection."""
-
     text = ""
 
     def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str:

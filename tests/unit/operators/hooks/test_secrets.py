@@ -34,7 +34,6 @@ _EXTRAS = (
 
 
 def _planted(kind: str) -> list[str]:
-    """Values of the variable of a connection, each with the secret in one place."""
     whole = {"conn_type": kind, **_WHOLE} | ({"host": "127.0.0.1", "port": 1} if kind == "postgres" else {})
     names = ["login", "password"] + (
         [] if kind == "postgres" else ["schema"]

@@ -27,7 +27,6 @@ def variable(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
 
 
 def chosen(storages: str, **params: Any) -> tuple[list[dict[str, Any]], dict[str, str], str]:
-    """What the runs are started with, why repositories are left out, and the folder of the page about all."""
     operator = IcechunkChooseRepositoriesOperator(
         task_id="choose_repositories", which={"storages": storages}, aws_conn_id=None
     )

@@ -57,8 +57,6 @@ BOTH = {"import-expired": 1, "staging-orphan": 2}
 
 
 class Cleaner:
-    """The tasks about a store in a file, which has trash of two kinds; one of them is such at a second look only."""
-
     def __init__(self, folder: Path) -> None:
         self.folder, self.url, self.uri = folder, f"sqlite://{folder}/kv.db", f"file://{folder}/state"
         self.orphan, self.expired = trashed_store(folder)

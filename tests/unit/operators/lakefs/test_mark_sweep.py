@@ -237,7 +237,6 @@ class Sweep(LakeFSBulkDeleteOperator):
 
 
 def marked(**settings: Any) -> tuple[World, set[str], Run]:
-    """A run up to the guards, and what must stay; of eight candidates one is held, seven go."""
     world, kept, gone = busy_world()
     assert len(gone) == 7
     run = world.plan(**settings)

@@ -197,8 +197,6 @@ OUTLET = "dredge_lakefs_gc"
 
 
 class Report:
-    """The task of a run, and what it tells."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
         self.counted: list[str] = []
         monkeypatch.setattr(
