@@ -25,6 +25,20 @@ def options(own: AzureOptions | None = None, extra: Any = None, **fields: Any) -
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
+        ({"login": "acct", "password": "K=="}, AzureOptions("acct", "K==")),
+        ({"host": "acct", "password": "K=="}, AzureOptions("acct", "K==")),
+        ({"host": ENDPOINT, "login": "acct", "password": "K=="}, AzureOptions("acct", "K==", None, ENDPOINT)),
+        ({"login": "acct", "extra": {"sas_token": "?sv=1&sig=S"}}, AzureOptions("acct", None, "sv=1&sig=S")),
+        (
+            {"extra": {"extra__wasb__sas_token": f"{ENDPOINT}/?sv=1&sig=S"}},
+            AzureOptions("acct", None, "sv=1&sig=S", ENDPOINT),
+        ),
+        ({"extra": {"connection_string": "AccountName=acct;AccountKey=K=="}}, AzureOptions("acct", "K==")),
+        (
+            {"host": ENDPOINT, "login": "app", "password": "word", "extra": {"tenant_id": "t"}},
+            AzureOptions("acct", None, None, ENDPOINT, "t", "app", "word"),
+        ),
+        ({"extra": {"managed_identity_client_id": "m"}}, AzureOptions(client_id="m")),
         ({"login": "acct", "extra": {"account_key": "K=="}}, AzureOptions("acct", "K==")),
         ({"login": "acct", "extra": {"shared_access_key": "K=="}}, AzureOptions("acct", "K==")),
         ({"host": "host", "login": "acct", "password": "K=="}, AzureOptions("acct", "K==")),
