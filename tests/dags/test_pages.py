@@ -126,7 +126,7 @@ def test_who_may_start_the_dag_starts_a_restore_with_a_form_of_their_own(
     assert ask(api, "POST", address, "user", data={"all": "true", "form_token": others}).status_code == 403
     fields = {"prefix": "data/slice0/", "form_token": own}
     off = ask(api, "POST", address, "user", data=fields)
-    assert (off.status_code, "is switched off" in off.text) == (400, True)
+    assert (off.status_code, "is paused" in off.text) == (400, True)
     switch_on = ask(api, "PATCH", "/api/v2/dags/lakefs_gc_restore", "admin", json={"is_paused": False})
     assert switch_on.status_code == 200
     assert ask(api, "POST", address, "user", data=fields).status_code == 303
