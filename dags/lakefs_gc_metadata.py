@@ -1,9 +1,8 @@
-"""Range and metarange files without a commit, which failed commits, merges and imports leave.
+"""Range and metarange files without a commit, left by failed commits, merges and imports.
 
-Each run finds them, and first restores files that a commit refers to now. With `metadata = delete` it deletes files
-that an earlier run found and that have waited for the grace since: only in a bucket with versions, and with lakeFS's
-key-value store (`kv_conn_id`), which has every commit. A dry run (the default) only finds them. For a schedule, write a
-DAG file with
+Each run finds them, and first restores files with a new commit. With `metadata = delete` it deletes files that an
+earlier run found, after the grace: only in a bucket with versions, and with lakeFS's key-value store (`kv_conn_id`),
+because it has every commit. A dry run (the default) only finds them. For a schedule, write a DAG file with
 `metadata_dag("metadata_lake", "@daily", repository="lake", kv_conn_id="lakefs_db", metadata="delete", dry_run=False)`.
 """
 

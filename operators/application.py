@@ -109,7 +109,7 @@ class SparkApplication:
         return answer["code"], answer["said"]
 
     def kill(self) -> None:
-        """Hang up, which stops step and application; after a timeout, kill the process group."""
+        """Hang up to stop step and application; after a timeout, kill the process group."""
         if self._asked is not None and not self._asked.closed:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._asked.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
@@ -215,7 +215,7 @@ class _Log:
         self._rest = b""
 
     def forward(self) -> None:
-        """Log the lines that were added."""
+        """Log the new lines."""
         with contextlib.suppress(FileNotFoundError), self._path.open("rb") as lines:
             lines.seek(self._seen)
             added = lines.read()
@@ -268,9 +268,9 @@ def _greeted(address: Path, patience: Patience) -> tuple[Connection, dict[str, A
 
 
 def _folder() -> Path:
-    """Return a folder that only this user can enter.
+    """Return a folder with access for this user only.
 
-    :raises ConfigError: another user can enter the folder
+    :raises ConfigError: another user has access
     """
     places = (Path(tempfile.gettempdir()), Path("/tmp"))
     parent = next(place for place in places if len(str(place)) < _ADDRESS_BYTES_MAX - 60)

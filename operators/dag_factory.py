@@ -1,4 +1,4 @@
-"""DAGs with one task and DAGs for many repositories, made from a form and operators."""
+"""DAGs with a single task and DAGs for many repositories, made from a form and operators."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def one_task_dag(
     default_args: Mapping[str, Any] | None = None,
     **defaults: Any,
 ) -> DAG:
-    """Return a DAG with one task, such as a restore or a purge."""
+    """Return a DAG with a single task, such as a restore or a purge."""
     with _dag(dag_id, form, about, schedule, run_types, default_args, defaults) as dag:
         task()
     return dag

@@ -1,4 +1,4 @@
-"""Errors of tasks: how Airflow retries them, and the XCom in which later tasks find the first one."""
+"""Errors of tasks: Airflow's retries, and the XCom with the first error for later tasks."""
 
 from __future__ import annotations
 

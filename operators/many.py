@@ -76,13 +76,11 @@ class SaveSummaryOperator(BaseOperator):
     """
 
     collects: ClassVar[str]
-    """DAG of one repository."""
+    """DAG of a repository."""
     plans: ClassVar[str]
-    """Its task that plans the collection."""
+    """Its plan task."""
     tells: ClassVar[tuple[str, ...]]
-    """Its tasks whose errors explain a run without a report. The last one does not run after a failure of the
-    first one.
-    """
+    """Tasks with errors that explain a run without a report, last task first."""
     what: ClassVar[str]
     """Param with the repository."""
     template_fields: Sequence[str] = ("runs",)

@@ -60,7 +60,7 @@ class AirflowFacts:
         self._settings: dict[str, tuple[float, dict[str, Any]]] = {}
 
     async def facts(self, request: Request) -> Facts:
-        """Return Airflow's facts that the user may see."""
+        """Return Airflow's facts with the user's permissions."""
         user = request.state.dredge_user
         answer = await self._ask(
             request, "GET", f"/dags?tags={TAG}&limit={_DAGS_MAX}&exclude_stale=true&order_by=dag_id"
@@ -136,7 +136,7 @@ class AirflowFacts:
         )
 
     async def _settings_of(self, request: Request, dag_id: str) -> dict[str, Any]:
-        """Return the Params that say what a DAG collects; cached for a minute."""
+        """Return the Params in `_SETTINGS` of a DAG; cached for a minute."""
         until, found = self._settings.get(dag_id, (0.0, {}))
         if time.monotonic() < until:
             return found
@@ -183,7 +183,7 @@ def _may_start(user: BaseUser, dag_id: str) -> bool:
 
 
 def _blocking(runs: Iterable[Mapping[str, Any]]) -> Iterator[Blocking]:
-    """Yield failed runs whose next run by date is active; for DAGs with depends_on_past."""
+    """Yield failed runs before an active run by date; for DAGs with depends_on_past."""
     dated = sorted((run for run in runs if run["logical_date"]), key=lambda run: str(run["logical_date"]))
     for one, following in pairwise(dated):
         if one["state"] == "failed" and following["state"] in ("running", "queued"):

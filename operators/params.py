@@ -1,4 +1,4 @@
-"""Params of a DAG, made from settings, and the templates that read them."""
+"""Params of a DAG, made from settings, and their templates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_params(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[s
 
 
 def templates(settings: Iterable[Setting]) -> dict[str, str]:
-    """Return a template for each setting that renders its Param."""
+    """Return a template for each setting with its Param."""
     return {setting.name: f"{{{{ params.{setting.name} }}}}" for setting in settings}
 
 

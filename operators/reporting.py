@@ -121,7 +121,7 @@ class Lineage:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the task deleted something."""
+        """Whether the task deleted objects or rows."""
         return any(self.figures.get(name) for name in CHANGES)
 
     @property

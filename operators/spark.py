@@ -1,4 +1,4 @@
-"""Tasks that run a step on Spark, with spark-submit or a Spark Connect server."""
+"""Tasks for a step on Spark, with spark-submit or a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class SparkJobOperator(SparkSubmitOperator):
         return environment_of_child(run.options) if run.options is not None else {}
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
-        """Return the job's summary in the run folder; None without one."""
+        """Return the job's summary in the run folder; None if missing."""
         return run.folder.read_summary(self.step)
 
     def run_job(self, run: PlannedRun) -> StepSummary:
@@ -239,8 +239,9 @@ class SparkJobOperator(SparkSubmitOperator):
 
 
 def own_spark_home(path: str) -> dict[str, str]:
-    """Return SPARK_HOME for this environment's own spark-submit, which does not find it in a path with a
-    space.
+    """Return SPARK_HOME for this environment's own spark-submit: it does not find it in a path with a space.
+
+    :param path: PATH of spark-submit
     """
     found, spec = shutil.which("spark-submit", path=path), importlib.util.find_spec("pyspark")
     if "SPARK_HOME" in os.environ or found is None or spec is None or spec.origin is None:
@@ -297,7 +298,7 @@ def merged_conf(defaults: Mapping[str, str], conf: Mapping[Any, Any]) -> dict[st
 
 
 def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError | None:
-    """Return a job's error from its exit code and last line; None if it ended without one."""
+    """Return a job's error from its exit code and last line; None without an error line."""
     families = {
         family.exit_code: family
         for family in DredgeError.__subclasses__()

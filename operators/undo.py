@@ -1,4 +1,4 @@
-"""Restore, purge, and collection of metadata files: DAGs with one task."""
+"""Restore, purge, and collection of metadata files: operators of DAGs with a single task."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Application:
             self._ending = True
 
     def _accept(self, listener: Listener) -> None:
-        """Greet every client at once, so that it does not wait for a busy application."""
+        """Greet every client at once, even when busy."""
         while True:
             try:
                 with listener.accept() as task:
@@ -220,7 +220,7 @@ def load_modules(config: Json, task: Json) -> Json:
 
 
 def _kept(task: Connection) -> Connection:
-    """Return a duplicate of a connection that outlives the caller's `with`."""
+    """Return a duplicate of a connection, independent of the caller's `with`."""
     return Connection(os.dup(task.fileno()))
 
 

@@ -102,7 +102,7 @@ def ensure_archive(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def java_options(archive: Path | None) -> str:
-    """Return the driver's JVM options as one string, quoted for Spark's launcher."""
+    """Return the driver's JVM options as a string, quoted for Spark's launcher."""
     options = list(SHORT_JOB_OPTIONS)
     if archive is not None:
         # cds=off: no warning at every start about an archive that does not fit.
@@ -176,7 +176,7 @@ def _build(path: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _exercise() -> None:
-    """Run a small job, so that its classes are loaded for the dump."""
+    """Run a small job to load its classes for the dump."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("dredge-class-archive").getOrCreate()

@@ -29,7 +29,7 @@ CHECK_SECONDS = 30.0
 
 
 def load_common() -> None:
-    """Import the common modules of tasks and compile the kernels; opens and starts nothing."""
+    """Import the common modules of tasks and compile the kernels, without opening connections."""
     import pyarrow as pa
 
     from dredge.compiled import kernels

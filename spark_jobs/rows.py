@@ -178,7 +178,7 @@ def other_version(index: int, wanted: str, found: str = __version__) -> str:
 
 
 def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
-    """Run one task and return its row; does not raise."""
+    """Run a task and return its row; does not raise."""
     try:
         # A worker process runs one task at a time, so no other task sees the variables.
         with environment(environ):

@@ -72,7 +72,7 @@ def submit_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def open_session(name: str, remote: str | None = None, master: str | None = None) -> SparkSession:
-    """Return a session: of spark-submit, a remote one, or a local one.
+    """Return a session: of spark-submit, remote, or local.
 
     Args:
         name: application name, unless spark-submit has one.
@@ -100,7 +100,7 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
 
 
 def session_conf(name: str, master: str | None = None) -> SparkConf:
-    """Return the configuration of a session other than a remote one: the user's settings, and our defaults."""
+    """Return the configuration of a local or spark-submit session: the user's settings, and our defaults."""
     from pyspark import SparkConf, SparkContext
 
     if _inside_submit():
@@ -197,7 +197,7 @@ def _inside_submit() -> bool:
 
 
 def _plain(remote: str) -> str:
-    """Return the URL without settings, which may contain a token."""
+    """Return the URL without settings, because they may contain a token."""
     return remote.partition(";")[0]
 
 

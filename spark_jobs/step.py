@@ -31,7 +31,7 @@ def on_lakefs(step: str) -> Job:
 
 
 def check_executors(run_uri: str, options: StorageOptions, runner: TaskRunner) -> None:
-    """Import the common modules of tasks on the executors, for a preflight; reads and writes nothing."""
+    """Import the common modules of tasks on the executors, for a preflight, without reading or writing data."""
     runner.run("check", load_modules, {}, [{}] * runner.default_parallelism)
 
 

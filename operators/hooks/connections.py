@@ -79,7 +79,7 @@ def _describe(error: Exception) -> str:
 
 
 def _check_extra(connection: Connection) -> None:
-    """Refuse an extra that is no JSON object: Airflow would treat it as empty."""
+    """Refuse an extra without a JSON object: Airflow would treat it as empty."""
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError as error:
@@ -99,7 +99,7 @@ def _check_extra(connection: Connection) -> None:
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:
-    """Return a connection that must exist.
+    """Return a required connection.
 
     :raises ConfigError: it does not exist, or access is denied
     :raises UnavailableError: the lookup fails

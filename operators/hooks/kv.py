@@ -89,7 +89,7 @@ def is_named(kv_conn_id: str | None) -> bool:
 
 
 def kv_env(kv_conn_id: str | None) -> dict[str, str]:
-    """Return the environment variables for a step that reads the key-value store, with their secrets."""
+    """Return the environment variables of the key-value store, with secrets; empty without a connection."""
     if not is_named(kv_conn_id):
         return {}
     from dredge.gc.steps import KVAccess

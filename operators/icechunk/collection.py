@@ -207,7 +207,7 @@ class IcechunkCollectOperator(IcechunkSparkOperator):
         return run_steps(run, LocalRunner())
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
-        """Return the summary of the step that deletes."""
+        """Return the summary of the deletion."""
         from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 
         return run.folder.read_summary(BulkDeleteOutput.STEP)

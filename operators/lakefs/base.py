@@ -66,7 +66,7 @@ class LakeFSOperator(ReachesLakeFS, BaseOperator):
 
 
 class LakeFSStepMixin(LineageMixin):
-    """A task for one step of a planned run."""
+    """A task for a step of a planned run."""
 
     step: ClassVar[str]
 
@@ -91,7 +91,7 @@ class LakeFSRunOperator(LakeFSStepMixin, LakeFSOperator):
 
     @abstractmethod
     def work(self, run: steps.Run) -> StepSummary | None:
-        """Run the step; None if this run has nothing to do in it."""
+        """Run the step; None if this run skips it."""
 
     def variables(self) -> dict[str, str]:
         """Return further environment variables of the step, with their secrets."""

@@ -104,11 +104,11 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
         return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
 
     def execute(self, context: Context) -> Any:
-        """Start the runs without a success, one after the other."""
+        """Start the runs without a success in turn."""
         return self._go_on(context, 0)
 
     def execute_complete(self, context: Context, event: Any) -> Any:
-        """Check the awaited run, and continue with the next one."""
+        """Check the awaited run, and continue."""
         return self._check(context, self._ids.index(event[1]["run_ids"][0]))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:

@@ -50,7 +50,7 @@ class LakeFSListCommittedOperator(LakeFSKVSparkOperator):
 
 
 class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
-    """Write the candidates: listed objects that are not live, each with a reason."""
+    """Write the candidates: listed objects without a reference, each with a reason."""
 
     step = "subtract"
 
@@ -98,7 +98,7 @@ class LakeFSBulkDeleteOperator(LakeFSKVSparkOperator):
 
 
 class LakeFSVerifySweepOperator(LakeFSRunOperator):
-    """Check that deleted objects no longer exist and live objects do. A dry run checks nothing."""
+    """Check the absence of deleted objects and the presence of live ones. A dry run skips the check."""
 
     step = "verify"
 

@@ -24,7 +24,7 @@ REQUESTS = (
         "tasks are not checked",
         "airflow_dredge.operators.run_check",
         "task_arguments",
-        Drop("Constant", 2),
+        Drop("Constant", "pre_execute"),
         ("test_airflow_asks_for_the_check_and_nothing_is_read",),
     ),
     Breakage(
