@@ -3,8 +3,7 @@
     python -m benchmarks.azure [--objects N] [--repeat N]
 
 Goal: at least 80 % of the bare SDK's rate. Both send batches of 256 deletions; the SDK's call sends them one
-after
-another. `./run test stores` installs the emulator.
+after another. `./run test stores` installs the emulator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A minimal collection: `python -m benchmarks.bare NAMESPACE REPOSITORY` prints JSON.
 
 One process, the store's native client, no guards, no run folder, no re-check, no ledger, no verification.
-Dredge's
-figures are ratios to its cost.
+Dredge's figures are ratios to its cost.
 
     list        every object below data/, page by page
     scan        get the uncommitted addresses from the server, and read their files

@@ -1,7 +1,7 @@
 """Native clients for the bare collection, without Dredge.
 
-folder, S3             obstore
-Azure, Google Cloud    the service's own SDK
+    folder, S3             obstore
+    Azure, Google Cloud    the service's own SDK
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 logs.
 
 The counts include the lakeFS server's requests. Objects are in memory, so a lake is uploaded object by
-object, and is
-lost at the end.
+object, and is lost at the end.
 """
 
 from __future__ import annotations

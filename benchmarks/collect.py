@@ -150,8 +150,7 @@ def measure(
         beside: other processes.
         warm: keep the committed index of earlier runs.
         with_kv: read the staging records. Without them all garbage of these lakes is held, because of their
-        many branches
-            and few object sizes.
+            many branches and few object sizes.
         in_airflow: run engines of IN_AIRFLOW through the DAG.
     """
     lake.prepare()

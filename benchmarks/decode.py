@@ -3,12 +3,9 @@
     python -m benchmarks.decode [--rows N] [--repeat N]
 
 Dredge's own writer makes two ranges of a server's maximum size: `plain` (short relative addresses of uploads)
-and
-`mixed` (signed and full addresses, metadata, incompressible content). The figure is the CPU time of the best
-run, with
-the file in memory. `again` then decodes a second version of the plain range with a change in one block of a
-hundred. A
-separate process measures the peak memory.
+and `mixed` (signed and full addresses, metadata, incompressible content). The figure is the CPU time of the
+best run, with the file in memory. `again` then decodes a second version of the plain range with a change in
+one block of a hundred. A separate process measures the peak memory.
 """
 
 from __future__ import annotations

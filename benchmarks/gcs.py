@@ -3,8 +3,7 @@
     python -m benchmarks.gcs [--objects N] [--repeat N]
 
 Goal: at least 80 % of the bare SDK's rate. The SDK deletes one object a request, with as many threads as the
-bare client
-of the other benchmarks, because the emulator does not support its batches.
+bare client of the other benchmarks, because the emulator does not support its batches.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Writes a repository of a shape with the writers of lakeFS's files, and its expected result.
 
 Without server and HTTP: ranges, metaranges, commit, branch and staging records are the same as of a server;
-the slices
-of objects are an hour apart.
+the slices of objects are an hour apart.
 """
 
 from __future__ import annotations

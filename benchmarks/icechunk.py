@@ -6,8 +6,7 @@
     python -m benchmarks.icechunk mark     our mark compared with the library's own collection (dry runs)
 
 Every measurement has a separate process. Snapshots and manifests are made from arrays instead of commits: a
-real file is
-the template, and the differences are written into it.
+real file is the template, and the differences are written into it.
 """
 
 from __future__ import annotations
@@ -263,8 +262,7 @@ def make_references(folder: Path, references: int, manifests: int) -> None:
     """Write a repository of spec 1 with one snapshot and a number of references in its manifests.
 
     The library commits the same number of small arrays; then their manifests are replaced under the same ids.
-    Only a few
-    referenced chunks exist, and `ORPHANS` unreferenced ones.
+    Only a few referenced chunks exist, and `ORPHANS` unreferenced ones.
     """
     import numpy as np
     import zarr

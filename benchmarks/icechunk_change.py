@@ -4,8 +4,7 @@
         → the library (dry run) → a clean run (dry run) → an optimized run
 
 All three must find the same garbage. Files are made from arrays instead of commits, because the library would
-take
-hours. A manifest has the references of the previous one, with new chunks in place of the oldest.
+take hours. A manifest has the references of the previous one, with new chunks in place of the oldest.
 """
 
 from __future__ import annotations

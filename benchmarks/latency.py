@@ -3,10 +3,8 @@
     python -m benchmarks.latency TARGET_PORT MILLISECONDS LOG    prints its own port, then serves
 
 A request starts with a request line at the begin of the client's bytes. This holds for clients with one
-request at a
-time on a connection, as all of ours. The delay takes no CPU time, and requests on different connections are
-delayed in
-parallel.
+request at a time on a connection, as all of ours. The delay takes no CPU time, and requests on different
+connections are delayed in parallel.
 
 The longest chain of a step is the largest number of requests, each of which begins after the end of the
 previous one.

@@ -3,8 +3,7 @@
     clean run, cold index → change → optimized run → clean run, warm index
 
 All on the same lake, so the last run finds no garbage: it is the cheapest possible clean run. It also proves
-that the
-optimized run missed nothing.
+that the optimized run missed nothing.
 """
 
 from __future__ import annotations

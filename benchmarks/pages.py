@@ -2,8 +2,7 @@
 
 The run is a whole chain over a lake with metadata only, as in `scale`; with `rows`, a small one with enlarged
 candidates and ledger. `dredge ui` serves it in a separate process. The first figures of each page are of a
-new server,
-the others of the same one: the page again, and parallel users.
+new server, the others of the same one: the page again, and parallel users.
 """
 
 from __future__ import annotations

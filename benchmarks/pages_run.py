@@ -1,8 +1,7 @@
 """Enlarges a run for the pages: real files of candidates and ledger, with generated addresses.
 
 A small run is collected as usual. Then Dredge's own writers rewrite its candidates and ledger with more rows,
-so that the
-pages read a run of that size. A copy without the ledger represents a dry run.
+so that the pages read a run of that size. A copy without the ledger represents a dry run.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 log.
 
 A slow store would hide the cost of Dredge, so this one is written in Go; it supports start-after,
-DeleteObjects,
-multipart uploads, If-None-Match and If-Match. `go install` brings it into `.dredge/tools` at first use.
+DeleteObjects, multipart uploads, If-None-Match and If-Match. `go install` brings it into `.dredge/tools` at
+first use.
 
 Its objects are files in a folder, so a lake is copied into a bucket and listed without S3. The folder is in
-memory if
-possible, and is removed at the end; a folder in `DREDGE_BENCH_S3` is kept.
+memory if possible, and is removed at the end; a folder in `DREDGE_BENCH_S3` is kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Growth of a collection's cost: whole chains over lakes of 2, 5, 10 and 20 million objects.
 
 The lakes have real metadata and no objects (`scale_lake`, `scale_store`), so the figures are of Dredge
-without a store.
-Requests are counted as a store would receive them.
+without a store. Requests are counted as a store would receive them.
 """
 
 from __future__ import annotations

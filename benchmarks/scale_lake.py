@@ -2,8 +2,7 @@
 objects.
 
 Of 100 objects one is staged and five are garbage; the others are committed. Each range has further versions
-with one
-entry less each, so that all ranges together have 2.5 entries for each object.
+with one entry less each, so that all ranges together have 2.5 entries for each object.
 """
 
 from __future__ import annotations

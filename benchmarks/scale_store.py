@@ -1,9 +1,8 @@
 """A virtual store of millions of objects: addresses follow from a number, deletions are bits in a file.
 
 In a process that called `install`, a namespace below a local folder with a file `virtual.json` has the
-objects of that
-description below `data/`; other keys are normal files. An object has a name, a size and an entity tag, and no
-content.
+objects of that description below `data/`; other keys are normal files. An object has a name, a size and an
+entity tag, and no content.
 
 Requests are counted: one for each 1,000 names of a listing or a deletion.
 """

@@ -4,10 +4,8 @@ policies.
     ./run bench server [--clients 8] [--seconds 5] [--user owner] [--user policies]
 
 The server is a separate process, started with `dredge serve` on a new folder (SQLite, local objects). The
-clients are
-connections of another process with minimal work: each sends a request, reads the answer, sends the next.
-Goal: at least
-500 uploads and 2,000 stats a second on two cores with 8 clients.
+clients are connections of another process with minimal work: each sends a request, reads the answer, sends
+the next. Goal: at least 500 uploads and 2,000 stats a second on two cores with 8 clients.
 """
 
 from __future__ import annotations

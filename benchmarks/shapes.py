@@ -19,7 +19,7 @@ class Shape:
         commits: commits on main; the oldest fifth is older than the retention rules.
         ranges: distinct ranges of all commits, roughly.
         lengths: number of different object sizes; with few, every candidate has the size of an object in a
-        head.
+            head.
     """
 
     name: str

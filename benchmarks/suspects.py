@@ -1,8 +1,7 @@
 """Cost of suspects: candidates with the size of an object in a branch head, which the branch may read.
 
 By number of object sizes (few: every candidate is a suspect; many: hardly any), and with or without the
-staging records.
-Entity tags are not used, so an encrypted bucket costs the same.
+staging records. Entity tags are not used, so an encrypted bucket costs the same.
 """
 
 from __future__ import annotations

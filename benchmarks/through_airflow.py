@@ -1,8 +1,7 @@
 """A collection in Airflow: `airflow dags test lakefs_gc`, with times and requests of the steps.
 
 Airflow's database has begin and end of each task. During the run, the store's counters are read a few times a
-second, and
-each request counts for the task at the time of its answer; tasks run one after another.
+second, and each request counts for the task at the time of its answer; tasks run one after another.
 """
 
 from __future__ import annotations
@@ -145,8 +144,7 @@ def first_start(log: str) -> float:
     """Return the time at which Airflow's API started the first task, in Unix seconds; 0 if unknown.
 
     `airflow dags test` loads its API server at the first task's report, seconds after the task's begin in the
-    database. A
-    running Airflow has loaded it.
+    database. A running Airflow has loaded it.
 
     Args:
         log: output of the command.

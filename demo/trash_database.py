@@ -27,8 +27,7 @@ def running_postgres() -> Iterator[str]:
     """Run a PostgreSQL server from the wheel; yields its URL, and removes everything at the end.
 
     Its folder is below the system's temporary folder, because a server started by root runs as another user
-    without
-    access to the project, and the path of its socket must be short.
+    without access to the project, and the path of its socket must be short.
     """
     folder = Path(tempfile.mkdtemp(prefix="dredge-pg-"))
     try:

@@ -1,8 +1,7 @@
 """Every kind of trash, from servers that crash, lose races or delete; and rows that only look like trash.
 
 A server that is killed at an exact point writes most of it. The embedded server has no hooks, pull requests
-and
-heartbeats; their rows are written in the format of a real server.
+and heartbeats; their rows are written in the format of a real server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`./run ui`: Airflow with its pages on the demo lake, until Ctrl-C.
 
 Airflow's database is a PostgreSQL from a wheel, because backfills fail on SQLite. Lake, runs and database are
-kept
-between starts; `--fresh` deletes them first.
+kept between starts; `--fresh` deletes them first.
 """
 
 from __future__ import annotations

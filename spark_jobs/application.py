@@ -54,12 +54,7 @@ _BACKLOG = 8
 
 
 class Application:
-    """Runs the requested steps, one at a time.
-
-    Args:
-        jobs: by step.
-        session: Spark session, possibly still opening.
-        idle_seconds: idle time before the application ends.
+    """Runs the requested steps, one at a time; ends after `idle_seconds` without a request.
 
     Attributes:
         is_over: whether the run has no further step on Spark.
@@ -152,12 +147,7 @@ class Application:
 
 
 class LateRunner:
-    """Runs tasks on a Spark session that may still be opening; a `dredge.runs.tasks.TaskRunner`.
-
-    Args:
-        session: Spark session.
-        environ: variables for the workers, as for `SparkRunner`.
-    """
+    """Runs tasks on a Spark session that may still be opening; a `dredge.runs.tasks.TaskRunner`."""
 
     def __init__(self, session: Future[SparkSession], environ: Mapping[str, str]) -> None:
         self._session = session
@@ -178,12 +168,8 @@ class LateRunner:
 
 
 def serve(jobs: Mapping[str, Job], address: str, remote: str | None) -> None:
-    """Run the application of a run.
-
-    Args:
-        jobs: by step.
-        address: path of the socket.
-        remote: URL of a Spark Connect server; None for Spark's driver.
+    """Run the application of a run on a socket; `remote` is the URL of a Spark Connect server, or None for
+    Spark's driver.
     """
     session = opening(lambda: open_session("dredge", remote))
     with Listener(address, "AF_UNIX", backlog=_BACKLOG) as listener:

@@ -39,7 +39,8 @@ MARK = "dredge: "
 _STOP_SECONDS_MAX = 10
 
 type StepFunction = Callable[[str, StorageOptions, TaskRunner], Any]
-"""Runs a step and returns its summary: takes the run folder's URI, the store's options, and the task runner."""
+"""Runs a step and returns its summary: takes the run folder's URI, the store's options, and the task runner.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,6 @@ class Job:
     """A step as a program.
 
     Attributes:
-        do: the step.
         last: whether it is the run's last step on Spark; its success ends a Connect session.
     """
 
@@ -65,10 +65,6 @@ class Job:
             spark: classic or Connect session.
             run_uri: URI of the run folder.
             options: access to the object store, for driver and workers; None reads the environment.
-
-        Raises:
-            ConfigError: not the URI of a run folder.
-            DredgeError: an error of the step.
         """
         check_run_uri(run_uri)
         options = options or StorageOptions.from_env()
@@ -76,11 +72,7 @@ class Job:
 
 
 def check_run_uri(run_uri: str) -> None:
-    """Check the URI of a run folder.
-
-    Raises:
-        ConfigError: it is no URI.
-    """
+    """Raise `ConfigError` unless the text is a URI."""
     if "://" not in run_uri:
         raise ConfigError(
             "--run must be the URI of a run folder such as s3://bucket/repo/_lakefs/…/<run id>,"
@@ -93,13 +85,7 @@ def job_main(
     argv: Sequence[str] | None = None,
     serve: Callable[[Mapping[str, Job], str, str | None], None] | None = None,
 ) -> NoReturn:
-    """Run a job as a program.
-
-    Args:
-        jobs: by step.
-        argv: arguments; defaults to the program's.
-        serve: runs jobs for clients of a socket; takes its path, and the URL of a Connect server or None.
-    """
+    """Run a job as a program; `serve` runs jobs for clients of a socket."""
     arguments = _arguments(jobs, argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     for name in ("dredge", "airflow_dredge"):
@@ -115,10 +101,8 @@ def job_main(
 
 
 def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str]:
-    """Run a step, and print its error on stderr.
-
-    Returns:
-        The exit code of the error's family, and the printed line; 0 and "" without an error.
+    """Run a step and print its error on stderr; returns the family's exit code and the printed line, or 0 and
+    "".
     """
     try:
         do()

@@ -63,10 +63,8 @@ _NAME_ONE = (
 class SparkRunner:
     """Runs tasks in the workers of a Spark session; a `dredge.runs.tasks.TaskRunner`.
 
-    Args:
-        spark: classic or Connect session.
-        environ: environment variables for the workers' access to the object store
-            (`dredge.storage.environment_of_child`). If empty, workers use their own credentials.
+    `environ` has the environment variables for the workers' access to the object store
+    (`dredge.storage.environment_of_child`). If empty, workers use their own credentials.
     """
 
     def __init__(self, spark: SparkSession, environ: Mapping[str, str] | None = None) -> None:

@@ -77,8 +77,7 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
     Args:
         name: application name, unless spark-submit has one.
         remote: `sc://host:port/;session_id=…` for Spark Connect. With a fixed session id all steps of a run
-        share the
-            server's Python workers.
+            share the server's Python workers.
         master: for a local session, unless spark-submit or spark-defaults name one.
 
     Raises:
@@ -119,11 +118,8 @@ def session_conf(name: str, master: str | None = None) -> SparkConf:
 def close_session(spark: SparkSession, last: bool = False) -> None:
     """End a session.
 
-    Args:
-        spark: a local one stops, with its JVM. A remote one stays on the server for the run's next step; only
-        this client's
-            channel closes.
-        last: whether no further step needs it, so that the server drops it.
+    A local one stops, with its JVM. A remote one stays on the server for the run's next step, and only this
+    client's channel closes, unless it is the `last` step.
     """
     if is_remote(spark) and not last:
         spark.client.close()
@@ -138,14 +134,7 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def with_session_id(remote: str, session_id: str) -> str:
-    """Return a Connect URL with a session id.
-
-    Args:
-        remote: `sc://host:port/;key=value;…`; the part after the port is optional.
-        session_id: a UUID.
-
-    Raises:
-        ConfigError: an invalid URL.
+    """Return a Connect URL with a session id; raises `ConfigError` for an invalid URL.
 
     Source: https://github.com/apache/spark/blob/master/sql/connect/docs/client-connection-string.md
     """

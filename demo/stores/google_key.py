@@ -1,10 +1,8 @@
 """A fake service account: its key, and a token server.
 
 The emulator needs no token; with the key everything else is as with Google: a connection has the key,
-executors
-receive it, and each process signs with it and fetches its own token. (google-auth asks Google in the
-background for the
-regions of the account, and continues without an answer.)
+executors receive it, and each process signs with it and fetches its own token. (google-auth asks Google in
+the background for the regions of the account, and continues without an answer.)
 """
 
 from __future__ import annotations
