@@ -1,8 +1,4 @@
-"""Native clients for the bare collection, without Dredge.
-
-    folder, S3             obstore
-    Azure, Google Cloud    the service's own SDK
-"""
+"""Native clients for the bare collection, without Dredge: obstore for folders and S3, else the service's own SDK."""
 
 from __future__ import annotations
 
