@@ -28,8 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.bare_clients import Client, client_of
-from benchmarks.requests import requests_of
+from benchmarks.bare_clients import Client, open_client
+from benchmarks.requests import open_requests
 from dredge.compiled import kernels
 from dredge.hashing import Hashes, hash64
 from dredge.lakefs import LakeFSClient
@@ -44,7 +44,7 @@ class Parts:
     """Seconds and requests of each part."""
 
     def __init__(self) -> None:
-        self._counted = requests_of(os.environ)
+        self._counted = open_requests(os.environ)
         self.seconds: dict[str, float] = {}
         self.requests: dict[str, dict[str, int]] = {}
 
@@ -62,7 +62,7 @@ class Parts:
 def main() -> None:
     """Collect once and print the cost."""
     namespace, repository = sys.argv[1:]
-    store = client_of(namespace)
+    store = open_client(namespace)
     parts = Parts()
     _get_ready()
     begun = time.perf_counter()

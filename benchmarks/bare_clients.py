@@ -29,7 +29,7 @@ class Client(Protocol):
         """Delete objects."""
 
 
-def client_of(namespace: str) -> Client:
+def open_client(namespace: str) -> Client:
     """Return the client of a namespace, configured by the environment."""
     scheme = namespace.partition(":")[0]
     if scheme == "gs":

@@ -230,7 +230,7 @@ def _through_airflow(
     settings |= {"repository": lake.shape.name, "spark_engine": engine}
     if settings.pop("read_kv", False):
         settings["kv_conn_id"] = "lakefs_kv"
-    with through_airflow.watch_of(env) as watch:
+    with through_airflow.open_watch(env) as watch:
         begun = time.time()
         process = through_airflow.start(made, settings)
         with metered(process.pid) as meter:
@@ -259,12 +259,12 @@ def surroundings(store: str, engines: Iterable[str]) -> Iterator[Surroundings]:
         found = Surroundings(server, connect)
         if connect:
             # Discard the first run, on a fresh server; measure a server in use.
-            lake = lake_of("b10k", server)
+            lake = open_lake("b10k", server)
             measure(lake, "connect", found, warm=False, with_kv=True, in_airflow=False)
         yield found
 
 
-def lake_of(name: str, store: S3Store | CloudStore | None) -> Lake:
+def open_lake(name: str, store: S3Store | CloudStore | None) -> Lake:
     """Return a lake of a shape, in a store or in the local folder."""
     if isinstance(store, CloudStore):
         return CloudLake(SHAPES[name], store)
@@ -291,7 +291,7 @@ def run(
     """
     with surroundings(store, engines) as beside:
         for name in shapes:
-            lake = lake_of(name, beside.store)
+            lake = open_lake(name, beside.store)
             bare = measure(lake, "bare", beside, warm=False, with_kv=False, in_airflow=False)
             yield {"store": store, **bare, "index": ""}
             if not set(rounds) - {True}:  # fill the index first

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from benchmarks.requests import requests_of
+from benchmarks.requests import open_requests
 from benchmarks.s3_store import by_kind, by_place
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
@@ -55,7 +55,7 @@ def main() -> None:
     places: dict[str, dict[str, dict[str, int]]] = {}
     times: dict[str, tuple[float, float]] = {}
 
-    counted = requests_of(os.environ)
+    counted = open_requests(os.environ)
 
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from benchmarks.s3_store import LOG, Requests, place_of
+from benchmarks.s3_store import LOG, Requests, name_place
 
 FORMAT = "DREDGE_BENCH_LOG_FORMAT"
 """Environment variable that is set if the log has the common log format, as of these emulators."""
@@ -42,11 +42,11 @@ def _asked_for(target: str) -> str:
     prefix = parse_qs(parts.query).get("prefix")
     key = _KEY.match(unquote(parts.path))
     if prefix:
-        return place_of(prefix[0])
-    return place_of(key[1]) if key and not parts.path.startswith(("/upload/", "/batch/")) else "bucket"
+        return name_place(prefix[0])
+    return name_place(key[1]) if key and not parts.path.startswith(("/upload/", "/batch/")) else "bucket"
 
 
-def requests_of(environ: Mapping[str, str]) -> Requests | None:
+def open_requests(environ: Mapping[str, str]) -> Requests | None:
     """Return the counter of the environment's store; None for a folder."""
     if not environ.get(LOG):
         return None

@@ -87,7 +87,7 @@ class Requests:
         return by_kind(self.places())
 
     def places(self) -> Counter[tuple[str, str]]:
-        """Return the same by kind and by `place_of`."""
+        """Return the same by kind and by `name_place`."""
         with self._log.open("rb") as file:
             file.seek(self._at)
             new = file.read()
@@ -124,7 +124,7 @@ def by_place(places: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]
     return found
 
 
-def place_of(key: str) -> str:
+def name_place(key: str) -> str:
     """Return the kind of object of a key or a listing's prefix.
 
     Args:
@@ -148,9 +148,9 @@ def place_of(key: str) -> str:
 def _asked_for(fields: Sequence[str]) -> str:
     """Return the key of a log line, or the prefix of a listing."""
     if fields[_KEY:] and fields[_KEY] != "-":
-        return place_of(fields[_KEY])
+        return name_place(fields[_KEY])
     query = parse_qs(urlsplit(fields[_URI]).query) if fields[_URI:] else {}
-    return place_of(query["prefix"][0]) if "prefix" in query else "bucket"
+    return name_place(query["prefix"][0]) if "prefix" in query else "bucket"
 
 
 class S3Store:

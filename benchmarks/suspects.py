@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from benchmarks.collect import lake_of, measure, surroundings
+from benchmarks.collect import measure, open_lake, surroundings
 from benchmarks.tables import own, table
 from benchmarks.tables import surroundings as measured_on
 
@@ -27,7 +27,7 @@ def run(store: str) -> Iterator[Row]:
     """
     with surroundings(store, ["floor"]) as beside:
         for shape, with_kv in product(SHAPES, (False, True)):
-            lake = lake_of(shape, beside.store)
+            lake = open_lake(shape, beside.store)
             if not with_kv:
                 measure(lake, "floor", beside, warm=True, with_kv=True, in_airflow=False)  # fills the index
             yield measure(lake, "floor", beside, warm=True, with_kv=with_kv, in_airflow=False)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from benchmarks.requests import requests_of
+from benchmarks.requests import open_requests
 from benchmarks.s3_store import STATE, Requests
 from demo.airflow import environment, migrate
 from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
@@ -176,6 +176,6 @@ def start(env: dict[str, str], settings: dict[str, Any]) -> subprocess.Popen[byt
         return subprocess.Popen(command(settings), env=env, stdout=log, stderr=log)
 
 
-def watch_of(env: dict[str, str]) -> Watch:
+def open_watch(env: dict[str, str]) -> Watch:
     """Return a watch on the environment's store."""
-    return Watch(requests_of(os.environ | env))
+    return Watch(open_requests(os.environ | env))

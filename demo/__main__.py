@@ -114,7 +114,7 @@ def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
             keys = proof.list_keys(lake)
             finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "first.log")
             deleted_early = keys - proof.list_keys(lake)
-            say(f"   The first run only finds candidates: {headline_of(lake)}")
+            say(f"   The first run only finds candidates: {read_headline(lake)}")
             say(f"4. The second run, at least {GRACE_SECONDS} s later, deletes the candidates of both runs")
             finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log") and finished
         if deleted_early:
@@ -138,7 +138,7 @@ def verdict(lake: Lake, before: proof.Reads, finished: bool, dry_run: bool, star
     return right and finished
 
 
-def headline_of(lake: Lake) -> str:
+def read_headline(lake: Lake) -> str:
     """Return the headline of the newest run's report."""
     keys = [key for batch in lake.store.list("_lakefs/retention/") for key in batch["key"].to_pylist()]
     reports = [key for key in keys if key.endswith("/report.json") and "/unified/" in key]

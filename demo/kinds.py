@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import lakefs_sdk
 
-from demo.lake import Lake, content_of
+from demo.lake import Lake, make_content
 
 ODD_NAMES = (
     "odd/a b",
@@ -126,7 +126,7 @@ def never_linked(lake: Lake, count: int) -> None:
     for index, path in enumerate(paths("direct", count)):
         place = lake.sdk.staging_api.get_physical_address(lake.repository, "work", path)
         key = lake.relative(place.physical_address)
-        content = content_of(path, "direct")
+        content = make_content(path, "direct")
         lake.store.put(key, content)
         if index % 4:
             lake.plant([key], "never linked", False, "uploaded to a handed-out address, never linked")
@@ -144,7 +144,7 @@ def orphans(lake: Lake, count: int) -> None:
     keys = [f"data/{some_slice}/orphan{index:05d}" for index in range(count)]
     keys += ["data/plain-orphan", "data/!ab/c/sharded-orphan", "data/not-an-xid/orphan"]
     for key in keys:
-        lake.store.put(key, content_of(key))
+        lake.store.put(key, make_content(key))
     lake.plant(keys, "orphan", False, "put straight into the store, unknown to lakeFS")
 
 
@@ -163,7 +163,7 @@ def copied(lake: Lake, count: int) -> None:
         with suppress(ValueError):  # the SDK expects 201 where the server answers 204
             lake.sdk.experimental_api.update_object_user_metadata(lake.repository, "work", path, update)
     lake.plant(touched, "metadata updated", True, "staged, then its metadata changed")
-    odd = [lake.upload("work", name, content_of(name)) for name in ODD_NAMES]
+    odd = [lake.upload("work", name, make_content(name)) for name in ODD_NAMES]
     lake.plant(odd, "odd names", True, "staged under a name with odd characters")
 
 
@@ -205,7 +205,7 @@ def young(lake: Lake, count: int, min_age_seconds: float) -> Iterator[None]:
     uploads = {}
     for path in paths("young", count):
         place = lake.sdk.staging_api.get_physical_address(lake.repository, "work", path)
-        uploads[lake.relative(place.physical_address)] = content_of(path)
+        uploads[lake.relative(place.physical_address)] = make_content(path)
     done = threading.Event()
 
     def upload() -> None:

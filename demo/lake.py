@@ -97,7 +97,7 @@ class Lake:
 
     def upload_many(self, branch: str, paths: Sequence[str], salt: str = "") -> list[str]:
         """Upload distinct small objects, several at once, and return their addresses in order."""
-        return list(self._pool.map(lambda path: self.upload(branch, path, content_of(path, salt)), paths))
+        return list(self._pool.map(lambda path: self.upload(branch, path, make_content(path, salt)), paths))
 
     def address(self, ref: str, path: str) -> str:
         """Return the address of an object."""
@@ -126,7 +126,7 @@ class Lake:
                 self.planted[address] = Planted(address, self.store.stat(address).size, kind, live, why)
 
 
-def content_of(path: str, salt: str = "") -> bytes:
+def make_content(path: str, salt: str = "") -> bytes:
     """Return content that depends on path and salt, a few hundred bytes long."""
     seed = hashlib.sha256(f"{path}\0{salt}".encode()).hexdigest()
     return f"{path}\n{salt}\n{seed * (1 + int(seed[:2], 16) % 8)}\n".encode()

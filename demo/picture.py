@@ -41,7 +41,7 @@ def main() -> None:
         command = [sys.executable, "-c", _SERVE, "ui", run, "--listen", _ADDRESS]
         with subprocess.Popen(command) as pages:
             try:
-                _draw(browser, _page_of(run), folder)
+                _draw(browser, _find_page(run), folder)
             finally:
                 pages.terminate()
     click.echo(PICTURE)
@@ -69,7 +69,7 @@ def _collected(folder: Path) -> str:
     return f"{folder}/lakefs/objects/demo/_lakefs/retention/gc/unified/{found.run_id}"
 
 
-def _page_of(run: str) -> str:
+def _find_page(run: str) -> str:
     """Return the address of a run's page, after the server started."""
     name, until = run.rpartition("/")[2], time.monotonic() + _READY_SECONDS
     while time.monotonic() < until:

@@ -31,7 +31,7 @@ class Row:
         return self.present == (self.objects if self.live else 0)
 
 
-def refs_of(lake: Lake) -> Iterator[str]:
+def list_refs(lake: Lake) -> Iterator[str]:
     """Yield every branch, hidden ones too, and every tag of the lake's repository."""
     branches = lake.sdk.branches_api.list_branches(lake.repository, show_hidden=True, amount=1000)
     yield from (branch.id for branch in branches.results)
@@ -45,7 +45,7 @@ def read_everything(lake: Lake) -> Reads:
         SHA-256 of the bytes by (ref, path); the error's name for an unreadable object.
     """
     targets = []
-    for ref in refs_of(lake):
+    for ref in list_refs(lake):
         objects = lakefs.Repository(lake.repository, lake.client).ref(ref).objects(max_amount=None)
         targets += [(ref, found.path) for found in objects]
     with ThreadPoolExecutor(max_workers=8) as pool:

@@ -16,16 +16,16 @@ import click
 import lakefs
 from lakefs.client import Client
 
-from demo.trash_database import At, running_postgres, server_of
+from demo.trash_database import At, make_server, running_postgres
 from demo.trash_kinds import DAYS_AGO, Ground, plant
 from demo.trash_proof import (
     Reads,
     Users,
+    count_bytes,
     draw,
     missing,
     put,
     read_everything,
-    size_of,
     tabulate,
     work_through,
 )
@@ -205,7 +205,7 @@ def look_during_reset(lake: Installation, before: Reads) -> CleanReport:
         if naming.is_it(operation, partition, key):
             looks.append(lake.clean(dry_run=True))
 
-    server_of(lake.kv, watch=look).branches.reset_branch(
+    make_server(lake.kv, watch=look).branches.reset_branch(
         OLD, "resetting", kind="common_prefix", path="committed/"
     )
     before[OLD, "resetting", "committed/0"] = before[OLD, "v1", "committed/0"]  # the effect of the reset
@@ -280,13 +280,13 @@ def undo(lake: Installation, report: CleanReport, before: set[Row]) -> list[str]
     """Restore one partition from the undo file."""
     run_id = report.scan.plan.run_id
     chosen = next(each for each in lake.ground.planted if each.removed and each.kind == "staging-orphan")
-    due = chosen.rows_of(before)
+    due = chosen.select_rows(before)
     restore(lake.rows, lake.state, run_id, partitions=[chosen.partition], dry_run=False)
-    back = chosen.rows_of(lake.ground.all_rows())
+    back = chosen.select_rows(lake.ground.all_rows())
     if back != due:
         return [f"{len(back & due):,} of {len(due):,} rows of {show(chosen.partition)} came back"]
     say(
-        f"6. Restored from the undo file: {show(chosen.partition)}, {len(due):,} rows, {size_of(due):,} bytes,"
+        f"6. Restored from the undo file: {show(chosen.partition)}, {len(due):,} rows, {count_bytes(due):,} bytes,"
     )
     say("   equal to the last byte")
     return []

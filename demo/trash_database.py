@@ -127,7 +127,7 @@ class WatchedStore:
         self.close()
 
 
-def server_of(kv: Store, days_ago: float = 0, watch: Observer | None = None) -> Catalog:
+def make_server(kv: Store, days_ago: float = 0, watch: Observer | None = None) -> Catalog:
     """Return another server of the installation, with a clock some days in the past.
 
     Args:

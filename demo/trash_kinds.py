@@ -15,7 +15,7 @@ from typing import Literal
 
 from google.protobuf.message import Message
 
-from demo.trash_database import At, Killed, Observer, dies_at, killed, server_of
+from demo.trash_database import At, Killed, Observer, dies_at, killed, make_server
 from dredge import xid
 from dredge.kv import Store
 from dredge.kv.rows import Row, RowReader
@@ -56,7 +56,7 @@ class Planted:
     why: str
     removed: bool
 
-    def rows_of(self, rows: set[Row]) -> set[Row]:
+    def select_rows(self, rows: set[Row]) -> set[Row]:
         """Return its rows."""
         return {
             row
@@ -82,7 +82,7 @@ class Ground:
 
     def server(self, watch: Observer | None = None, days_ago: float = DAYS_AGO) -> Catalog:
         """Return a server of some days ago."""
-        return server_of(self.kv, days_ago, watch)
+        return make_server(self.kv, days_ago, watch)
 
     def all_rows(self) -> set[Row]:
         """Return every row in a snapshot of the store."""

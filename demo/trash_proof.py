@@ -164,7 +164,7 @@ def tabulate(
         groups.setdefault((not each.removed, each.kind, each.why), []).append(each)
     lines = []
     for (stays, kind, why), members in sorted(groups.items(), key=lambda group: group[0]):
-        rows = set[Row]().union(*(each.rows_of(before) for each in members))
+        rows = set[Row]().union(*(each.select_rows(before) for each in members))
         left = rows & after
         judged = [found.get((each.partition, each.key)) for each in members]
         named = all(
@@ -176,13 +176,13 @@ def tabulate(
         fate = "" if not stays else f" ({members[0].fate})"
         keys = members[0].key is not None
         what = f"{len(members)} {'key' if keys else 'partition'}{'s' if len(members) > 1 else ''}"
-        lines.append(Line(kind, what, len(rows), size_of(rows), verdict + fate, why, right))
+        lines.append(Line(kind, what, len(rows), count_bytes(rows), verdict + fate, why, right))
     return lines
 
 
 def missing(planted: Sequence[Planted], before: set[Row], after: set[Row]) -> set[Row]:
     """Return rows that were removed or changed without being trash."""
-    due = set[Row]().union(*(each.rows_of(before) for each in planted if each.removed))
+    due = set[Row]().union(*(each.select_rows(before) for each in planted if each.removed))
     return before - due - after
 
 
@@ -196,6 +196,6 @@ def draw(lines: Iterable[Sequence[str]], head: Sequence[str]) -> str:
     return "\n".join([drawn[0], "-" * max(len(line) for line in drawn), *drawn[1:]])
 
 
-def size_of(rows: Iterable[Row]) -> int:
+def count_bytes(rows: Iterable[Row]) -> int:
     """Return the bytes of keys and values, as the cleaner counts them."""
     return sum(len(row.key) + len(row.value) for row in rows)

@@ -100,7 +100,9 @@ class SaveSummaryOperator(BaseOperator):
         self.aws_conn_id = aws_conn_id
 
     @abstractmethod
-    def outcome_of(self, repository: str, run_uri: str, why: str, options: StorageOptions | None) -> Outcome:
+    def read_outcome(
+        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
+    ) -> Outcome:
         """Return the outcome of a repository's run."""
 
     @reported
@@ -130,7 +132,7 @@ class SaveSummaryOperator(BaseOperator):
         failures = (pulled(task_id, key=FAILURE) for task_id in self.tells)
         why = next(filter(None, failures), "")
         repository = run["conf"][self.what]
-        return self.outcome_of(repository, plan.get("run_uri", ""), why, options)
+        return self.read_outcome(repository, plan.get("run_uri", ""), why, options)
 
     def _save(self, context: Context, summary: Mapping[str, Any], options: StorageOptions) -> str:
         """Write the page to the folder of the first task; return "" without repositories."""

@@ -59,7 +59,7 @@ class AirflowPlaces:
         with self._lock:
             if time.monotonic() >= self._until:
                 self._problems = []
-                self._found = [*self._of_servers(), *_named()]
+                self._found = [*self._list_servers(), *_named()]
                 self._until = time.monotonic() + _REMEMBERED_SECONDS
             return self._found
 
@@ -76,7 +76,7 @@ class AirflowPlaces:
                 return client
         raise ConfigError(f"no lakeFS connection has the repository {'' if place is None else place.name}")
 
-    def _of_servers(self) -> Iterator[Place]:
+    def _list_servers(self) -> Iterator[Place]:
         from dredge.pages.places import of_repository
 
         roots = {

@@ -128,14 +128,14 @@ class AirflowFacts:
         types = found.get("allowed_run_types")
         return Schedule(
             dag_id=found["dag_id"],
-            settings=await self._settings_of(request, found["dag_id"]),
+            settings=await self._read_settings(request, found["dag_id"]),
             text=found["timetable_description"] or found["timetable_summary"],
             next_at=None if next_at is None else datetime.fromisoformat(next_at),
             may_backfill=found.get("timetable_periodic", True) and (types is None or "backfill" in types),
             is_off=found["is_paused"],
         )
 
-    async def _settings_of(self, request: Request, dag_id: str) -> dict[str, Any]:
+    async def _read_settings(self, request: Request, dag_id: str) -> dict[str, Any]:
         """Return the Params in `_SETTINGS` of a DAG; cached for a minute."""
         until, found = self._settings.get(dag_id, (0.0, {}))
         if time.monotonic() < until:

@@ -69,7 +69,7 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession, environ: Mapping[str, str] | None = None) -> None:
         self._spark = spark
-        self._tags = _tags_of(spark)
+        self._tags = _make_tags(spark)
         self._environ = dict(environ or {})
 
     @cached_property
@@ -132,7 +132,7 @@ class _Tags(NamedTuple):
     remove: Callable[[str], None]
 
 
-def _tags_of(spark: SparkSession) -> _Tags:
+def _make_tags(spark: SparkSession) -> _Tags:
     if is_remote(spark):
         return _Tags(spark.addTag, spark.interruptTag, spark.removeTag)
     # A classic session has tags from Spark 4.0 on; its context also in 3.5.

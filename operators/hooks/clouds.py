@@ -94,13 +94,13 @@ def _account(host: str, login: str | None, options: AzureOptions) -> AzureOption
     parts = urlsplit(host if "://" in host else f"https://{host}")
     name, in_path = parts.hostname or "", parts.path.strip("/")
     if not in_path and "." not in name:
-        return _of_account(login or name or options.account, options)
+        return _set_account(login or name or options.account, options)
     endpoint = f"{parts.scheme}://{parts.netloc}".replace(".dfs.core.", ".blob.core.")
-    found = _of_account(in_path or name.partition(".")[0], options)
+    found = _set_account(in_path or name.partition(".")[0], options)
     return replace(found, endpoint_url=f"{endpoint}/{in_path}" if in_path else endpoint)
 
 
-def _of_account(account: str | None, options: AzureOptions) -> AzureOptions:
+def _set_account(account: str | None, options: AzureOptions) -> AzureOptions:
     """Set the account; drop key, token and endpoint of another account."""
     if account == options.account:
         return options

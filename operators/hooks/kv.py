@@ -52,7 +52,7 @@ class LakeFSKVConnection:
     keys: AwsKeys | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, kv_conn_id: str) -> LakeFSKVConnection:
+    def read(cls, kv_conn_id: str) -> LakeFSKVConnection:
         """Read a connection.
 
         :param kv_conn_id: of type ``postgres`` (lakeFS's database), ``aws`` (DynamoDB; extra
@@ -94,7 +94,7 @@ def kv_env(kv_conn_id: str | None) -> dict[str, str]:
         return {}
     from dredge.gc.steps import KVAccess
 
-    connection = LakeFSKVConnection.of(str(kv_conn_id))
+    connection = LakeFSKVConnection.read(str(kv_conn_id))
     return KVAccess(connection.url, connection.keys).to_env()
 
 

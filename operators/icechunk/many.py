@@ -90,6 +90,8 @@ class IcechunkSaveSummaryOperator(SaveSummaryOperator):
     collects, plans, what = "icechunk_expiration", "plan_collection", "storage"
     tells = ("save_report", "mark", "plan_collection", "expire", "plan_expiration", "acquire_lease")
 
-    def outcome_of(self, repository: str, run_uri: str, why: str, options: StorageOptions | None) -> Outcome:
+    def read_outcome(
+        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
+    ) -> Outcome:
         """Return the outcome from a repository's report."""
         return outcome_of(repository, run_uri, why, options)

@@ -77,7 +77,7 @@ class LakeFSKVOperator(BaseOperator):
     @cached_property
     def connection(self) -> LakeFSKVConnection:
         """The database."""
-        return LakeFSKVConnection.of(self.kv_conn_id)
+        return LakeFSKVConnection.read(self.kv_conn_id)
 
     @cached_property
     def state(self) -> TrashState:

@@ -181,6 +181,8 @@ class LakeFSSaveSummaryOperator(SaveSummaryOperator):
     collects, plans, what = "lakefs_gc", "plan", "repository"
     tells = ("save_report", "plan", "acquire_lease")
 
-    def outcome_of(self, repository: str, run_uri: str, why: str, options: StorageOptions | None) -> Outcome:
+    def read_outcome(
+        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
+    ) -> Outcome:
         """Return the outcome from a repository's report."""
         return outcome_of(repository, run_uri, why, options)

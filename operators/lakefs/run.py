@@ -61,7 +61,7 @@ class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # ty
         options = storage_options(self.aws_conn_id)
         kv = None
         if is_named(self.kv_conn_id):
-            connection = LakeFSKVConnection.of(str(self.kv_conn_id))
+            connection = LakeFSKVConnection.read(str(self.kv_conn_id))
             kv = steps.KVAccess(connection.url, connection.keys)
         found = steps.check(steps.GCConfig.from_params(self.config, options), self.hook.client, options, kv)
         self.run_uri = f"check://{uuid.uuid4().hex}"

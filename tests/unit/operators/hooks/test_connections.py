@@ -133,7 +133,7 @@ def test_a_named_connection_that_is_not_found_opens_no_store(
     with pytest.raises((ConfigError, UnavailableError)):
         LakeFSHook("other").client  # noqa: B018
     with pytest.raises((ConfigError, UnavailableError)):
-        LakeFSKVConnection.of("other")
+        LakeFSKVConnection.read("other")
 
 
 @pytest.mark.parametrize(("name", "kind"), list(zip(DEFAULTS, STORES, strict=True)))

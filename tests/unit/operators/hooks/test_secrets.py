@@ -22,7 +22,7 @@ _READERS: Mapping[str, Callable[[], object]] = {
     "aws": lambda: storage_options("planted"),
     "wasb": lambda: storage_options("planted"),
     "google_cloud_platform": lambda: storage_options("planted"),
-    "postgres": lambda: LakeFSKVConnection.of("planted").reader(),
+    "postgres": lambda: LakeFSKVConnection.read("planted").reader(),
     "spark": lambda: need_connection("planted", "Spark", "{}"),
 }
 _WHOLE = {"host": "http://127.0.0.1:1", "login": "key", "password": "word"}
