@@ -80,24 +80,6 @@ def test_a_plan_of_nobody_waits_for_no_right_that_it_was_given(dated: Dated) -> 
     assert objects(dated.repo.folder) == before
 
 
-EXPIRATION = {
-    "threshold": "2026-01-01T00:00:00+00:00",
-    "rule": "spec_v2",
-    "delete_expired_branches": False,
-    "delete_expired_tags": False,
-}
-
-
-def planning(**settings: Any) -> IcechunkPlanCollectionOperator:
-    return IcechunkPlanCollectionOperator(
-        task_id="plan_collection",
-        storage="file:///repo",
-        config=settings,
-        expiration=EXPIRATION,
-        aws_conn_id=None,
-    )
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -109,10 +91,11 @@ def planning(**settings: Any) -> IcechunkPlanCollectionOperator:
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_touched(settings: Any) -> None:
-    with pytest.raises(
-        ConfigError,
-    ):
-        planning(**settings).execute({})  # type: ignore[typeddict-item]
+    operator = IcechunkPlanCollectionOperator(
+        task_id="plan_collection", storage="file:///repo", config=settings, aws_conn_id=None
+    )
+    with pytest.raises(ConfigError):
+        operator.execute(NOTHING)
 
 
 def test_the_plan_is_one_under_the_right_of_the_run(dated: Dated) -> None:
@@ -122,10 +105,6 @@ def test_the_plan_is_one_under_the_right_of_the_run(dated: Dated) -> None:
     assert (made["run_id"], made["mode"], made["dry_run"]) == (run.plan.run_id, "spark", False)
     assert made["cutoff"] == run.plan.cutoff.isoformat()
     assert run.plan.lease.fencing == lease["fencing"]
-
-
-def test_a_plan_takes_the_right_of_the_run_and_no_other_mode(dated: Dated) -> None:
-    lease = acquire(dated.repo, "manual__1")
     with pytest.raises(LeaseHeldError):
         plan(dated.repo, mode="local")
     with pytest.raises(ConfigError):
@@ -241,42 +220,21 @@ def test_a_yes_is_one_to_what_the_task_asked(repo: Repo, monkeypatch: pytest.Mon
     assert objects(repo.folder) == before
 
 
-def test_without_a_plan_nobody_is_asked() -> None:
-    task = IcechunkApproveOperator(task_id="approve", run_uri="", aws_conn_id=None)
-    with pytest.raises(ConfigError):
-        task.execute({})  # type: ignore[typeddict-item]
-
-
-OUTLET = "dredge_icechunk"
-
-
-class Report:
-    """The task of a run."""
-
-    def __init__(self, repo: Repo, planned: Any) -> None:
-        self.pushed, self.event = Pushed(), SimpleNamespace(extra=None)
-        self._context: Any = {"ti": self.pushed, "outlet_events": {OUTLET: self.event}}
-        self._operator = IcechunkSaveReportOperator(
-            task_id="save_report", storage=repo.uri, plan=planned, aws_conn_id=None, outlets=[OUTLET]
-        )
-
-    def save(self) -> dict[str, Any]:
-        done = self._operator.execute(self._context)
-        assert self._operator.lineage is not None
-        assert self._operator.lineage.outcome == done["outcome"]
-        return done
-
-
-def is_free(repo: Repo) -> bool:
-    """Whether the next run may begin; it does."""
-    return make_lease(open_state(repo.uri)).acquire("the next one").holder == "the next one"
-
-
 def test_a_collection_whose_task_was_lost_is_no_success_and_gives_its_right_back(garbage: Repo) -> None:
     planned = plan(garbage, dry_run=False)
-    report = Report(garbage, planned)
+    pushed, event = Pushed(), SimpleNamespace(extra=None)
+    context: Any = {"ti": pushed, "outlet_events": {"dredge_icechunk": event}}
+    operator = IcechunkSaveReportOperator(
+        task_id="save_report",
+        storage=garbage.uri,
+        plan=planned,
+        aws_conn_id=None,
+        outlets=["dredge_icechunk"],
+    )
     with pytest.raises(RefusedError):
-        report.save()
-    assert report.pushed["save_report", REPORT] == f"{planned['run_uri']}/report.html"
-    assert report.event.extra is None
-    assert is_free(garbage)
+        operator.execute(context)
+    assert operator.lineage is not None
+    assert operator.lineage.run_id == planned["run_id"]
+    assert pushed["save_report", REPORT] == f"{planned['run_uri']}/report.html"
+    assert event.extra is None
+    assert make_lease(open_state(garbage.uri)).acquire("the next run").holder == "the next run"
