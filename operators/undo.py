@@ -124,9 +124,7 @@ class LakeFSMetadataOperator(LakeFSUndoOperator):
 
 
 class IcechunkRestoreOperator(UndoOperator):
-    """Restore objects that a collection deleted: the same bytes under the same keys, without replacing
-    objects.
-    """
+    """Restore objects that a collection deleted, or with `expiration` the history before an expiration."""
 
     step, place = "restore", "storage"
 
@@ -135,7 +133,23 @@ class IcechunkRestoreOperator(UndoOperator):
         # Imported by this task only: each task of each DAG imports all operators.
         from dredge.icechunk.collection.undo import restore
 
-        return restore(IcechunkRestoreConfig.from_params(self.config), LocalRunner(), holder, options)
+        return restore(self._settings(), LocalRunner(), holder, options)
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Restore an expiration or deletions, and return the counts."""
+        settings = self._settings()
+        if not settings.expiration:
+            found: dict[str, Any] = super().execute(context)
+            return found
+        from dredge.icechunk.expiration.restore import restore_expiration
+
+        options, holder = storage_options(self.aws_conn_id), f"{self.dag_id} {context['run_id']}"
+        done = restore_expiration(settings.repository, settings.run, holder, options)
+        return {"restored_snapshots": done.snapshots, "restored_refs": list(done.refs)}
+
+    def _settings(self) -> IcechunkRestoreConfig:
+        return IcechunkRestoreConfig.from_params(self.config)
 
 
 class IcechunkPurgeOperator(UndoOperator):

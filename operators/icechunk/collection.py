@@ -22,10 +22,12 @@ from airflow_dredge.operators.reporting import ReportOperator
 from airflow_dredge.operators.run_check import present_variables
 from airflow_dredge.operators.spark import PlannedRun
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.settings import truth
@@ -125,8 +127,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         config = CollectConfig.from_params({"storage": self.storage, **(self.config or {})})
         if not config.dry_run or not isinstance(self.expiration, Mapping):
             return config
-        planned = ("threshold", "rule", "delete_expired_branches", "delete_expired_tags")
-        return replace(config, after=PlannedExpiration(**{name: self.expiration[name] for name in planned}))
+        return replace(config, after=from_json(Expiration, self.expiration["expiration"]))
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
@@ -11,13 +11,14 @@ from airflow_dredge.operators.gates import read_grant
 from airflow_dredge.operators.icechunk.base import IcechunkOperator, need_plan
 from airflow_dredge.operators.reporting import REPORT, ReportLink
 from airflow_dredge.operators.schedules import data_window
+from dredge.icechunk.collection.config import MIN_AGE_DEFAULT
 from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.expiration.config import ExpireConfig
-from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.expiration.config import Expiration, ExpireConfig
+from dredge.icechunk.expiration.kept_refs import plan_for
 from dredge.icechunk.expiration.stored import PAGE, store_plan
 from dredge.icechunk.repository import read_history
-from dredge.icechunk.threshold import parse_older_than
 from dredge.runs.clock import utc_now
+from dredge.runs.payload import from_json, to_json
 from dredge.settings import truth
 from dredge.storage import open_reader
 
@@ -35,14 +36,22 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
     :param config: settings by name, such as ``{"older_than": "30d"}``; docs/settings.md lists them. Values
         may be rendered text; an unknown name or invalid value fails the task before it changes anything
         (templated)
+    :param min_age_hours: minimum age of the collection, for the estimate; None for its default (templated)
     """
 
-    template_fields: Sequence[str] = ("storage", "config")
+    template_fields: Sequence[str] = ("storage", "config", "min_age_hours")
     operator_extra_links = (ReportLink(),)
 
-    def __init__(self, *, config: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | None = None,
+        min_age_hours: float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.config = config
+        self.min_age_hours = min_age_hours
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
@@ -50,18 +59,14 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         config = ExpireConfig.from_params(self.config or {})
         reader, window = open_reader(self.storage, self.options), data_window(context)
         now = utc_now() if window is None else min(window[1], utc_now())
-        plan = plan_expiration(
-            read_history(reader),
-            parse_older_than(config.older_than, now),
-            rule=config.rule,
-            delete_expired_branches=config.delete_expired_branches,
-            delete_expired_tags=config.delete_expired_tags,
-        )
+        expiration = Expiration.from_config(config, now)
+        plan = plan_for(reader, read_history(reader), expiration, utc_now())
         if config.estimate:
             # Imported by this task only: each task of each DAG imports all operators.
             from dredge.icechunk.collection.estimate import estimate
 
-            plan = plan.with_freed(estimate(reader, plan))
+            min_age = timedelta(hours=float(self.min_age_hours or MIN_AGE_DEFAULT))
+            plan = plan.with_freed(estimate(reader, plan, min_age, utc_now()))
         where = store_plan(self.storage, plan, utc_now(), self.options)
         if "ti" in context:
             context["ti"].xcom_push(REPORT, f"{where}/{PAGE}")
@@ -69,10 +74,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
             "plan_uri": where,
             "digest": plan.digest,
             "window": None if window is None else [at.isoformat() for at in window],
-            "threshold": plan.threshold.isoformat(),
-            "rule": plan.rule,
-            "delete_expired_branches": plan.delete_expired_branches,
-            "delete_expired_tags": plan.delete_expired_tags,
+            "expiration": to_json(expiration),
             "released": len(plan.released),
             "edited": len(plan.edits),
             "refs_deleted": [ref.label for ref in plan.refs_deleted],
@@ -114,13 +116,10 @@ class IcechunkExpireOperator(IcechunkOperator):
         plan = need_plan(self.plan)
         if truth("report_only", self.report_only):
             self.log.info("Dry run: nothing is changed. Plan: %s", plan["plan_uri"])
-            return {"dry_run": True, "edited": 0, "released": 0, "refs_deleted": []}
+            return {"dry_run": True, "expiration_id": "", "edited": 0, "released": 0, "refs_deleted": []}
         done = expire(
             self.storage,
-            datetime.fromisoformat(plan["threshold"]),
-            rule=plan["rule"],
-            delete_expired_branches=plan["delete_expired_branches"],
-            delete_expired_tags=plan["delete_expired_tags"],
+            from_json(Expiration, plan["expiration"]),
             approved_digest=plan["digest"] if self.exactly else None,
             lease=read_grant(self.lease),
             options=self.options,
@@ -128,6 +127,7 @@ class IcechunkExpireOperator(IcechunkOperator):
         return {
             "dry_run": False,
             "edited": len(done.edited),
+            "expiration_id": done.expiration_id,
             "released": len(done.plan.released),
             "refs_deleted": [ref.label for ref in done.refs_deleted],
         }

@@ -30,8 +30,9 @@ LAKEFS = """
     multipart_idle_hours keep_tags retention_policy verify_sample_size live_source kv_conn_id spark_rows_min
 """
 ICECHUNK = """
-    storage keep_lost_days keep_old_refs older_than rule delete_expired_branches delete_expired_tags estimate collect
-    collect_mode overwritten_min_age_hours keep_chunks keep_transactions
+    storage keep_lost_days keep_old_refs referring_repositories keep_refs keep_refs_younger_hours older_than rule
+    delete_expired_branches delete_expired_tags estimate collect collect_mode overwritten_min_age_hours
+    keep_chunks keep_transactions
 """
 TRASH = """
     kv_conn_id state_uri dry_run grace_hours unsafe_grace_seconds kinds max_partitions max_rows max_bytes max_percent
@@ -50,7 +51,7 @@ PARAMS = {
     "lakefs_gc_metadata": METADATA,
     "lakefs_gc_restore": f"repository {RESTORE}",
     "lakefs_gc_purge": f"repository {PURGE}",
-    "icechunk_restore": f"storage {RESTORE}",
+    "icechunk_restore": f"storage expiration {RESTORE}",
     "icechunk_purge": f"storage {PURGE}",
 }
 BY_HAND = {"manual", "operator_triggered", "asset_triggered"}

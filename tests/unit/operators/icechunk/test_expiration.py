@@ -48,7 +48,7 @@ def threshold(repository: str, older_than: str, context: dict[str, Any]) -> date
         task_id="plan_expiration", storage=repository, config={"older_than": older_than}, aws_conn_id=None
     )
     found: Any = context
-    return datetime.fromisoformat(operator.execute(found)["threshold"])
+    return datetime.fromisoformat(operator.execute(found)["expiration"]["threshold"])
 
 
 def run_of(kind: str, end: datetime) -> dict[str, Any]:
@@ -86,7 +86,8 @@ def test_a_plan_says_what_would_leave_history_and_changes_nothing(dated: Dated) 
     before = dated.digest
     plan = plan_of(dated.repo, older_than=dated.when.isoformat(), estimate=False)
     assert (plan["released"], plan["edited"], plan["refs_deleted"]) == (2, 1, [])
-    assert (plan["delete_expired_branches"], plan["delete_expired_tags"]) == (False, False)
+    asked = plan["expiration"]
+    assert (asked["delete_expired_branches"], asked["delete_expired_tags"]) == (False, False)
     assert (plan["window"], plan["would_free_bytes"]) == (None, None)
     assert dated.digest == before
 
@@ -115,6 +116,7 @@ def refs(dated: Dated) -> set[str]:
 def test_what_was_planned_is_what_leaves_history(dated: Dated) -> None:
     plan = planned(dated)
     done = expire(dated, plan, **APPLY)
+    assert done.pop("expiration_id")
     assert done == {"dry_run": False} | {name: plan[name] for name in ("edited", "released", "refs_deleted")}
     assert done["released"] == 2
     assert refs(dated) == {"main", "old", "first"}
@@ -126,7 +128,7 @@ def test_what_was_planned_is_what_leaves_history(dated: Dated) -> None:
     [("delete_expired_branches", {"main", "first"}), ("delete_expired_tags", {"main", "old"})],
 )
 def test_names_go_only_where_the_plan_says_so(dated: Dated, flag: str, left: set[str]) -> None:
-    plan = planned(dated, **{flag: True})
+    plan = planned(dated, **{flag: True, "keep_refs_younger_hours": 0})
     assert len(plan["refs_deleted"]) == 1
     assert expire(dated, plan, **APPLY)["refs_deleted"] == plan["refs_deleted"]
     assert refs(dated) == left

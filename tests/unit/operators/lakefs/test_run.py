@@ -19,8 +19,7 @@ from airflow_dredge.operators.lakefs.run import (
 from airflow_dredge.operators.reporting import EVENT, REPORT
 from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError, RefusedError, RejectedError
 from dredge.gc import steps
-from dredge.gc.plan import PLAN
-from dredge.gc.run import Run
+from dredge.gc.run import PLAN, Run
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json, to_json
