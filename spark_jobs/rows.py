@@ -39,7 +39,7 @@ from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableErro
 from dredge.process import environment
 from dredge.runs.failures import TaskDefect, places
 from dredge.runs.payload import Json
-from dredge.runs.tasks import PartitionFunction
+from dredge.runs.tasks import TaskFunction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +86,7 @@ class SparkRunner:
         ids = self._spark.range(0, 1 << 16).select(functions.spark_partition_id().alias("id"))
         return max(1, ids.distinct().count())
 
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+    def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         """Run `fn(config, task)` for every task; see `TaskRunner.run`.
 
         Raises:
@@ -143,7 +143,7 @@ def _make_tags(spark: SparkSession) -> _Tags:
 type Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def worker(fn: PartitionFunction, config: Json, tasks: Sequence[Json], environ: Mapping[str, str]) -> Worker:
+def worker(fn: TaskFunction, config: Json, tasks: Sequence[Json], environ: Mapping[str, str]) -> Worker:
     """Return the pickled function of the workers: ids in, JSON rows out."""
     shipped = [zlib.compress(json.dumps(task).encode(), 1) for task in tasks]
     plain_config = json.dumps(config)
@@ -175,7 +175,7 @@ def other_version(index: int, wanted: str, found: str = __version__) -> str:
     return json.dumps({"index": index, "error": failure})
 
 
-def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
+def answer(index: int, fn: TaskFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
     """Run a task and return its row; does not raise."""
     try:
         # A worker process runs one task at a time, so no other task sees the variables.
