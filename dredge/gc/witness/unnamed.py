@@ -1,8 +1,8 @@
 """Metarange files counted as active commits without an active commit.
 
     written since the cutoff                              always
-    written in the last `keep_unnamed_days`, or since     if no commit known to the server names it, and no commit of
-    the last complete mark if longer                      an earlier mark named it
+    written in the last `keep_unnamed_days`, or since     without a commit known to the server, and without a commit of
+    the last complete mark if longer                      an earlier mark
 
 Such a file belongs to a commit lost with lakeFS's database, to a commit in progress (lakeFS writes the tree, runs
 hooks, and moves the branch last), or to a short-lived branch between two marks.
