@@ -131,7 +131,7 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
 @command.command("runs")
 @click.argument("uri", metavar="NAMESPACE")
 @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a run and line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def runs(uri: str, limit: int, as_json: bool) -> None:
     """List the runs of a repository, newest first.
 
