@@ -249,25 +249,6 @@ class WatchedStore:
         self.close()
 
 
-class WatchedWriter:
-    """An object writer that shows each call (method name, first argument) to a callable before making it."""
-
-    def __init__(self, inner: ObjectWriter, before: Callable[[str, Any], None]) -> None:
-        self._inner = inner
-        self._before = before
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._inner, name)
-        if not callable(value):
-            return value
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._before(name, args[0] if args else None)
-            return value(*args, **kwargs)
-
-        return call
-
-
 def load_kv(path: Path, store: Store | None = None) -> Store:
     """Put the records of a captured `kv.jsonl` into a store (a new memory store by default)."""
     store = store or open_store("memory://")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from dredge.lakefs.files.records import Repository
@@ -13,10 +11,9 @@ from lakefs_embedded.errors import (
     PreconditionError,
     ProtectedBranchError,
     ReadOnlyError,
-    RepositoryInDeletionError,
     RepositoryNotFoundError,
 )
-from tests.support.faulty import CrashError, Operation, WatchedStore, crash_after_writes
+from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
 
 
@@ -60,52 +57,6 @@ def test_deleting_removes_records_and_leaves_objects_and_staging() -> None:
         lake.catalog.repositories.get_repository(lake.repository)
     with pytest.raises(RepositoryNotFoundError):
         lake.catalog.repositories.delete_repository(lake.repository)
-
-
-def refuses_everything(lake: Lake) -> bool:
-    for call in (
-        lambda: lake.catalog.repositories.get_repository(lake.repository),
-        lambda: lake.catalog.branches.get_branch(lake.repository, "main"),
-        lambda: lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-2"),
-        lambda: lake.catalog.repositories.create_repository(lake.repository, lake.namespace, bare=True),
-    ):
-        with pytest.raises(RepositoryInDeletionError):
-            call()
-    return True
-
-
-def test_a_deletion_that_died_blocks_the_name_until_it_is_repeated() -> None:
-    for writes in itertools.count():
-        lake = make_lake()
-        lake.upload("a")
-        lake.commit()
-        server = lake.another_server(crash_after_writes(lake.kv, writes))
-        try:
-            server.repositories.delete_repository(lake.repository)
-        except CrashError:
-            pass
-        else:
-            break
-        if writes:
-            assert refuses_everything(lake)
-            names = [found.name for found in lake.catalog.repositories.list_repositories().results]
-            assert names == [lake.repository]  # listed all the same
-        lake.catalog.repositories.delete_repository(lake.repository)
-        lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-3")
-    assert writes >= 5
-
-
-def test_a_create_that_died_leaves_no_repository() -> None:
-    for writes in (1, 2):
-        lake = make_lake(create=False)
-        server = lake.another_server(crash_after_writes(lake.kv, writes))
-        with pytest.raises(CrashError):
-            server.repositories.create_repository(lake.repository, lake.namespace)
-        with pytest.raises(RepositoryNotFoundError):
-            lake.catalog.repositories.get_repository(lake.repository)
-        with pytest.raises(NamespaceInUseError):  # the claim stays, as on a real server
-            create(lake)
-        lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-2")
 
 
 def test_of_two_creates_at_once_one_wins_and_the_other_leaves_a_partition_nobody_names() -> None:

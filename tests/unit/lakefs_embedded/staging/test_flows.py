@@ -39,16 +39,6 @@ def server_that_meets(lake: Lake, when: str, times: int = 1) -> Catalog:
     return lake.another_server(store)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_write_that_meets_a_commit_is_written_again(when: str) -> None:
-    lake = make_lake()
-    lake.upload("other")
-    server_that_meets(lake, when).objects.upload_object(lake.repository, "main", "a", b"a")
-    assert lake.read("a") == b"a"
-    lake.commit("last", allow_empty=True)
-    assert lake.read("a", "main@") == b"a"
-
-
 def test_a_write_into_a_token_that_is_dropped_already_is_not_lost() -> None:
     """The writer's cached branch names a token that another server's commit has emptied and dropped."""
     lake = make_lake(settings=Settings(background=False))
@@ -92,23 +82,6 @@ def test_a_write_to_a_branch_deleted_meanwhile_is_not_acknowledged() -> None:
     lake.catalog.branches.delete_branch(lake.repository, "side")
     with pytest.raises(BranchNotFoundError):
         writer.objects.upload_object(lake.repository, "side", "b", b"b")
-
-
-def test_a_read_that_meets_a_commit_sees_one_state() -> None:
-    """Between reading the branch and reading its token, a commit empties the token."""
-    lake = make_lake()
-    lake.upload("a", b"a")
-    met = False
-
-    def meet(operation: Operation) -> None:
-        nonlocal met
-        if not met and b":" in operation.partition:
-            met = True
-            commit_elsewhere(lake)
-
-    reader = lake.another_server(WatchedStore(lake.kv, before=meet))
-    assert reader.reading.stat(lake.repository, "main", "a").size_bytes == 1
-    assert met
 
 
 def test_many_writers_and_committers_lose_nothing() -> None:
