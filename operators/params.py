@@ -26,6 +26,11 @@ def templates(settings: Iterable[Setting]) -> dict[str, str]:
     return {setting.name: f"{{{{ params.{setting.name} }}}}" for setting in settings}
 
 
+def is_given(rendered: str | None) -> bool:
+    """Return whether a rendered Param has a value."""
+    return rendered not in (None, "", "None")
+
+
 def check_only_setting() -> Any:
     """Return the field of the Param ``check_only``."""
     return setting(

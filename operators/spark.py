@@ -23,12 +23,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_dredge.operators.application import SparkApplication, end_applications
 from airflow_dredge.operators.hooks.connections import need_connection
+from airflow_dredge.operators.params import is_given
 from airflow_dredge.operators.spark_master import (
     TOKEN,
     check_answers,
     check_deploy_mode,
     check_kubernetes,
-    is_given,
     make_remote,
     python_conf,
 )

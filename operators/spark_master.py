@@ -8,6 +8,7 @@ import re
 import socket
 import uuid
 
+from airflow_dredge.operators.params import is_given
 from dredge.errors import ConfigError, UnavailableError
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -95,11 +96,6 @@ def check_answers(master: str, seconds_max: float = _SECONDS_MAX) -> None:
         f"the Spark master {master} does not answer ({'; '.join(problems)}). Spark was not started. Start the"
         " master, or correct host and port of the Spark connection."
     )
-
-
-def is_given(spark_python: str | None) -> bool:
-    """Return whether the rendered Param ``spark_python`` has a value."""
-    return spark_python not in (None, "", "None")
 
 
 def python_conf(given: str | None, master: str) -> dict[str, str]:

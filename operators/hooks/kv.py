@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from airflow_dredge.operators.hooks.connections import need_connection
+from airflow_dredge.operators.params import is_given
 from dredge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,14 +84,9 @@ class LakeFSKVConnection:
         return closing(open_row_cleaner(self.url, rate, self.keys))
 
 
-def is_named(kv_conn_id: str | None) -> bool:
-    """Return whether the rendered Param names a connection."""
-    return kv_conn_id not in (None, "", "None")
-
-
 def kv_env(kv_conn_id: str | None) -> dict[str, str]:
     """Return the environment variables of the key-value store, with secrets; empty without a connection."""
-    if not is_named(kv_conn_id):
+    if not is_given(kv_conn_id):
         return {}
     from dredge.gc.steps import KVAccess
 

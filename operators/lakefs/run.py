@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.gates import AcquireLeaseOperator, CheckOperator, end_run, read_grant
-from airflow_dredge.operators.hooks.kv import LakeFSKVConnection, is_named
+from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options, tasks_environment
 from airflow_dredge.operators.lakefs.base import LakeFSOperator, ReachesLakeFS
 from airflow_dredge.operators.lakefs.params import GC_SCHEDULES
+from airflow_dredge.operators.params import is_given
 from airflow_dredge.operators.reporting import ReportOperator
 from airflow_dredge.operators.run_check import present_variables
 from airflow_dredge.operators.schedules import data_window
@@ -60,7 +61,7 @@ class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # ty
         """Check server, store, key-value store and Spark."""
         options = storage_options(self.aws_conn_id)
         kv = None
-        if is_named(self.kv_conn_id):
+        if is_given(self.kv_conn_id):
             connection = LakeFSKVConnection.read(str(self.kv_conn_id))
             kv = steps.KVAccess(connection.url, connection.keys)
         found = steps.check(steps.GCConfig.from_params(self.config, options), self.hook.client, options, kv)
@@ -126,7 +127,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         :raises ConfigError: an unknown name, or an invalid value
         """
         config = steps.GCConfig.from_params(self.config, storage_options(self.aws_conn_id))
-        if is_named(self.kv_conn_id):
+        if is_given(self.kv_conn_id):
             config = replace(config, read_kv=True)
         if window is not None:
             begin, end = (at.isoformat() for at in window)
