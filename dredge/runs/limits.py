@@ -1,7 +1,7 @@
-"""Limits on the damage a run may do, and the form in which guards report.
+"""Limits of a run's deletions, findings of guards, and figures.
 
-A finding is `passed`, `awaiting_approval` (a person may let it pass by raising the limit: the run deletes nothing by
-itself) or `refused` (nothing lets it pass: something could not be proved).
+A finding is `passed`, `awaiting_approval` (a person may raise the limit), or `refused` (a proof is missing; no approval
+helps).
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ _ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one guard found.
+    """The result of a guard.
 
     Attributes:
         rule: stable name of the guard.
-        verdict: passed, awaiting_approval or refused.
-        figure: what was measured.
-        limit: what it was compared with; None where there is none.
+        figure: the measured value.
+        limit: its bound; None without one.
         text: a sentence for people.
     """
 
@@ -36,11 +35,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds; None is none.
+    """Upper bounds; None is no limit.
 
     Attributes:
-        objects: objects that a run may delete.
-        size_bytes: their bytes together.
+        objects: number of deleted objects.
+        size_bytes: their total size.
         percent: their share of all listed objects.
     """
 
@@ -49,12 +48,12 @@ class Limits:
     percent: float | None = None
 
     def check(self, objects: int, size_bytes: int, of_objects: int) -> list[Finding]:
-        """Compare what would be deleted with the limits.
+        """Compare candidates with the limits.
 
         Args:
-            objects: objects that would be deleted.
-            size_bytes: their bytes together.
-            of_objects: all listed objects.
+            objects: number of candidates.
+            size_bytes: their total size.
+            of_objects: number of listed objects.
         """
         percent = 100.0 * objects / of_objects if of_objects else 0.0
         return [
@@ -77,22 +76,19 @@ def _at_most(rule: str, figure: float | int, limit: float | int | None, what: st
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """The verdict of several findings together."""
+    """Return the worst verdict."""
     return max((finding.verdict for finding in findings), key=_ORDER.__getitem__, default="passed")
 
 
 EXAMPLES_MAX = 10
-"""Examples shown of each kind of object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Some objects of one kind; a payload.
+    """Count and size of objects of one kind; a payload.
 
     Attributes:
-        objects: how many.
-        size_bytes: their sizes together.
-        examples: addresses of a few of them.
+        examples: some addresses.
     """
 
     objects: int = 0
@@ -107,12 +103,12 @@ class Figures:
         )
 
     def to_details(self) -> dict[str, Any]:
-        """As summaries have it: `objects`, `bytes`, `examples`."""
+        """Return the JSON for summaries: `objects`, `bytes`, `examples`."""
         return {"objects": self.objects, "bytes": self.size_bytes, "examples": list(self.examples)}
 
 
 def add_up(found: Iterable[Mapping[str, Figures]]) -> dict[str, Figures]:
-    """Add up figures by kind."""
+    """Add figures by kind."""
     total: dict[str, Figures] = {}
     for figures in found:
         for kind, more in figures.items():

@@ -1,8 +1,7 @@
-"""The pending list: what marks found that nothing references, and that waits, is held, or is young.
+"""The pending list: unreferenced objects of earlier marks that wait, are held, or are young.
 
     mark ──▶ found ─┐
-    previous list ──┴─▶ advance (`rows`) ──▶ list (`store`), and which of the found have waited
+    previous list ──┴─▶ advance (`rows`) ──▶ list (`store`), and confirmed objects
 
-A run deletes only what an earlier run has found and what has waited since. Neither the rows nor their store know what
-kind of repository they are about.
+A run deletes only objects that an earlier run found and that have waited since.
 """
