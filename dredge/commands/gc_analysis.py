@@ -1,4 +1,4 @@
-"""`dredge gc why`, `cost` and `plan`: what keeps an object, what objects cost, what other rules would free."""
+"""`dredge gc why`, `cost`, `plan` and `metadata`: what keeps objects, and what files without a commit cost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,22 @@ from dredge.runs.payload import to_json
 if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun
     from dredge.gc.insight.what_if import Proposal
+import logging
+import os
+import sys
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+from dredge.commands.options import setting_options
+from dredge.gc.metadata.config import DELETE, REPORT, MetadataConfig
+
+if TYPE_CHECKING:
+    from dredge.runs.summary import StepSummary
+from dredge.commands.options import JSON, given
+
 _RUN = click.option(
     "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder; without, the newest complete one."
 )
+
+
 _ROOT = click.option(
     "--run-root", metavar="URI", help="Where runs put their folders, when they were given a run root."
 )
@@ -36,7 +47,7 @@ _ROOT = click.option(
     show_default=True,
     help="Requests to ask branches what they have staged, where there is no key-value store to read.",
 )
-@_JSON
+@JSON
 def why_command(
     what: str, repository: str | None, run_root: str | None, requests_max: int, as_json: bool
 ) -> None:
@@ -87,7 +98,7 @@ def why_command(
     show_default=True,
     help="Folders that make a prefix; 0 counts none.",
 )
-@_JSON
+@JSON
 def cost_command(
     repository: str,
     run_uri: str | None,
@@ -138,7 +149,7 @@ def cost_command(
 @_RUN
 @_ROOT
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write the curve to this file.")
-@_JSON
+@JSON
 def plan_command(
     repository: str,
     days: str | None,
@@ -265,3 +276,86 @@ def _kv() -> Any:
     from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
 
     return KVAccess.from_env() if os.environ.get(URL) else None
+
+
+@click.command("metadata")
+@click.argument("repository")
+@click.option("--note", is_flag=True, help="Start their wait, and restore files that a commit refers to.")
+@click.option("--apply", is_flag=True, help="Also delete files that have waited.")
+@setting_options(MetadataConfig, without=("repository", "metadata", "dry_run"))
+@JSON
+def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **settings: Any) -> None:
+    """List range and metarange files without a commit, and the cost of commits without a ref.
+
+    Server and store are found as by `dredge gc run`. Commits without branch and tag are read from lakeFS's key-value
+    store with DREDGE_KV_URL; without it, their files are listed as files without a commit.
+
+    Only --note and --apply change something; both need DREDGE_KV_URL. --apply deletes files that an earlier run found
+    and that have waited for --grace-hours since, in a bucket with versions. If a later commit refers to such a file
+    without writing it (by its id), readers of that commit fail until the next run restores the file.
+
+    \b
+    Examples:
+      dredge gc metadata my-repo
+
+    \b
+    Exit codes: 0 done · 2 bad input
+                3 the history cannot be read, the key-value store is another server's, or another run is in progress
+                4 the server or the store is not available, or a file could not be deleted
+                5 a metarange cannot be trusted · 6 no such repository
+    """
+    asked = {"repository": repository, "metadata": DELETE if apply else REPORT, "dry_run": False}
+    config = MetadataConfig.from_params(given(settings) | asked)
+    if note or apply:
+        from dredge.gc.metadata.collecting import collect_metadata
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        _show(collect_metadata(config), as_json)
+    else:
+        _report(config, as_json)
+
+
+def _report(config: MetadataConfig, as_json: bool) -> None:
+    from datetime import timedelta
+
+    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
+    from dredge.gc.metadata.report import look_at_metadata, report_lines
+    from dredge.lakefs import LakeFSClient
+    from dredge.runs.clock import utc_now
+
+    access = KVAccess.from_env() if os.environ.get(URL) else None
+    min_age = timedelta(hours=config.min_age_hours)
+    report = look_at_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, access)
+    if as_json:
+        click.echo(json.dumps(report.figures()))
+        return
+    for line in report_lines(report):
+        click.echo(line)
+
+
+def _show(summary: StepSummary, as_json: bool) -> None:
+    if as_json:
+        pending = {"pending": summary.details["pending"]}
+        click.echo(
+            json.dumps({"run_id": summary.run_id, "status": summary.status, **summary.counts, **pending})
+        )
+        return
+    for name, words in _WORDS.items():
+        if name == "garbage_files" or summary.counts.get(name):
+            click.echo(f"{summary.counts[name]:>12,}  {words}")
+    if first := summary.details["pending"]["first_deletion"]:
+        click.echo(f"What waits may be deleted from {first:.16} UTC on.".replace("T", " "))
+    for warning in summary.warnings:
+        click.secho(f"* {warning}", fg="yellow")
+
+
+_WORDS = {
+    "garbage_files": "files without a commit were found",
+    "waiting_files": "of them wait",
+    "confirmed_files": "of them have waited",
+    "deleted_files": "were deleted; their copies stay below the run's folder",
+    "kept_files": "are kept: a commit refers to them now",
+    "put_back_files": "were restored: a commit refers to them now",
+    "purged_copies": "old copies were permanently deleted",
+    "kept_copies": "older copies stay: a commit refers to their file, or they have no version id",
+}

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from dredge.approve.records import AIRFLOW
-from dredge.commands import airflow_answer
-from dredge.commands.airflow_answer import TOKEN, URL, answer_in_airflow
+from dredge.commands.statements import TOKEN, URL, answer_in_airflow
 from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.approve import find_question
 from dredge.runs.lease import Lease, LeaseGrant
@@ -146,7 +145,6 @@ def test_without_an_address_the_answer_stands_in_the_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(URL, raising=False)
-    assert not airflow_answer.is_named()
     _, run, _, _ = waiting_run()
     in_airflow(run)
     assert gc(capsys, "approve", run.folder.uri, "--by", "ada")[0] == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dredge.commands.runs import rows_of_runs
+from dredge.commands.printing import list_runs
 from dredge.gc.plan import RUNS, STATE
 from dredge.gc.run import Run
 from dredge.gc.save_report.lifetimes import find_superseded
@@ -57,7 +57,7 @@ def test_a_list_of_runs_has_the_bytes_that_wait() -> None:
     go(world)
     world.age(hours=20)
     go(world)
-    rows = rows_of_runs(
+    rows = list_runs(
         world.lake.namespace, RUNS, 0, read_report, lambda found: found["counts"]["deleted_objects"]
     )
     assert [(row["deleted_objects"], row["pending_objects"], row["pending_bytes"]) for row in rows] == [
