@@ -32,14 +32,14 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules of `dredge.commands`, loaded on first use to keep `--help` quick."""
+    """A group with modules of `dredge.commands` as commands, loaded on first use to keep `--help` quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name every command, in alphabetical order."""
+        """Return the names of all commands, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load the command of that name, or return None."""
+        """Load a command by name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         if cmd_name == "serve":
@@ -69,13 +69,10 @@ def dredge() -> None:
 
 
 def main(args: list[str] | None = None) -> Any:
-    """Run the command line.
+    """Run the command line; the process ends with the exit code of the error's family.
 
     Args:
-        args: the words after the program's name; None takes them from the process.
-
-    Returns:
-        Nothing: the process ends with the exit code of the error's family.
+        args: words after the program's name; None takes those of the process.
     """
     try:
         dredge.main(args=args, prog_name="dredge")

@@ -175,7 +175,7 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
       dredge icechunk collect s3://bucket/weather --json
 
     \b
-    Exit codes: 0 done, or shown · 2 bad input · 3 refused by a guard or awaiting approval, or another run is in progress
+    Exit codes: 0 done, or shown · 2 bad input · 3 refused by a guard or awaiting approval, or another run in progress
                 4 the store is not available, or some objects could not be deleted: run it again
                 5 a live file cannot be trusted: nothing more was deleted · 6 no repository
                 9 some objects were deleted, and the key pair may not delete the rest

@@ -1,4 +1,4 @@
-"""`dredge ui`: the pages of Dredge for who has only the run folders."""
+"""`dredge ui`: the pages of Dredge, for people with only the run folders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     several repositories: a path here, or a URI such as s3://bucket/repo. Stores are reached by the usual AWS_…
     variables; "why" asks the lakeFS server of the LAKECTL_… variables, where they are set.
 
-    Nobody is asked who they are: do not listen on an address that others reach. Requests for other names than
+    There is no login: do not listen on an address that others reach. Requests for other names than
     localhost, 127.0.0.1, [::1], that of --listen and those of --name are refused, so that pages of other sites cannot
     read these.
 
@@ -58,7 +58,7 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     if not colon or not port.isdecimal():
         raise ConfigError(f"--listen {listen!r} is not HOST:PORT")
     places = FolderPlaces(uri if "://" in uri else os.path.abspath(uri))
-    places.all()  # what is wrong with the argument is said here, not in a page
+    places.all()  # an invalid argument ends the command
     click.echo(f"http://{host}:{port}/")
     warm_up()
     app = OwnNames(

@@ -1,13 +1,14 @@
-"""The fast reader: columns of a range, as a collector needs them, at millions of rows a second.
+"""The fast reader: columns of a range for collectors, at millions of rows a second.
 
-Verified for every range: footer, metaindex, properties, index (strictly, as the other reader does); that
-data blocks tile the file up to the index; every block's checksum; restart points; that keys rise; the shape
-of every value and entry; that addresses and etags are UTF-8; address types; and that numbers of blocks and
-records, bytes of keys and values, and the last key are the ones stated. Damaged input gives an error, never
-fewer rows. Not looked at: the fields of an entry that nobody asked for, index keys, identities.
+Verified for every range: footer, metaindex, properties, index (as strictly as in the other reader); that data blocks
+    fill
+the file up to the index; checksums and restart points; ascending keys; the form of values and entries; UTF-8 of
+addresses and etags; address types; and the stated numbers of blocks and records, bytes of keys and values, and the last
+key. Damaged input raises an error, never fewer rows. Not verified: fields of an entry that were not requested, index
+keys, identities.
 
-Ranges of successive commits share most of their blocks. `decode_ranges` takes the rows of a block that equals one of
-the range before it, byte for byte, from there.
+Ranges of successive commits share most of their blocks. `decode_ranges` copies the rows of a block that is equal to one
+of the range before it.
 """
 
 from __future__ import annotations
@@ -52,12 +53,7 @@ _WITHOUT_PLACE = (k.BAD_CHECKSUM, k.BAD_TYPE, k.BAD_SNAPPY, k.NO_RECORDS)
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a metarange says of a range.
-
-    Attributes:
-        count: number of records.
-        max_key: the last key; empty where it is not known.
-    """
+    """Data of a range in its metarange: number of records, and the last key (empty if unknown)."""
 
     count: int
     max_key: bytes
