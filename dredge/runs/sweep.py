@@ -129,7 +129,7 @@ def what_was_deleted(record: StepRecord, has_begun: bool) -> str:
     """
     deleted = record.counts.get("deleted_objects")
     if deleted is None:  # the ledger was not settled
-        return "The ledger has the deleted objects." if has_begun else ""
+        return "Deleted objects are in the ledger." if has_begun else ""
     return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
 
 
