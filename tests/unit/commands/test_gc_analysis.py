@@ -55,7 +55,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc`."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main(["gc", *words])

@@ -19,7 +19,6 @@ from tests.support.lost_database import copied, put_back
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    """A server that lost a commit which a run called active, and one that no run saw."""
     store: Store = open_store("memory://")
     monkeypatch.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
     monkeypatch.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
@@ -58,7 +57,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Exit code and output of `dredge gc`."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main(["gc", *words])

@@ -28,7 +28,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Give exit code and output of `dredge gc all` with these words."""
     with pytest.raises(SystemExit) as ended:
         main(
             [

@@ -44,7 +44,6 @@ def state(lake: Lake) -> ObjectWriter:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc`."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main(["gc", *words])
@@ -122,7 +121,6 @@ def test_a_block_is_not_lifted_from_another_server(
 
 
 def documented_policy() -> list[dict[str, Any]]:
-    """The statements of the policy in the docs, for the repository `lake`."""
     page = (Path(__file__).parents[3] / "docs/install.md").read_text(encoding="utf-8")
     text = re.search(r"```json\n(.*?)```", page, re.DOTALL)
     assert text is not None
@@ -131,7 +129,6 @@ def documented_policy() -> list[dict[str, Any]]:
 
 
 def work_as_user(lake: Lake, environment: pytest.MonkeyPatch, without: str = "") -> None:
-    """Let the commands work with the key pair of a user who has the documented policy, but for one action."""
     directory = lake.server.accounts.directory
     directory.users.create("dredge")
     directory.credentials.add("dredge", "DREDGEKEY", "dredge-secret")

@@ -17,7 +17,6 @@ ORPHANS = {f"data/orphan{number}": b"orphan %d" % number for number in range(3)}
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """A lake whose orphans a run with a quarantine has deleted."""
     folder = tmp_path_factory.mktemp("lake")
     with pytest.MonkeyPatch.context() as environment, lakefs_server(folder) as found:
         environment.setenv(ENDPOINT, found.server.endpoint)
@@ -49,7 +48,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc`."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main(["gc", *words])
@@ -63,7 +61,6 @@ def orphans(lake: Lake) -> dict[str, bytes]:
 
 
 def deleted_by(lake: Lake, capsys: pytest.CaptureFixture[str]) -> str:
-    """URI of the run."""
     _, said, _ = run(capsys, "runs", lake.namespace("lake"), "--json")
     return str(json.loads(said.splitlines()[0])["folder"])
 

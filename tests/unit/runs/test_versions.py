@@ -32,13 +32,11 @@ def store(writer: ObjectWriter) -> ToldVersions:
 
 @pytest.fixture
 def state(writer: ObjectWriter) -> Told:
-    """A state of which the store has a file."""
     return Told("r1", "lake", (RunFolder(writer, "r1").write_bytes("counted/a", b"counts", 1),))
 
 
 @pytest.fixture
 def version(store: ToldVersions, state: Told) -> Version:
-    """The state as the newest version."""
     return store.advance(state, Current())
 
 

@@ -58,7 +58,6 @@ def rows(count: int = 3) -> pa.Table:
 
 
 def written(state: ObjectWriter, **changes: Any) -> PendingList:
-    """A list whose parts are written."""
     part = write_part(state, "r1-t001", 0, rows())
     found = PendingList(
         subject=HERE.subject, life=HERE.life, run_id="r1", marked_at=NOW, left_at=NOW, parts={0: part}
@@ -67,7 +66,6 @@ def written(state: ObjectWriter, **changes: Any) -> PendingList:
 
 
 def leave(state: ObjectWriter, etag: str | None = None, at: datetime = NOW, **changes: Any) -> PendingList:
-    """A list that is left, with a Last-Modified."""
     found = written(state, **changes)
     leave_list(state, found, etag)
     memory_store("pending-test").write(f"state/{POINTER}", state.get(POINTER), at)

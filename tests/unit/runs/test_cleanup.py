@@ -34,7 +34,6 @@ def store(writer: ObjectWriter) -> ToldVersions:
 
 @pytest.fixture
 def names(store: ToldVersions) -> list[str]:
-    """Versions of five runs, the newest first; the pointer names that."""
     found = [
         store.advance(Told(new_descending_xid(NOW - days * DAY)), Current(etag=store.etag)).name
         for days in (5, 4, 3, 2, 1)
