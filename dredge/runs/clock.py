@@ -109,7 +109,7 @@ class Coverage:
         return Coverage.of([*self.intervals, (begin, end)])
 
     def at_most(self, count: int) -> Coverage:
-        """Return at most `count` intervals that contain these: the smallest gaps are filled."""
+        """Return at most `count` intervals around these: the smallest gaps are filled."""
         if len(self.intervals) <= count:
             return self
         gaps = [after[0] - before[1] for before, after in pairwise(self.intervals)]
@@ -124,5 +124,5 @@ class Coverage:
         )
 
     def has(self, at: datetime) -> bool:
-        """Whether an instant is in one of them."""
+        """Whether an instant is in an interval."""
         return any(begin <= at < end for begin, end in self.intervals)

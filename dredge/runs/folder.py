@@ -47,11 +47,10 @@ _AT_ONCE = 16
 
 
 class RunFolder:
-    """Reads and writes the files of one run.
+    """Reads and writes the files of a run.
 
     Args:
-        writer: on the folder.
-        attempt: the try that writes; None outside a step.
+        attempt: the writing try; None outside a step.
         call: id of a task's call, for the keys of its parts. A lost task may still run beside its repetition and see
             other data, so neither may replace files of the other.
     """
@@ -68,10 +67,9 @@ class RunFolder:
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
-        """Open the folder in a task, which writes for its driver's try.
+        """Open the folder in a task, for its driver's try.
 
         Args:
-            run_uri: URI of the folder.
             attempt: the driver's try, from `StepTry.named`; None outside a step.
         """
         writer = open_writer(run_uri)
@@ -147,9 +145,7 @@ class RunFolder:
         """Write rows as `<step>/<kind>-<index>.parquet`.
 
         Args:
-            step: folder.
             index: the same for the same task.
-            kind: first half of the name.
             grouped: write row groups for readers of some rows; see `parts`.
         """
         name = f"{step}/{kind}-{index:05d}.parquet"
@@ -188,12 +184,12 @@ class RunFolder:
     def read_parts(
         self, parts: Iterable[PartInfo], columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Read parts one after the other."""
+        """Read parts in sequence."""
         return (self.read_part(part, columns) for part in parts)
 
     def write_summary(self, summary: StepSummary) -> None:
         """Write a step's summary; it completes the step, or marks it as incomplete by its status. Raises OvertakenError
-        if there is a later try. A summary that was written anyway is ignored by readers."""
+        if there is a later try. Readers ignore a late summary."""
         self.settle()
         is_complete = summary.status in _COMPLETE
         name = f"{summary.step}/{SUCCESS if is_complete else INCOMPLETE}"
@@ -245,7 +241,7 @@ class RunFolder:
                 self._kept, self.goes_on = before
 
     def read_once(self, name: str) -> Any:
-        """Read a JSON file that is written once; cached within `keeping`."""
+        """Read an immutable JSON file; cached within `keeping`."""
         if self._kept is None:
             return self.read_json(name)
         if name not in self._kept:
@@ -281,12 +277,12 @@ class RunFolder:
         return dict(zip(names, ordered_map(read, names, _AT_ONCE), strict=True))
 
     def last_summary(self, step: str) -> StepSummary | None:
-        """Read the summary of the last complete try, also if a later try has started; None without one. No later step
+        """Read the summary of the last complete try, also if a later try has started; None if absent. No later step
         may build on it. Raises FormatError if the summary was damaged."""
         return self._summary(f"{step}/{SUCCESS}")
 
     def read_incomplete(self, step: str) -> StepSummary | None:
-        """Read the summary of the last try without success; None without one."""
+        """Read the summary of the last try without success; None if absent."""
         return self._summary(f"{step}/{INCOMPLETE}")
 
     def write_failure(
@@ -295,7 +291,7 @@ class RunFolder:
         """Record why a step failed, for the report.
 
         Args:
-            attempt: the try that failed; None for a step that could not start. Such a failure does not replace the
+            attempt: the failed try; None for a step before its start. Such a failure does not replace the
                 failure of a try.
 
         Raises:
@@ -325,7 +321,7 @@ class RunFolder:
         attempt.publish(f"{step}/{FAILED}", value)
 
     def read_failure(self, step: str) -> dict[str, Any] | None:
-        """Read the last failure of a step; None without one.
+        """Read the last failure of a step; None if absent.
 
         Returns:
             `step`, `kind`, `error` (class), `message`, `at`, `try_number`, `claimed` (the try had started), and
@@ -338,7 +334,7 @@ class RunFolder:
         return value
 
     def damage_met(self, step: str) -> str | None:
-        """Return the message about a damaged file that stopped a step; None otherwise, or if the step is complete
+        """Return the message about a damaged file at the end of a step; None otherwise, or if the step is complete
         now."""
         failure = self.read_failure(step)
         if failure is None or failure["kind"] != FormatError.kind or self.read_summary(step) is not None:

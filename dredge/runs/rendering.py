@@ -91,8 +91,6 @@ def place_curve(
 
     Args:
         marks: at least one: position on the axis, height from 0, and a label; sorted by position.
-        axis: label of the axis.
-        text: formats a height.
 
     Returns:
         JSON for `render_curve` and pages.

@@ -44,10 +44,7 @@ def grace_of(
     """Return how long garbage waits before another run may delete it.
 
     Args:
-        hours: of the user; None takes the default.
         unsafe_seconds: replaces all others; None if not used.
-        can_undo: deletions can be restored.
-        least_hours: minimum for this repository.
     """
     if unsafe_seconds is not None:
         return timedelta(seconds=unsafe_seconds)
