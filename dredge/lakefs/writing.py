@@ -26,21 +26,11 @@ class LakeFSMaker(LakeFS, Protocol):
         """Return a branch; raises NotFoundError."""
 
     def create_branch(self, repository: str, name: str, source: str) -> Ref:
-        """Create a branch.
-
-        Args:
-            source: ref of its first head.
-
-        Raises:
-            ConflictError: the branch exists.
-        """
+        """Create a branch. `source`: ref of its first head. Raises ConflictError if the branch exists."""
 
     def create_commit_record(self, repository: str, commit: Commit) -> bool:
-        """Write the record of a commit with its old id.
-
-        Returns:
-            Whether the server has it now; False if the server has no such call, or computes another id.
-        """
+        """Write the record of a commit with its old id; returns whether the server has it now; False if the server has
+        no such call, or computes another id."""
 
     def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
         """Commit the content of a metarange file on a branch without staged changes; returns the commit's id."""

@@ -38,11 +38,7 @@ class ListedFiles:
 
     @classmethod
     def of(cls, reader: ObjectReader, prefix: str, before: datetime) -> ListedFiles:
-        """List a prefix.
-
-        Args:
-            before: files last modified strictly before it are aged.
-        """
+        """List a prefix. `before`: files last modified strictly before it are aged."""
         sizes: dict[str, int] = {}
         aged: set[str] = set()
         for batch in reader.list(prefix):
@@ -101,11 +97,8 @@ _KEYS = 1000
 
 
 class OwnFilesDeleter:
-    """Deletes a collector's own files below one folder.
-
-    Args:
-        is_own: whether a key, relative to it, is written only by the collector and not needed by later runs.
-    """
+    """Deletes a collector's own files below one folder. `is_own`: whether a key, relative to it, is written only by the
+    collector and not needed by later runs."""
 
     def __init__(
         self, uri: str, is_own: Callable[[str], bool], options: StorageOptions | None = None

@@ -85,11 +85,8 @@ END = datetime(9999, 12, 31, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Half-open intervals of time, sorted and disjoint; for the times in names of slices.
-
-    Attributes:
-        intervals: start and end of each, aware UTC.
-    """
+    """Half-open intervals of time, sorted and disjoint; for the times in names of slices. `intervals`: start and end of
+    each, aware UTC."""
 
     intervals: tuple[tuple[datetime, datetime], ...] = ()
 

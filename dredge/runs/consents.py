@@ -55,14 +55,8 @@ def record_consent(
     what: Mapping[str, Any] | None = None,
     who: str | None = None,
 ) -> Consent:
-    """Write a statement of a person.
-
-    Args:
-        who: None is the login name of this process.
-
-    Raises:
-        ConfigError: the reason is empty.
-    """
+    """Write a statement of a person. Without `who`, it is the login name of this process. Raises ConfigError if the reason
+    is empty."""
     reason = check_reason(why)
     now = store_clock(state, "")
     consent = Consent(
@@ -164,17 +158,8 @@ def bound_by(state: ObjectReader) -> set[str]:
 def forget_variable(
     state: ObjectWriter, repository: str, name: str, why: str, who: str | None = None
 ) -> Consent | None:
-    """Record the removal of a Variable by a person.
-
-    Args:
-        who: None is the login name of this process.
-
-    Returns:
-        The statement; None if the Variable is not recorded.
-
-    Raises:
-        ConfigError: the reason is empty.
-    """
+    """Record the removal of a Variable by a person. Without `who`, it is the login name of this process; returns the
+    statement; None if the Variable is not recorded. Raises ConfigError if the reason is empty."""
     if name not in bound_by(state):
         return None
     return record_consent(state, FORGET_VARIABLE, repository, why, {"variable": name}, who)

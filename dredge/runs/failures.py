@@ -18,11 +18,7 @@ log = logging.getLogger("dredge")
 
 
 class TaskDefect(Exception):
-    """An unexpected exception of a task in another process.
-
-    Args:
-        places: result of `places` in that process.
-    """
+    """An unexpected exception of a task in another process. `places`: result of `places` in that process."""
 
     def __init__(self, what: str, places: Sequence[str] = ()) -> None:
         super().__init__(what)
@@ -101,11 +97,8 @@ def not_deleted(text: str, codes: Collection[str], deleted: int) -> DredgeError:
 
 
 def as_partial[E: DredgeError](error: E, changed: str) -> E | PartialError:
-    """Return `PartialError` for a `ConfigError` after changes, else the error itself.
-
-    Args:
-        changed: a sentence about the changes; "" without changes.
-    """
+    """Return `PartialError` for a `ConfigError` after changes, else the error itself. `changed` is a sentence about the
+    changes; "" without changes."""
     if not changed or not isinstance(error, ConfigError):
         return error
     return PartialError(f"{str(error).rstrip('. ')}. {changed}")
@@ -113,14 +106,8 @@ def as_partial[E: DredgeError](error: E, changed: str) -> E | PartialError:
 
 @contextmanager
 def partial_after(changed: Callable[[], str]) -> Iterator[None]:
-    """Convert a `ConfigError` of the block to `PartialError` after changes.
-
-    Args:
-        changed: returns a sentence about the changes; "" without changes.
-
-    Raises:
-        PartialError: the block failed after changes.
-    """
+    """Convert a `ConfigError` of the block to `PartialError` after changes. `changed`: returns a sentence about the
+    changes; "" without changes. Raises PartialError if the block failed after changes."""
     try:
         yield
     except ConfigError as error:
@@ -133,11 +120,7 @@ def partial_after(changed: Callable[[], str]) -> Iterator[None]:
 @contextmanager
 def closing_with(end: Callable[[], object], what: str) -> Iterator[None]:
     """Call `end` after a block, also after an error of the block. That error is raised, and an error of `end` is
-    logged.
-
-    Args:
-        what: name of `end`, for the log.
-    """
+    logged. `what`: name of `end`, for the log."""
     try:
         yield
     except BaseException:
@@ -147,11 +130,7 @@ def closing_with(end: Callable[[], object], what: str) -> Iterator[None]:
 
 
 def try_to(end: Callable[[], object], what: str) -> None:
-    """Call `end` after an error; an error of `end` is logged.
-
-    Args:
-        what: name of `end`, for the log.
-    """
+    """Call `end` after an error; an error of `end` is logged. `what`: name of `end`, for the log."""
     try:
         end()
     except DredgeError as later:

@@ -67,11 +67,8 @@ class RunFolder:
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
-        """Open the folder in a task, for its driver's try.
-
-        Args:
-            attempt: the driver's try, from `StepTry.named`; None outside a step.
-        """
+        """Open the folder in a task, for its driver's try. `attempt` is the driver's try, from `StepTry.named`; None
+        outside a step."""
         writer = open_writer(run_uri)
         found = None if attempt is None else StepTry(writer, *attempt)
         return cls(writer, run_id, found, call=uuid.uuid4().hex[:8])
@@ -255,11 +252,7 @@ class RunFolder:
 
     def standing_summaries(self, steps: Iterable[str], afresh: bool = False) -> dict[str, StepSummary | None]:
         """Read the valid summaries in parallel. A summary of a try is replaced only by a later try, so for cached ones
-        the try number is enough.
-
-        Args:
-            afresh: read cached summaries again.
-        """
+        the try number is enough. `afresh`: read cached summaries again."""
         names = list(steps)
 
         def read(step: str) -> StepSummary | None:
@@ -288,15 +281,8 @@ class RunFolder:
     def write_failure(
         self, step: str, error: BaseException, at: datetime, attempt: StepTry | None = None
     ) -> None:
-        """Record why a step failed, for the report.
-
-        Args:
-            attempt: the failed try; None for a step before its start. Such a failure does not replace the
-                failure of a try.
-
-        Raises:
-            OvertakenError: there is a later try.
-        """
+        """Record why a step failed, for the report. `attempt` is the failed try; None for a step before its start. Such
+        a failure does not replace the failure of a try. Raises OvertakenError if there is a later try."""
         stored = self.read_failure(step)
         claimed = attempt is not None
         attempt = attempt or StepTry.newest(self.writer, step)
@@ -342,11 +328,8 @@ class RunFolder:
         return str(failure["message"])
 
     def standing_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
-        """Return why a step is not complete; None if it is complete or has no failure.
-
-        Args:
-            done: its summary, from `read_summary`.
-        """
+        """Return why a step is not complete; None if it is complete or has no failure. `done`: its summary, from
+        `read_summary`."""
         failure = self.read_failure(step)
         if failure is None or done is None:
             return failure

@@ -45,11 +45,7 @@ _BEATS = 4
 
 @dataclass(frozen=True, slots=True)
 class LeaseGrant:
-    """The lease as its holder has it.
-
-    Attributes:
-        fencing: number of this grant; larger than that of every earlier grant.
-    """
+    """The lease as its holder has it. `fencing`: number of this grant; larger than that of every earlier grant."""
 
     holder: str
     fencing: int
@@ -68,11 +64,7 @@ class _Held:
 
 
 class Lease:
-    """The lease object of a repository.
-
-    Args:
-        ttl: lifetime of a grant without renewal.
-    """
+    """The lease object of a repository. `ttl`: lifetime of a grant without renewal."""
 
     def __init__(
         self, writer: ObjectWriter, ttl: timedelta, clock: Callable[[], datetime], key: str = LEASE
@@ -178,10 +170,7 @@ class Lease:
     @contextmanager
     def kept(self, grant: LeaseGrant, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """Renew a grant in the background during a step. Failures are logged: the gate of the sweep stops deletions.
-
-        Args:
-            wanted: called before each renewal; False ends them.
-        """
+        `wanted`: called before each renewal; False ends them."""
         stop = threading.Event()
 
         def beat() -> None:

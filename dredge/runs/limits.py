@@ -17,11 +17,7 @@ _ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a guard.
-
-    Attributes:
-        limit: its bound; None if absent.
-    """
+    """The result of a guard. `limit`: its bound; None if absent."""
 
     rule: str
     verdict: Verdict

@@ -162,14 +162,8 @@ class Group:
 
 
 class GroupedPart:
-    """Reads row groups of a part.
-
-    Args:
-        metadata: its footer, if it was read before.
-
-    Raises:
-        FormatError: (all methods) the part is missing, damaged, or of another length.
-    """
+    """Reads row groups of a part. `metadata`: its footer, if it was read before. All methods raise FormatError if
+    the part is missing, damaged, or of another length."""
 
     def __init__(self, reader: ObjectReader, part: PartInfo, metadata: pq.FileMetaData | None = None) -> None:
         self._reader = reader

@@ -34,11 +34,7 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table.
-
-    Attributes:
-        text: formats the value of a row in JSON.
-    """
+    """A column of the table. `text`: formats the value of a row in JSON."""
 
     title: str
     text: Callable[[Mapping[str, Any]], str]
@@ -72,14 +68,10 @@ _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 
 def render_html(report: Mapping[str, Any]) -> str:
-    """Render a report as a self-contained HTML page.
-
-    Args:
-        report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (of `ReportRow`),
-            `problems`, `failures`, `warnings`, `findings`, `steps`; optional `held` and `over_limit` (why, objects,
-            bytes, examples), and `sections` (`title`, `columns`, `rows` of texts; optional `about`, `notes`, and
-            `curve` of `place_curve`).
-    """
+    """Render a report as a self-contained HTML page. `report`: `title`, `outcome`, `outcome_text`, `headline`,
+    `what_to_do`, `facts` (pairs), `rows` (of `ReportRow`), `problems`, `failures`, `warnings`, `findings`, `steps`;
+    optional `held` and `over_limit` (why, objects, bytes, examples), and `sections` (`title`, `columns`, `rows` of
+    texts; optional `about`, `notes`, and `curve` of `place_curve`)."""
     rows = [
         {"colour": _colour(row["verdict"]), "cells": [(column, column.text(row)) for column in COLUMNS]}
         for row in report["rows"]
@@ -179,11 +171,7 @@ def reported(
 
 
 def summarize(outcomes: Sequence[Outcome], now: datetime) -> Json:
-    """Combine the outcomes of all repositories.
-
-    Returns:
-        JSON: `counts`, and `repositories`, problems first.
-    """
+    """Combine the outcomes of all repositories; returns JSON: `counts`, and `repositories`, problems first."""
     kinds = Counter(item.outcome for item in outcomes)
     ordered = sorted(outcomes, key=lambda item: (item.is_good, item.outcome == LEFT_OUT, item.repository))
     return {

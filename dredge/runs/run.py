@@ -79,14 +79,8 @@ class PlannedRun[P: RunPlan](ABC):
         body: Callable[[StepRecord], None],
         inputs: Sequence[type[StepOutput]] | None = None,
     ) -> StepSummary:
-        """Run a step under the run's lease; see `perform`.
-
-        Args:
-            inputs: for a step whose inputs depend on the run; None takes the output's.
-
-        Raises:
-            LeaseHeldError: another run has the lease.
-        """
+        """Run a step under the run's lease; see `perform`. `inputs`: for a step whose inputs depend on the run; None
+        takes the output's. Raises LeaseHeldError if another run has the lease."""
 
         def under_lease(record: StepRecord) -> None:
             with self.lease.kept(self.plan.lease, record.attempt.is_newest):

@@ -28,11 +28,8 @@ log = logging.getLogger("dredge")
 
 @dataclass(slots=True)
 class StepRecord:
-    """Notes of a running step; becomes its summary.
-
-    Attributes:
-        error: raised after the summary was written, for a step without success.
-    """
+    """Notes of a running step; becomes its summary. `error`: raised after the summary was written, for a step without
+    success."""
 
     inputs: dict[str, StepSummary]
     attempt: StepTry
@@ -192,11 +189,7 @@ def _digest(stored: Mapping[str, Any]) -> str:
 def breaks(
     links: Mapping[str, Sequence[str]], summaries: Mapping[str, StepSummary], plan: str
 ) -> Iterator[str]:
-    """Yield the breaks in a chain, as half sentences.
-
-    Args:
-        links: input steps by step; `PLAN` is the plan.
-    """
+    """Yield the breaks in a chain, as half sentences. `links`: input steps by step; `PLAN` is the plan."""
     digests = {PLAN: plan, **{step: summary.digest for step, summary in summaries.items()}}
     for step, wanted in links.items():
         read = summaries[step].inputs

@@ -119,11 +119,8 @@ def sweep_then_settle(
 
 
 def what_was_deleted(record: StepRecord, has_begun: bool) -> str:
-    """Return a sentence about deleted objects; "" without any.
-
-    Args:
-        has_begun: whether objects may have been deleted, for an unsettled ledger.
-    """
+    """Return a sentence about deleted objects; "" without any. `has_begun`: whether objects may have been deleted, for
+    an unsettled ledger."""
     deleted = record.counts.get("deleted_objects")
     if deleted is None:  # the ledger was not settled
         return "Deleted objects are in the ledger." if has_begun else ""
@@ -164,14 +161,8 @@ class DeletingTask:
         self._still_used = still_used
 
     def undone(self, part: PartInfo, folder: str) -> pa.Table:
-        """Read the candidates of a part without a final outcome.
-
-        Args:
-            folder: prefix of all candidates, with its slash.
-
-        Raises:
-            FormatError: a candidate has another prefix.
-        """
+        """Read the candidates of a part without a final outcome. `folder`: prefix of all candidates, with its slash.
+        Raises FormatError if a candidate has another prefix."""
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
@@ -183,11 +174,7 @@ class DeletingTask:
         return undone
 
     def keep(self, part: PartInfo, rows: pa.Table, codes: Sequence[str]) -> None:
-        """Write candidates of a part into the ledger as kept.
-
-        Args:
-            rows: with address, size and reason.
-        """
+        """Write candidates of a part into the ledger as kept. `rows`: with address, size and reason."""
         if rows.num_rows:
             kept = [ledger.KEPT] * rows.num_rows
             self.kept += rows.num_rows

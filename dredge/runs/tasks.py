@@ -61,12 +61,8 @@ class TaskRunner(Protocol):
 
 
 class LocalRunner:
-    """Runs tasks on this machine. With processes it must be closed, or used as a context manager.
-
-    Args:
-        processes: 0 runs tasks one after the other in this process; n runs n at once in other processes, which stay for
-            the next step.
-    """
+    """Runs tasks on this machine. With processes it must be closed, or used as a context manager. `processes`: 0 runs
+    tasks one after the other in this process; n runs n at once in other processes, which stay for the next step."""
 
     def __init__(self, processes: int = 0) -> None:
         self.processes = processes
@@ -222,11 +218,8 @@ def _done(folder: RunFolder, where: str) -> int:
 
 
 def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
-    """Read the last progress of a step's driver; None if absent.
-
-    Returns:
-        `text` for people, `done`, `total` (None if unknown) and `at`, the driver's time.
-    """
+    """Read the last progress of a step's driver; None if absent; returns `text` for people, `done`, `total` (None if
+    unknown) and `at`, the driver's time."""
     try:
         found: dict[str, Any] = folder.read_json(f"{step}/{NOW}")
     except (NotFoundError, FormatError):
@@ -312,11 +305,7 @@ class PartitionFunction[C, T, R]:
             )
 
     def spread(self, runner: TaskRunner, step: str, stores: Stores, config: C, tasks: Sequence[T]) -> list[R]:
-        """Run the function over tasks.
-
-        Returns:
-            The results in the order of the tasks.
-        """
+        """Run the function over tasks; returns the results in the order of the tasks."""
         _, _, result_type = self._types
         common = {"stores": to_json(stores), "config": to_json(config)}
         items = [{"name": f"{number:05d}", "task": to_json(task)} for number, task in enumerate(tasks)]

@@ -26,11 +26,7 @@ _ROUNDS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class StepTry:
-    """A try of a step.
-
-    Attributes:
-        number: from 1; 0 is a step without a try.
-    """
+    """A try of a step. `number`: from 1; 0 is a step without a try."""
 
     writer: ObjectWriter
     step: str

@@ -97,14 +97,9 @@ class VersionStore[S: State](ABC):
         """Return the state of a JSON object; raises FormatError."""
 
     def find(self, fits: Mapping[str, Any]) -> Current[S]:
-        """Read the newest state, and check whether a run may build on it.
-
-        Args:
-            fits: expected values by attribute; a callable checks the attribute.
-
-        Raises:
-            RefusedError: a newer version of Dredge wrote it. A run of this version could undo its changes.
-        """
+        """Read the newest state, and check whether a run may build on it. `fits`: expected values by attribute; a
+        callable checks the attribute. Raises RefusedError if a newer version of Dredge wrote it. A run of this
+        version could undo its changes."""
         try:
             tagged = read_tagged(self.writer, POINTER)
         except DredgeError as error:

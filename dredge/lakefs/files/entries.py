@@ -119,11 +119,7 @@ class Value:
     data: bytes
 
     def encode(self) -> bytes:
-        """Encode the value as a table holds it.
-
-        Raises:
-            ValueError: a part is larger than a server accepts.
-        """
+        """Encode the value as a table holds it. Raises ValueError if a part is larger than a server accepts."""
         if len(self.identity) > PART_SIZE_MAX or len(self.data) > PART_SIZE_MAX:
             raise ValueError(f"identity and data are limited to {PART_SIZE_MAX} bytes each")
         return b"".join(

@@ -40,11 +40,8 @@ class Rules:
     branch_days: Mapping[str, int] = field(default_factory=dict)
 
     def threshold(self, now: datetime, branch: str | None) -> datetime:
-        """The cutoff for the commits of a line; strictly younger ones keep their parent active.
-
-        Args:
-            branch: branch of the line's first commit, if it is a head; else None.
-        """
+        """The cutoff for the commits of a line; strictly younger ones keep their parent active. `branch`: branch of the
+        line's first commit, if it is a head; else None."""
         days = self.default_days if branch is None else self.branch_days.get(branch, self.default_days)
         try:
             return now - timedelta(days=days)
@@ -61,11 +58,7 @@ class Rules:
 
     @classmethod
     def decode(cls, data: bytes) -> Rules | None:
-        """Read the file's content; None where it is empty.
-
-        Raises:
-            FormatError: not a GarbageCollectionRules message.
-        """
+        """Read the file's content; None where it is empty. Raises FormatError if not a GarbageCollectionRules message."""
         if not data:
             return None
         record = messages.decode(messages.GarbageCollectionRules, data, RULES_KEY)
@@ -73,11 +66,7 @@ class Rules:
 
 
 def read_rules(reader: ObjectReader) -> Rules | None:
-    """Read a repository's rules; None where there is no file, or an empty one.
-
-    Args:
-        reader: of the storage namespace.
-    """
+    """Read a repository's rules; None where there is no file, or an empty one. `reader` is of the storage namespace."""
     try:
         return Rules.decode(reader.get(RULES_KEY))
     except NotFoundError:

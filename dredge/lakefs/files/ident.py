@@ -109,14 +109,8 @@ class TableHash:
         self._hash.update(b"%d%b|%d%b|" % (len(key), key, len(value), value))
 
     def finish(self, properties: Mapping[str, str] | Mapping[str, bytes]) -> str:
-        """Add the properties and return the id.
-
-        Args:
-            properties: `type`, and those of a refs dump; without those computed at its end.
-
-        Returns:
-            64 lowercase hex digits.
-        """
+        """Add the properties and return the id. `properties`: `type`, and those of a refs dump; without those computed
+        at its end; returns 64 lowercase hex digits."""
         self._hash.update(string_map(properties))
         return self._hash.hexdigest()
 

@@ -158,12 +158,5 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
 
 
 def write_metarange(ranges: list[RangeInfo]) -> WrittenTable:
-    """Write a metarange file.
-
-    Args:
-        ranges: sorted by key, disjoint.
-
-    Raises:
-        ValueError: not sorted.
-    """
+    """Write a metarange file. `ranges`: sorted by key, disjoint. Raises ValueError if not sorted."""
     return write_table(((item.max_key, item.value().encode()) for item in ranges), METARANGES)

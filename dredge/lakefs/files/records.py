@@ -90,11 +90,7 @@ class Repository:
 
     @classmethod
     def decode(cls, data: bytes) -> Repository:
-        """Read a record.
-
-        Raises:
-            FormatError: not a RepositoryData message.
-        """
+        """Read a record. Raises FormatError if not a RepositoryData message."""
         record = messages.decode(messages.RepositoryData, data, "repository record")
         return cls(
             name=record.id,
@@ -149,11 +145,7 @@ class Branch:
 
     @classmethod
     def decode(cls, data: bytes) -> Branch:
-        """Read a record.
-
-        Raises:
-            FormatError: not a BranchData message.
-        """
+        """Read a record. Raises FormatError if not a BranchData message."""
         record = messages.decode(messages.BranchData, data, "branch record")
         return cls(
             record.id, record.commit_id, record.staging_token, tuple(record.sealed_tokens), record.hidden
@@ -173,11 +165,7 @@ class Tag:
 
     @classmethod
     def decode(cls, data: bytes) -> Tag:
-        """Read a record.
-
-        Raises:
-            FormatError: not a TagData message.
-        """
+        """Read a record. Raises FormatError if not a TagData message."""
         record = messages.decode(messages.TagData, data, "tag record")
         return cls(record.id, record.commit_id)
 
@@ -233,11 +221,7 @@ class Commit:
 
     @classmethod
     def decode(cls, data: bytes) -> Commit:
-        """Read a record.
-
-        Raises:
-            FormatError: not a CommitData message.
-        """
+        """Read a record. Raises FormatError if not a CommitData message."""
         record = messages.decode(messages.CommitData, data, "commit record")
         return cls(
             id=record.id,

@@ -105,11 +105,8 @@ class Advanced:
 
 
 def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime) -> Mask:
-    """Return for each row whether a run without a complete listing must look for the object.
-
-    Args:
-        cutoff: objects modified later are young.
-    """
+    """Return for each row whether a run without a complete listing must look for the object. `cutoff`: objects modified
+    later are young."""
     over = _is_at_most(rows["since"], marked_at - grace)
     old = _is_before(rows["last_modified"], cutoff)
     return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))

@@ -226,14 +226,8 @@ def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{F
 
 
 def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:
-    """Point to a list whose parts are written. The caller has the lease.
-
-    Args:
-        etag: of the pointer when the run read it; None for none.
-
-    Raises:
-        ConflictError: another run has written its list since.
-    """
+    """Point to a list whose parts are written. The caller has the lease. `etag`: of the pointer when the run read it;
+    None for none. Raises ConflictError if another run has written its list since."""
     data = json.dumps(to_json(pending), sort_keys=True).encode()
     if not replace_again(state, POINTER, data, etag, lambda found: _run_of(found) == pending.run_id):
         raise ConflictError(

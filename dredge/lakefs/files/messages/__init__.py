@@ -128,11 +128,8 @@ def to_timestamp(when: datetime) -> Timestamp:
 
 
 def from_timestamp(stamp: Timestamp) -> datetime:
-    """Convert a message to an aware UTC time, truncated to the microsecond.
-
-    Raises:
-        FormatError: the time is outside the years 1 to 9999.
-    """
+    """Convert a message to an aware UTC time, truncated to the microsecond. Raises FormatError if the time is outside
+    the years 1 to 9999."""
     try:
         return stamp.ToDatetime(tzinfo=UTC)
     except ValueError as error:

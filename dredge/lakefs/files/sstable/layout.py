@@ -134,11 +134,7 @@ def put_handle(handle: Handle) -> bytes:
 
 
 def get_handle(data: bytes, at: int, end: int) -> tuple[Handle, int]:
-    """Decode a handle; gives also the position after it.
-
-    Raises:
-        ValueError: it is truncated.
-    """
+    """Decode a handle; gives also the position after it. Raises ValueError if it is truncated."""
     offset, at = get_uvarint(data, at, end)
     length, at = get_uvarint(data, at, end)
     return Handle(offset, length), at
@@ -162,11 +158,7 @@ def put_footer(footer: Footer) -> bytes:
 
 
 def get_footer(data: bytes, name: str) -> Footer:
-    """Decode the footer.
-
-    Raises:
-        FormatError: the file is too short, or does not end in a valid footer.
-    """
+    """Decode the footer. Raises FormatError if the file is too short, or does not end in a valid footer."""
     if len(data) < FOOTER_SIZE:
         raise damaged(
             name, f"end of file at {len(data)}", f"a table has {FOOTER_SIZE} bytes of footer at least"

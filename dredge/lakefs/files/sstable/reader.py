@@ -94,11 +94,8 @@ def read_table(
 
 
 def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
-    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index.
-
-    Raises:
-        FormatError: they do not.
-    """
+    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index. Raises
+    FormatError if they do not."""
     at = number = 0
     last = b""
     for index, bound in _indexes(data, envelope, name):
@@ -120,11 +117,8 @@ def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Ha
 
 
 def index_partitions(data: bytes, envelope: Envelope, name: str) -> list[Handle]:
-    """The index blocks for data blocks: the only block, or the partitions of a two-level index.
-
-    Raises:
-        FormatError: the index is damaged, or does not fill the file between the data and the properties.
-    """
+    """The index blocks for data blocks: the only block, or the partitions of a two-level index. Raises FormatError if
+    the index is damaged, or does not fill the file between the data and the properties."""
     return [handle for handle, _ in _indexes(data, envelope, name)]
 
 
@@ -237,28 +231,16 @@ class SeekableTable:
         self._read: dict[int, list[Record]] = {}
 
     def records(self, start: bytes) -> Iterator[Record]:
-        """Records from a key on, block by block.
-
-        Args:
-            start: no record has a lesser key.
-
-        Raises:
-            FormatError: a block is damaged.
-        """
+        """Records from a key on, block by block. `start`: no record has a lesser key. Raises FormatError if a block is
+        damaged."""
         first = bisect_left(self._bounds, start)
         for number in range(first, len(self._blocks)):
             records = self._block(number)
             yield from records[bisect_left(records, start, key=lambda record: record.key) :]
 
     def place(self, at: float) -> bytes | None:
-        """A key right before a record's; None for the first record. Reads a block.
-
-        Args:
-            at: how far into the table, from 0 to 1 (excluded); all blocks count alike.
-
-        Raises:
-            FormatError: the block is damaged.
-        """
+        """A key right before a record's; None for the first record. Reads a block. `at`: how far into the table, from 0
+        to 1 (excluded); all blocks count alike. Raises FormatError if the block is damaged."""
         whole = at * len(self._blocks)
         number = int(whole)
         records = self._block(number)
