@@ -55,8 +55,8 @@ def record_consent(
     what: Mapping[str, Any] | None = None,
     who: str | None = None,
 ) -> Consent:
-    """Write a statement of a person. Without `who`, it is the login name of this process. Raises ConfigError if the reason
-    is empty."""
+    """Write a statement of a person. Without `who`, it is the login name of this process. Raises ConfigError if the
+    reason is empty."""
     reason = check_reason(why)
     now = store_clock(state, "")
     consent = Consent(

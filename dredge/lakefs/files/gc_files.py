@@ -58,7 +58,7 @@ class Rules:
 
     @classmethod
     def decode(cls, data: bytes) -> Rules | None:
-        """Read the file's content; None where it is empty. Raises FormatError if not a GarbageCollectionRules message."""
+        """Read the file; None if it is empty. Raises FormatError if not a GarbageCollectionRules message."""
         if not data:
             return None
         record = messages.decode(messages.GarbageCollectionRules, data, RULES_KEY)
