@@ -43,11 +43,7 @@ def caching() -> bool:
 @functools.cache
 def kernels() -> ModuleType:
     """Import the compiled kernels, `dredge.kernels.entry`: a quarter of a second with a full cache, else several
-    seconds.
-
-    Raises:
-        ConfigError: the machine is big-endian; the kernels read little-endian files.
-    """
+    seconds. Raises ConfigError if the machine is big-endian; the kernels read little-endian files."""
     if sys.byteorder != "little":
         raise ConfigError(
             "this machine is big-endian, and Dredge runs on little-endian ones (x86-64, ARM) only"

@@ -46,11 +46,8 @@ def check_server_url(url: str, setting: str, example: str) -> str:
 
 
 def check_key(key: str | None, setting: str) -> None:
-    """Check that an HTTP library can send a key: its errors repeat invalid keys.
-
-    Raises:
-        ConfigError: it has a line break, a space at an end, or characters outside of ASCII.
-    """
+    """Check that an HTTP library can send a key: its errors repeat invalid keys. Raises ConfigError if it has a line
+    break, a space at an end, or characters outside of ASCII."""
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
         raise ConfigError(
             f"{setting} has a line break, a space at an end, or a character outside of ASCII, so it was not copied"

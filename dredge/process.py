@@ -52,14 +52,7 @@ def user_of(line: Connection) -> int | None:
 
 
 def need(module: str, extra: str) -> None:
-    """Import an optional module.
-
-    Args:
-        extra: that installs it.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Import an optional module. `extra`: that installs it. Raises ConfigError if it is not installed."""
     try:
         importlib.import_module(module)
     except ImportError as error:
@@ -80,10 +73,6 @@ def is_durable() -> bool:
 
 
 def sync(fd: int) -> None:
-    """Force a file or folder to disk.
-
-    Raises:
-        OSError: the disk failed; written data may be lost.
-    """
+    """Force a file or folder to disk. Raises OSError if the disk failed; written data may be lost."""
     if is_durable():
         os.fsync(fd)

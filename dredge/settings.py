@@ -76,11 +76,8 @@ class Setting:
     multiline: bool = False
 
     def read(self, value: Any) -> Any:
-        """Return the checked value of an input, also of text.
-
-        Raises:
-            ConfigError: it does not fit; with the name of the setting and what is allowed.
-        """
+        """Return the checked value of an input, also of text. Raises ConfigError if it does not fit; with the name of
+        the setting and what is allowed."""
         found = self._coerced(value)
         self.check(found)
         return found
@@ -227,14 +224,8 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
 
 
 def read_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked values of a user for a dataclass, by field; settings without a value are missing.
-
-    Args:
-        given: values by setting, also as rendered text.
-
-    Raises:
-        ConfigError: an unknown name, or an invalid or missing value.
-    """
+    """Return the checked values of a user for a dataclass, by field; settings without a value are missing. `given`:
+    values by setting, also as rendered text. Raises ConfigError if an unknown name, or an invalid or missing value."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"settings must be names with values, not {given!r}")
     known = {found.name: found for found in settings_of(kind)}
@@ -267,14 +258,8 @@ def check_settings(values: Any, without: Collection[str] = ()) -> None:
 
 
 def check_finite(values: Any, where: str = "") -> None:
-    """Check that all numbers of a dataclass instance are finite: other bounds would limit nothing.
-
-    Args:
-        where: prefix of the fields in messages, such as `safety.`.
-
-    Raises:
-        ConfigError: a number is not finite.
-    """
+    """Check that all numbers of a dataclass instance are finite: other bounds would limit nothing. `where`: prefix of
+    the fields in messages, such as `safety.`. Raises ConfigError if a number is not finite."""
     for item in dataclasses.fields(values):
         value = getattr(values, item.name)
         if isinstance(value, float) and not math.isfinite(value):

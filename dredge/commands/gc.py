@@ -142,8 +142,8 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
 def runs(uri: str, limit: int, as_json: bool) -> None:
     """List the runs of a repository, newest first.
 
-    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo, or the run root that its runs
-    were given. Stores are reached by the usual AWS_… variables.
+    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo, or a run root. Stores are reached by the
+    usual AWS_… variables.
 
     \b
     Examples:

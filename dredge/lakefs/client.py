@@ -77,7 +77,7 @@ class LakeFSClient:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Create a client from lakectl's environment variables; raises ConfigError if one is missing."""
+        """Create a client from lakectl's environment variables; raises ConfigError if a variable is missing."""
         env = os.environ if environ is None else environ
         missing = [name for name in (ENDPOINT, ACCESS_KEY, SECRET_KEY) if not env.get(name)]
         if missing:
@@ -187,7 +187,7 @@ class LakeFSClient:
         raise refuse(response, f"rules of {repository}")
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
-        """Have the server write one page of uncommitted addresses; without a token it starts a new scan.
+        """Have the server write a page of uncommitted addresses; without a token it starts a new scan.
 
         Retried if the server is busy: requesting a page twice only writes its file twice.
         """
@@ -238,7 +238,7 @@ class LakeFSClient:
         return Usage(str(value["installation_id"]), requests)
 
     def environment(self) -> Environment:
-        """Return which server this is: its URL in one spelling, and the installation's id if it has the usage report.
+        """Return the server's identity: its URL in one spelling, and the installation's id if it has the usage report.
 
         Source: lakeFS pkg/api/controller.go (GetUsageReportSummary); no other call returns the id.
         """
@@ -264,8 +264,8 @@ class LakeFSClient:
         """Set keys in the metadata of a repository; its other keys remain. False if the user has no right to it, or the
         server has no such call.
 
-        Two writers at once may both replace what they read; lakeFS then answers one of them with 500, which is retried.
-        Keys are never deleted: after the last one is, a later import ends the server's process.
+        Two writers at once may both replace what they read; lakeFS then answers the loser with 500, and the request is
+        retried. Keys are never deleted: after the last one is, a later import ends the server's process.
 
         Source: lakeFS pkg/api/controller.go (SetRepositoryMetadata), pkg/graveler/ref/manager.go
         """
@@ -349,7 +349,7 @@ class LakeFSClient:
             what: the request, for messages.
             absent: 404 messages that mean "it does not exist"; another 404 is refused. None accepts every 404 of
                 lakeFS.
-            members: keys that the object must have.
+            members: required keys of the object.
         """
         response = self._transport.call("GET", path, names=names, query=query, members=members)
         if response.status == 200:

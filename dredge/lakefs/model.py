@@ -1,4 +1,4 @@
-"""Data that a collector gets from a lakeFS server, and the calls that return it."""
+"""Data of a lakeFS server for collectors, and the calls to get it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class CommitText:
-    """The fields of a commit that only its id depends on; `generation` is the largest generation of its parents, plus
+    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus
     1."""
 
     committer: str
@@ -51,7 +51,7 @@ class Commit:
 
     Attributes:
         id: 64 hex digits.
-        parents: commit ids; `version` decides which one retention follows.
+        parents: commit ids; `version` decides about the main parent.
         created_at: aware UTC; clients can set it.
         metarange_id: "" for the first commit of a repository.
         version: of the commit record, 0 or 1.
@@ -76,7 +76,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class UncommittedPage:
-    """One page of uncommitted addresses.
+    """A page of uncommitted addresses.
 
     Attributes:
         run_id: the server's id of this scan, equal on all its pages.
@@ -135,7 +135,7 @@ class Change:
 
 
 class LakeFS(Protocol):
-    """The calls that a collector makes. All raise errors of `dredge.errors`."""
+    """The calls of a collector. All raise errors of `dredge.errors`."""
 
     def clock(self) -> datetime | None:
         """Return the server's time from the Date of a response: aware UTC, rounded down to seconds; None without a
@@ -163,12 +163,12 @@ class LakeFS(Protocol):
         """Return the garbage collection rules; None if there are none."""
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
-        """Have the server write one page of uncommitted addresses; without a token it starts a new scan."""
+        """Have the server write a page of uncommitted addresses; without a token it starts a new scan."""
 
     def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
         """Have the server compute the active commits; None if the repository has no rules.
 
-        Raises RefusedError for any other response without a result; it never means "nothing is committed".
+        Raises RefusedError for any other response without a result; it never means "no commits".
         """
 
     def usage(self) -> Usage | None:
@@ -177,7 +177,7 @@ class LakeFS(Protocol):
         """
 
     def environment(self) -> Environment:
-        """Return which server this is."""
+        """Return the server's identity."""
 
     def metadata(self, repository: str) -> Mapping[str, str] | None:
         """Return the metadata of a repository; None if the server has no such call, or the user no right to it."""

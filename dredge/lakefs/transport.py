@@ -2,7 +2,7 @@
 
 Only lakeFS's own responses count. While lakeFS is redeployed, ingresses, gateways and login pages answer in its place:
 `default backend - 404`, HTML, an empty body, JSON of their own. lakeFS's responses are recognized by their form: a
-success is one JSON object with the requested keys, an error is a JSON object with a text `message`, and the message of
+success is a JSON object with the requested keys, an error is a JSON object with a text `message`, and the message of
 a 404 ends in `not found` or is `invalid API endpoint`. Other responses raise `ForeignResponseError`, with any status:
 they say nothing about the repository, and the request is retried like after a 503 if that is safe. A cached response,
 with an `Age` header, may be out of date and counts as foreign; lakeFS never sends one.
@@ -69,7 +69,7 @@ class Response:
     age: str = ""
 
     def json(self) -> Any:
-        """Decode the body of a success, which `Transport.call` has checked."""
+        """Decode the body of a success, checked by `Transport.call`."""
         return json.loads(self.text)
 
     @property
@@ -112,7 +112,7 @@ class Response:
 
 
 class DroppedError(UnavailableError):
-    """The connection ended without a response: it is unknown what the server did."""
+    """The connection ended without a response: the server's action is unknown."""
 
 
 class DeniedError(ConfigError, RefusedError):
@@ -125,7 +125,7 @@ class UnsupportedCallError(ConfigError, RefusedError):
 
 
 class ForeignResponseError(UnavailableError):
-    """The response is not lakeFS's own, so nothing is known about the repository."""
+    """The response is not lakeFS's own, without information about the repository."""
 
     def __init__(self, call: str, response: Response) -> None:
         self.status = response.status
@@ -141,7 +141,7 @@ class ForeignResponseError(UnavailableError):
 
 
 class Transport:
-    """Sends requests to one server.
+    """Sends requests to a server.
 
     Args:
         endpoint: URL of the server, with or without `/api/v1`.
@@ -189,11 +189,11 @@ class Transport:
         """Send a request; returns lakeFS's response with any status.
 
         Args:
-            path: below `/api/v1`, with `{name}` placeholders for `names`, whose values are not percent-encoded.
+            path: below `/api/v1`, with `{name}` placeholders for `names`, with values that are not percent-encoded.
             retry: retry if the server is busy or lost, or the response is not lakeFS's; None retries GET only.
-            own_connection: use a new connection, so that a dropped one cannot be a stale pooled connection.
-            members: keys that the JSON object of a success must have.
-            no_content: a success is a 204 without a body. Anything in front of lakeFS can send one, so the caller reads
+            own_connection: use a new connection, so a dropped connection cannot be a stale pooled connection.
+            members: required keys of a success.
+            no_content: a success is a 204 without a body. Any proxy can send it, so the caller reads
                 back its write.
 
         Raises:
@@ -396,7 +396,7 @@ def go_through_proxy(configuration: Any, server: str) -> None:
 
 
 class _LatePackage(ModuleType):
-    """A package that is executed on the first missing name; other threads wait for it."""
+    """A package, executed on the first missing name; other threads wait for it."""
 
     def __getattr__(self, name: str) -> Any:
         with _executing:

@@ -1,4 +1,4 @@
-"""Removal of a collector's own files: only names that the collector declares as its own, and only under its lease.
+"""Removal of a collector's own files: only names declared as its own by the collector, and only under its lease.
 
 A file without a name in any counting version of the state is never named again, because each version names only files
 of the version before and new ones. A run in progress was planned on a version that was the newest within the last week,
@@ -38,11 +38,7 @@ class ListedFiles:
 
     @classmethod
     def of(cls, reader: ObjectReader, prefix: str, before: datetime) -> ListedFiles:
-        """List a prefix.
-
-        Args:
-            before: files last modified strictly before it are aged.
-        """
+        """List a prefix. `before`: files last modified strictly before it are aged."""
         sizes: dict[str, int] = {}
         aged: set[str] = set()
         for batch in reader.list(prefix):
@@ -101,12 +97,8 @@ _KEYS = 1000
 
 
 class OwnFilesDeleter:
-    """Deletes a collector's own files below one folder.
-
-    Args:
-        uri: the folder.
-        is_own: whether a key, relative to it, is written only by the collector and not needed by later runs.
-    """
+    """Deletes a collector's own files below one folder. `is_own`: whether a key, relative to it, is written only by the
+    collector and not needed by later runs."""
 
     def __init__(
         self, uri: str, is_own: Callable[[str], bool], options: StorageOptions | None = None
@@ -130,7 +122,7 @@ class OwnFilesDeleter:
 def remove_own_files(
     deleter: OwnFilesDeleter, keys: Sequence[str], check_right: Callable[[], None], record: StepRecord
 ) -> None:
-    """Remove files that are not needed any more.
+    """Remove unneeded files.
 
     Args:
         keys: in the order of removal.

@@ -85,11 +85,8 @@ END = datetime(9999, 12, 31, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Half-open intervals of time, sorted and disjoint; for the times in names of slices.
-
-    Attributes:
-        intervals: start and end of each, aware UTC.
-    """
+    """Half-open intervals of time, sorted and disjoint; for the times in names of slices. `intervals`: start and end of
+    each, aware UTC."""
 
     intervals: tuple[tuple[datetime, datetime], ...] = ()
 
@@ -109,7 +106,7 @@ class Coverage:
         return Coverage.of([*self.intervals, (begin, end)])
 
     def at_most(self, count: int) -> Coverage:
-        """Return at most `count` intervals that contain these: the smallest gaps are filled."""
+        """Return at most `count` intervals around these: the smallest gaps are filled."""
         if len(self.intervals) <= count:
             return self
         gaps = [after[0] - before[1] for before, after in pairwise(self.intervals)]
@@ -124,5 +121,5 @@ class Coverage:
         )
 
     def has(self, at: datetime) -> bool:
-        """Whether an instant is in one of them."""
+        """Whether an instant is in an interval."""
         return any(begin <= at < end for begin, end in self.intervals)

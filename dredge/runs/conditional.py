@@ -1,4 +1,4 @@
-"""Conditional writes: an object is replaced only in the version that was read."""
+"""Conditional writes: an object is replaced only in the version read before."""
 
 from __future__ import annotations
 

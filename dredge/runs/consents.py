@@ -1,12 +1,12 @@
-"""Statements of people about a repository, and Airflow Variables that bind its runs. Both are stored with the state.
+"""Statements of people about a repository, and Airflow Variables binding its runs. Both are stored with the state.
 
     <state>/people/<id>-<kind>.json         who, when, why and what
-    <state>/variables/<id>-<name>.json      a Variable that bound a run
+    <state>/variables/<id>-<name>.json      a Variable binding a run
 
 A record is written once and never changed. Ids grow with the store's time.
 
-A secrets backend that does not answer looks like a missing Variable, and a run without `dredge_policy` has no bounds.
-So if a recorded Variable is missing, a person must confirm that it was removed (`forget_variable`). The latest record
+A secrets backend without an answer looks like a missing Variable, and a run without `dredge_policy` has no bounds.
+So if a recorded Variable is missing, a person must confirm its removal (`forget_variable`). The latest record
 or confirmation counts.
 """
 
@@ -36,11 +36,6 @@ class Consent:
     Attributes:
         consent_id: later records have greater ids.
         kind: name of the command or of its option, such as `own` or `lift-block`.
-        repository: its name, or its URI.
-        who: login name, or the given name.
-        at: the store's time.
-        why: the reason.
-        what: the subject, JSON; depends on the kind.
     """
 
     consent_id: str
@@ -60,16 +55,8 @@ def record_consent(
     what: Mapping[str, Any] | None = None,
     who: str | None = None,
 ) -> Consent:
-    """Write a statement of a person.
-
-    Args:
-        state: on the folder of lease and index.
-        repository: its name, or its URI.
-        who: None is the login name of this process.
-
-    Raises:
-        ConfigError: the reason is empty.
-    """
+    """Write a statement of a person. Without `who`, it is the login name of this process. Raises ConfigError if the
+    reason is empty."""
     reason = check_reason(why)
     now = store_clock(state, "")
     consent = Consent(
@@ -131,11 +118,9 @@ FORGET_VARIABLE = "forget-variable"
 def check_variables(
     state: ObjectWriter, repository: str, present: Mapping[str, bool | None], command: str
 ) -> None:
-    """Record the Variables that bind this run, and refuse the run if a recorded one is missing.
+    """Record the Variables that bind this run, and refuse the run if a recorded Variable is missing.
 
     Args:
-        state: on the folder of lease and index.
-        repository: its name, or its URI.
         present: by Variable: True if it binds the run, False if it is missing, None if it exists and does not bind the
             run.
         command: prefix of the command for the confirmation, such as `dredge gc`.
@@ -158,7 +143,7 @@ def check_variables(
 
 
 def bound_by(state: ObjectReader) -> set[str]:
-    """Return the recorded Variables without those that a person confirmed as removed. Raises FormatError if a
+    """Return the recorded Variables except confirmed removals. Raises FormatError if a
     confirmation is damaged."""
     recorded: dict[str, str] = {}
     for key in sorted(item.key for item in state.list_level(f"{VARIABLES}/").objects):
@@ -173,19 +158,8 @@ def bound_by(state: ObjectReader) -> set[str]:
 def forget_variable(
     state: ObjectWriter, repository: str, name: str, why: str, who: str | None = None
 ) -> Consent | None:
-    """Record that a person removed a Variable.
-
-    Args:
-        state: on the folder of lease and index.
-        repository: its name, or its URI.
-        who: None is the login name of this process.
-
-    Returns:
-        The statement; None if the Variable is not recorded.
-
-    Raises:
-        ConfigError: the reason is empty.
-    """
+    """Record the removal of a Variable by a person. Without `who`, it is the login name of this process; returns the
+    statement; None if the Variable is not recorded. Raises ConfigError if the reason is empty."""
     if name not in bound_by(state):
         return None
     return record_consent(state, FORGET_VARIABLE, repository, why, {"variable": name}, who)

@@ -1,6 +1,6 @@
 """Errors at the end of a step: defects, deletions without permission, partial work, and cleanup after an error.
 
-`ConfigError` promises that nothing was touched. After deletions, such as with credentials that expired, it becomes a
+`ConfigError` promises no changes. After deletions, such as with expired credentials, it becomes a
 `PartialError`: otherwise a person would repeat a finished half.
 """
 
@@ -18,12 +18,7 @@ log = logging.getLogger("dredge")
 
 
 class TaskDefect(Exception):
-    """An unexpected exception of a task in another process.
-
-    Args:
-        what: its class and message.
-        places: result of `places` in that process.
-    """
+    """An unexpected exception of a task in another process. `places`: result of `places` in that process."""
 
     def __init__(self, what: str, places: Sequence[str] = ()) -> None:
         super().__init__(what)
@@ -47,7 +42,7 @@ def foreseen(what: str, where: str = "") -> Iterator[None]:
 
     Args:
         what: the work in progress, such as "step staged of run d4…".
-        where: URI of the run's folder; "" without one.
+        where: URI of the run's folder; "" if absent.
 
     Raises:
         DefectError: an unexpected exception was raised. Its traceback is in the log.
@@ -87,12 +82,11 @@ NOT_ALLOWED = frozenset(
 
 
 def not_deleted(text: str, codes: Collection[str], deleted: int) -> DredgeError:
-    """Return the error for objects that could not be deleted.
+    """Return the error for failed deletions.
 
     Args:
         text: sentences with numbers and examples.
-        codes: the store's error codes.
-        deleted: number of objects that this run has deleted, in all tries.
+        deleted: deleted objects of this run, in all tries.
     """
     if not codes or not NOT_ALLOWED.issuperset(codes):
         return UnavailableError(f"{text} Run the step again: it tries only these.")
@@ -103,11 +97,8 @@ def not_deleted(text: str, codes: Collection[str], deleted: int) -> DredgeError:
 
 
 def as_partial[E: DredgeError](error: E, changed: str) -> E | PartialError:
-    """Return `PartialError` for a `ConfigError` after changes, else the error itself.
-
-    Args:
-        changed: a sentence about the changes; "" without changes.
-    """
+    """Return `PartialError` for a `ConfigError` after changes, else the error itself. `changed` is a sentence about the
+    changes; "" without changes."""
     if not changed or not isinstance(error, ConfigError):
         return error
     return PartialError(f"{str(error).rstrip('. ')}. {changed}")
@@ -115,14 +106,8 @@ def as_partial[E: DredgeError](error: E, changed: str) -> E | PartialError:
 
 @contextmanager
 def partial_after(changed: Callable[[], str]) -> Iterator[None]:
-    """Convert a `ConfigError` of the block to `PartialError` if something was changed.
-
-    Args:
-        changed: returns a sentence about the changes; "" without changes.
-
-    Raises:
-        PartialError: the block failed after changes.
-    """
+    """Convert a `ConfigError` of the block to `PartialError` after changes. `changed`: returns a sentence about the
+    changes; "" without changes. Raises PartialError if the block failed after changes."""
     try:
         yield
     except ConfigError as error:
@@ -134,11 +119,8 @@ def partial_after(changed: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def closing_with(end: Callable[[], object], what: str) -> Iterator[None]:
-    """Call `end` after a block, also after an error of the block. That error is raised, and one of `end` is logged.
-
-    Args:
-        what: name of `end`, for the log.
-    """
+    """Call `end` after a block, also after an error of the block. That error is raised, and an error of `end` is
+    logged. `what`: name of `end`, for the log."""
     try:
         yield
     except BaseException:
@@ -148,11 +130,7 @@ def closing_with(end: Callable[[], object], what: str) -> Iterator[None]:
 
 
 def try_to(end: Callable[[], object], what: str) -> None:
-    """Call `end` after an error; an error of `end` is logged.
-
-    Args:
-        what: name of `end`, for the log.
-    """
+    """Call `end` after an error; an error of `end` is logged. `what`: name of `end`, for the log."""
     try:
         end()
     except DredgeError as later:

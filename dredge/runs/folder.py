@@ -47,11 +47,10 @@ _AT_ONCE = 16
 
 
 class RunFolder:
-    """Reads and writes the files of one run.
+    """Reads and writes the files of a run.
 
     Args:
-        writer: on the folder.
-        attempt: the try that writes; None outside a step.
+        attempt: the writing try; None outside a step.
         call: id of a task's call, for the keys of its parts. A lost task may still run beside its repetition and see
             other data, so neither may replace files of the other.
     """
@@ -68,12 +67,8 @@ class RunFolder:
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
-        """Open the folder in a task, which writes for its driver's try.
-
-        Args:
-            run_uri: URI of the folder.
-            attempt: the driver's try, from `StepTry.named`; None outside a step.
-        """
+        """Open the folder in a task, for its driver's try. `attempt` is the driver's try, from `StepTry.named`; None
+        outside a step."""
         writer = open_writer(run_uri)
         found = None if attempt is None else StepTry(writer, *attempt)
         return cls(writer, run_id, found, call=uuid.uuid4().hex[:8])
@@ -147,9 +142,7 @@ class RunFolder:
         """Write rows as `<step>/<kind>-<index>.parquet`.
 
         Args:
-            step: folder.
             index: the same for the same task.
-            kind: first half of the name.
             grouped: write row groups for readers of some rows; see `parts`.
         """
         name = f"{step}/{kind}-{index:05d}.parquet"
@@ -188,12 +181,12 @@ class RunFolder:
     def read_parts(
         self, parts: Iterable[PartInfo], columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Read parts one after the other."""
+        """Read parts in sequence."""
         return (self.read_part(part, columns) for part in parts)
 
     def write_summary(self, summary: StepSummary) -> None:
         """Write a step's summary; it completes the step, or marks it as incomplete by its status. Raises OvertakenError
-        if there is a later try. A summary that was written anyway is ignored by readers."""
+        if there is a later try. Readers ignore a late summary."""
         self.settle()
         is_complete = summary.status in _COMPLETE
         name = f"{summary.step}/{SUCCESS if is_complete else INCOMPLETE}"
@@ -245,7 +238,7 @@ class RunFolder:
                 self._kept, self.goes_on = before
 
     def read_once(self, name: str) -> Any:
-        """Read a JSON file that is written once; cached within `keeping`."""
+        """Read an immutable JSON file; cached within `keeping`."""
         if self._kept is None:
             return self.read_json(name)
         if name not in self._kept:
@@ -259,11 +252,7 @@ class RunFolder:
 
     def standing_summaries(self, steps: Iterable[str], afresh: bool = False) -> dict[str, StepSummary | None]:
         """Read the valid summaries in parallel. A summary of a try is replaced only by a later try, so for cached ones
-        the try number is enough.
-
-        Args:
-            afresh: read cached summaries again.
-        """
+        the try number is enough. `afresh`: read cached summaries again."""
         names = list(steps)
 
         def read(step: str) -> StepSummary | None:
@@ -281,26 +270,19 @@ class RunFolder:
         return dict(zip(names, ordered_map(read, names, _AT_ONCE), strict=True))
 
     def last_summary(self, step: str) -> StepSummary | None:
-        """Read the summary of the last complete try, also if a later try has started; None without one. No later step
+        """Read the summary of the last complete try, also if a later try has started; None if absent. No later step
         may build on it. Raises FormatError if the summary was damaged."""
         return self._summary(f"{step}/{SUCCESS}")
 
     def read_incomplete(self, step: str) -> StepSummary | None:
-        """Read the summary of the last try without success; None without one."""
+        """Read the summary of the last try without success; None if absent."""
         return self._summary(f"{step}/{INCOMPLETE}")
 
     def write_failure(
         self, step: str, error: BaseException, at: datetime, attempt: StepTry | None = None
     ) -> None:
-        """Record why a step failed, for the report.
-
-        Args:
-            attempt: the try that failed; None for a step that could not start. Such a failure does not replace the
-                failure of a try.
-
-        Raises:
-            OvertakenError: there is a later try.
-        """
+        """Record why a step failed, for the report. `attempt` is the failed try; None for a step before its start. Such
+        a failure does not replace the failure of a try. Raises OvertakenError if there is a later try."""
         stored = self.read_failure(step)
         claimed = attempt is not None
         attempt = attempt or StepTry.newest(self.writer, step)
@@ -325,7 +307,7 @@ class RunFolder:
         attempt.publish(f"{step}/{FAILED}", value)
 
     def read_failure(self, step: str) -> dict[str, Any] | None:
-        """Read the last failure of a step; None without one.
+        """Read the last failure of a step; None if absent.
 
         Returns:
             `step`, `kind`, `error` (class), `message`, `at`, `try_number`, `claimed` (the try had started), and
@@ -338,7 +320,7 @@ class RunFolder:
         return value
 
     def damage_met(self, step: str) -> str | None:
-        """Return the message about a damaged file that stopped a step; None otherwise, or if the step is complete
+        """Return the message about a damaged file at the end of a step; None otherwise, or if the step is complete
         now."""
         failure = self.read_failure(step)
         if failure is None or failure["kind"] != FormatError.kind or self.read_summary(step) is not None:
@@ -346,11 +328,8 @@ class RunFolder:
         return str(failure["message"])
 
     def standing_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
-        """Return why a step is not complete; None if it is complete or has no failure.
-
-        Args:
-            done: its summary, from `read_summary`.
-        """
+        """Return why a step is not complete; None if it is complete or has no failure. `done`: its summary, from
+        `read_summary`."""
         failure = self.read_failure(step)
         if failure is None or done is None:
             return failure

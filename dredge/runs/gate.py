@@ -1,15 +1,15 @@
 """Checks before each delete request: the lease, the try, and the driver's watch.
 
-While workers delete, the driver checks every few seconds what must not have changed, and writes each result, a "look",
+While workers delete, the driver checks its conditions every few seconds, and writes each result, a "look",
 to the run folder. A worker reads the newest look before each request, and stops if the look closed the gate or is too
-old. So a driver that crashed or hangs stops its workers, and so does a suspended machine.
+old. So a crashed driver stops its workers, and so does a suspended machine.
 
 The age of a look is measured by the store's clock: the driver asks for the time before it checks, the worker after it
 has read the look. Pauses in between make the look older, never younger. The worker's own clock measures how long it has
 known the look, for the case that the store's clock is set back. Workers of an orphaned driver stop because their try is
 not the newest.
 
-Candidates that became live during the sweep are published by the driver in numbered files before it writes the look.
+Candidates in use since the re-check are published by the driver in numbered files before it writes the look.
 Each file names all such candidates. A worker reads the newest publication with the look, and does not send a request
 that was prepared before a newer publication.
 """
@@ -44,9 +44,8 @@ def write_look(
 
     Args:
         key: relative to the run folder.
-        reason: why the gate is closed.
         at: the store's time when the look began; None if the store did not answer.
-        published: number of the newest publication; 0 without one.
+        published: number of the newest publication; 0 if absent.
     """
     seen = {
         "open": is_open,
@@ -62,12 +61,11 @@ def write_look(
 
 
 def publish(folder: RunFolder, where: str, number: int, parts: Sequence[PartInfo]) -> None:
-    """Publish candidates that became live during the sweep. Call it before `write_look`.
+    """Publish candidates in use since the re-check. Call it before `write_look`.
 
     Args:
         where: folder of the publications, relative to the run folder.
-        number: from 1 without gaps. A number is used once, so a late write of an earlier publication replaces nothing.
-        parts: all published files.
+        number: from 1 without gaps. A number is used once, so a late write of an earlier publication has no effect.
     """
     folder.settle()
     folder.write_json(_publication(where, number), {"parts": [to_json(part) for part in parts]})
@@ -103,7 +101,6 @@ class Gate:
     """A worker's side.
 
     Args:
-        folder: the run folder, with the try that deletes.
         state: the folder of the lease.
         probe: the object for requests of the store's time.
 
@@ -174,7 +171,7 @@ class Gate:
             return not self.has_shut
 
     def permission(self) -> MaySend:
-        """Return a `lets_through` for requests that were prepared with the current publication. It refuses them after a
+        """Return a `lets_through` for requests prepared with the current publication. It refuses them after a
         newer publication; then prepare them again.
         """
         number = self.number

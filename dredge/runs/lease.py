@@ -2,10 +2,10 @@
 
     absent, released or expired --acquire--> held by H with fencing number n+1, until T
     held by H --renew by H--> held until T'
-    held by H --release by H--> released (the number remains, so that it never repeats)
+    held by H --release by H--> released (the number remains, and never repeats)
 
 The store's clock decides about expiry. Every new holder gets a larger fencing number, so a process with an older number
-stops. A conditional put lets one of two holders win.
+stops. A conditional put lets a single holder win.
 
 Clearing the tasks of a run takes the lease again under a new number, and later steps read the number from the stored
 plan. The task that writes it there may be an older try, so `hand_over` replaces the plan by conditional puts, and only
@@ -31,6 +31,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.failures import closing_with
 from dredge.runs.payload import from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -44,12 +45,7 @@ _BEATS = 4
 
 @dataclass(frozen=True, slots=True)
 class LeaseGrant:
-    """The lease as its holder has it.
-
-    Attributes:
-        fencing: number of this grant; larger than that of every earlier grant.
-        expires_at: the store's time.
-    """
+    """The lease as its holder has it. `fencing`: number of this grant; larger than that of every earlier grant."""
 
     holder: str
     fencing: int
@@ -68,14 +64,7 @@ class _Held:
 
 
 class Lease:
-    """The lease object of a repository.
-
-    Args:
-        writer: on its folder.
-        ttl: lifetime of a grant without renewal.
-        clock: the store's time.
-        key: name of the object.
-    """
+    """The lease object of a repository. `ttl`: lifetime of a grant without renewal."""
 
     def __init__(
         self, writer: ObjectWriter, ttl: timedelta, clock: Callable[[], datetime], key: str = LEASE
@@ -86,7 +75,7 @@ class Lease:
         self._key = key
 
     def acquire(self, holder: str) -> LeaseGrant:
-        """Take the lease, also over an expired one.
+        """Take the lease, also after its expiry.
 
         The same holder gets it under a new number: that fences off an earlier try of it.
 
@@ -107,11 +96,11 @@ class Lease:
         return grant
 
     def check_free(self, holder: str) -> None:
-        """Check that a holder could take the lease now. Raises LeaseHeldError if another holder has it."""
+        """Check whether a holder could take the lease now. Raises LeaseHeldError if another holder has it."""
         self._refuse_other(self._read(), holder, self._clock())
 
     def renew(self, grant: LeaseGrant, take_back: bool = True, shorten: bool = False) -> LeaseGrant:
-        """Extend a grant, also an expired one, unless the lease has another holder.
+        """Extend a grant, also after its expiry, unless the lease has another holder.
 
         Args:
             take_back: also extend a released grant. Right at the start of a step, because its run continues; wrong
@@ -126,7 +115,7 @@ class Lease:
         # The fencing number is this grant's own until another holder takes the lease.
         holders = ("", grant.holder) if take_back else (grant.holder,)
         # Several hold a right at once (a step, its background thread, an earlier try of it), and any may renew it
-        # between another's look and put. That takes nothing from anybody.
+        # between another's read and put, which does no harm.
         for _ in range(_ROUNDS_MAX):
             held = self._read()
             if held is None or held.fencing != grant.fencing or held.holder not in holders:
@@ -138,13 +127,12 @@ class Lease:
         raise self._busy()
 
     def hold(self, grant: LeaseGrant, now: datetime) -> None:
-        """Check a grant before a step starts, and extend it unless that was done a short time ago.
+        """Check a grant before a step starts, and extend it unless it was renewed recently.
 
         The fencing number decides whether the lease is lost. A wrong clock only costs a renewal, and the background
         thread of the step makes up for it.
 
         Args:
-            grant: may have been released.
             now: this machine's time.
 
         Raises:
@@ -174,25 +162,15 @@ class Lease:
 
     @contextmanager
     def given_back(self, grant: LeaseGrant) -> Iterator[None]:
-        """Release a grant at the end of a block. The error of the block is raised, not that of the release: it decides
-        about a retry. Raises UnavailableError if the block succeeded, and the release failed."""
-        try:
+        """Release a grant at the end of a block. The error of the block is raised, not the error of the release: it
+        decides about a retry. Raises UnavailableError if the block succeeded, and the release failed."""
+        with closing_with(lambda: self.release(grant), "the release of the lease"):
             yield
-        except BaseException:
-            try:
-                self.release(grant)
-            except DredgeError as error:
-                log.warning("the lease is left to expire: %s", error)
-            raise
-        self.release(grant)
 
     @contextmanager
     def kept(self, grant: LeaseGrant, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """Renew a grant in the background during a step. Failures are logged: the gate of the sweep stops deletions.
-
-        Args:
-            wanted: called before each renewal; False ends them.
-        """
+        `wanted`: called before each renewal; False ends them."""
         stop = threading.Event()
 
         def beat() -> None:
@@ -270,7 +248,7 @@ def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime
     if now is not None and now >= held.expires_at:
         raise LeaseHeldError(
             f"{reader.uri}/{key}: the lease of {grant.holder} expired at {held.expires_at:%H:%M:%S} UTC and"
-            " was not renewed. Nothing more was deleted. Run the step again; it continues where it stopped."
+            " was not renewed. Nothing more was deleted. Run the step again; it continues there."
         )
 
 
@@ -314,11 +292,6 @@ _ROUNDS_MAX = 20
 
 def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
     """Write a lease into a stored plan with an earlier lease of the same holder.
-
-    Args:
-        writer: on the run folder.
-        key: name of the plan.
-        grant: the new lease.
 
     Returns:
         Whether the plan has this lease now. A plan with another holder, or with a higher number, is not changed.

@@ -1,9 +1,9 @@
 """The ledger: the outcome of each object in a sweep.
 
     bulk_delete/_raw/<part>/<attempt>-<round>-<n>-<nonce>.parquet   written after each request, never changed
-    bulk_delete/<part>.parquet                                      one row for each object, settled at the end
+    bulk_delete/<part>.parquet                                      a row for each object, settled at the end
 
-A killed sweep continues from the raw files. Their names never repeat, so two runs of a task overwrite nothing; settling
+A killed sweep continues from the raw files. Their names never repeat, so two runs of a task overwrite no file; settling
 takes the best outcome of each object.
 """
 
@@ -51,9 +51,8 @@ class Settled:
     """Outcomes of the candidates of a part.
 
     Attributes:
-        part: the settled ledger.
         groups: `objects` and `bytes` by the given columns.
-        failures: address, code and message of some objects that could not be deleted.
+        failures: address, code and message of some failed deletions.
     """
 
     part: PartInfo
@@ -72,8 +71,6 @@ def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int
     Args:
         part: name of the candidates' part.
         turn: round between two re-checks.
-        number: of the request.
-        rows: of `SCHEMA`.
     """
     nonce = uuid.uuid4().hex[:8]
     name = f"{STEP}/_raw/{part}/{attempt:03d}-{turn:03d}-{number:05d}-{nonce}.parquet"
@@ -81,12 +78,11 @@ def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int
 
 
 def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: int, fencing: int) -> pa.Table:
-    """Return rows for the outcomes of a deleter, without requests that were held back.
+    """Return rows for the outcomes of a deleter, without held-back requests.
 
     Args:
         group: candidates with address, size and reason.
-        outcomes: one for each row.
-        fencing: of the lease.
+        outcomes: one per row.
     """
     sent = [item for item in outcomes if item.code != NOT_SENT]
     return rows_of(
@@ -101,7 +97,7 @@ def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: in
 
 
 def read_raw(folder: RunFolder, part: str) -> pa.Table:
-    """Read all outcomes of the objects of a part, one row for each attempt."""
+    """Read all outcomes of the objects of a part, a row for each attempt."""
     return read_raw_with_time(folder, part)[0]
 
 
@@ -115,7 +111,7 @@ def read_raw_with_time(folder: RunFolder, part: str) -> tuple[pa.Table, datetime
 
 
 def best(rows: pa.Table) -> pa.Table:
-    """Return one row for each object: the best outcome, the latest of equal ones."""
+    """Return a row for each object: the best outcome, the latest of equal ones."""
     if not rows.num_rows:
         return rows
     order = pc.index_in(rows["outcome"], pa.array(OUTCOMES))
@@ -144,7 +140,6 @@ def settle_rows(
     """Write the ledger of a part, and count.
 
     Args:
-        part: of the candidates.
         rows: one for each object, from `best`.
         by: columns to count by.
         failures_max: largest number of failures in the result.
@@ -169,8 +164,7 @@ def rows_of(
 
     Args:
         candidates: with address, size and reason.
-        outcome: one for each row.
-        fencing: of the lease.
+        outcome: one per row.
         columns: `code`, `message`, `version_id`; None if missing.
     """
     count = candidates.num_rows

@@ -17,14 +17,7 @@ _ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a guard.
-
-    Attributes:
-        rule: stable name of the guard.
-        figure: the measured value.
-        limit: its bound; None without one.
-        text: a sentence for people.
-    """
+    """The result of a guard. `limit`: its bound; None if absent."""
 
     rule: str
     verdict: Verdict
@@ -39,7 +32,6 @@ class Limits:
 
     Attributes:
         objects: number of deleted objects.
-        size_bytes: their total size.
         percent: their share of all listed objects.
     """
 
@@ -48,13 +40,7 @@ class Limits:
     percent: float | None = None
 
     def check(self, objects: int, size_bytes: int, of_objects: int) -> list[Finding]:
-        """Compare candidates with the limits.
-
-        Args:
-            objects: number of candidates.
-            size_bytes: their total size.
-            of_objects: number of listed objects.
-        """
+        """Compare candidates with the limits."""
         percent = 100.0 * objects / of_objects if of_objects else 0.0
         return [
             _at_most("max_objects", objects, self.objects, "objects would be deleted"),
@@ -85,11 +71,7 @@ EXAMPLES_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Count and size of objects of one kind; a payload.
-
-    Attributes:
-        examples: some addresses.
-    """
+    """Count and size of a kind of objects; a payload."""
 
     objects: int = 0
     size_bytes: int = 0

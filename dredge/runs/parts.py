@@ -36,7 +36,7 @@ _BYTES_MAX = 64 << 20
 
 
 class KeptParts:
-    """A cache of bytes by key: pending writes, and small parts that were used last."""
+    """A cache of bytes by key: pending writes, and recently used small parts."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -56,7 +56,7 @@ class KeptParts:
             return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Cache a part that was read or written, unless it is large."""
+        """Cache a part, unless it is large."""
         if len(data) > _PART_BYTES_MAX:
             return
         with self._lock:
@@ -137,19 +137,13 @@ _FEW_WORDS = ("reason", "hold", "outcome", "code")
 
 def grouped_bytes(table: pa.Table) -> bytes:
     """Write rows as parquet with row groups. Groups help most if rows are sorted by the column of the queries."""
-    codecs = {item.name: "NONE" if pa.types.is_uint64(item.type) else "ZSTD" for item in table.schema}
-    sink = pa.BufferOutputStream()
-    pq.write_table(
+    return parquet_bytes(
         table,
-        sink,
         row_group_size=GROUP_ROWS,
-        compression=codecs,
         use_dictionary=_FEW_WORDS,
         write_statistics=True,
         write_page_checksum=True,
     )
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +162,8 @@ class Group:
 
 
 class GroupedPart:
-    """Reads row groups of a part.
-
-    Args:
-        metadata: its footer, if it was read before.
-
-    Raises:
-        FormatError: (all methods) the part is missing, damaged, or of another length.
-    """
+    """Reads row groups of a part. `metadata`: its footer, if it was read before. All methods raise FormatError if
+    the part is missing, damaged, or of another length."""
 
     def __init__(self, reader: ObjectReader, part: PartInfo, metadata: pq.FileMetaData | None = None) -> None:
         self._reader = reader
@@ -260,11 +248,13 @@ def _bounds(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
     return {name: (item.min, item.max) for name, item in found if item is not None and item.has_min_max}
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     """Write a table as parquet. Hashes do not compress, and texts do not repeat: no dictionaries, no statistics."""
     codecs = {field.name: "NONE" if pa.types.is_uint64(field.type) else "ZSTD" for field in table.schema}
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression=codecs, use_dictionary=False, write_statistics=False)
+    pq.write_table(
+        table, sink, compression=codecs, **{"use_dictionary": False, "write_statistics": False, **options}
+    )
     data: bytes = sink.getvalue().to_pybytes()
     return data
 

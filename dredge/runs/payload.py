@@ -1,7 +1,7 @@
 """Values as JSON: for tasks, and for files of runs and states.
 
 A payload is a frozen dataclass of text, numbers, bytes, times, tuples, mappings, and other payloads. Its fields are its
-format. A missing field, or one of another type, is an error with the field's name.
+format. A missing or mistyped field is an error with the field's name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class NewerFormatError(FormatError):
     """A newer version of Dredge wrote the file."""
 
     def as_refusal(self, uri: str) -> RefusedError:
-        """Return the error that stops a run because of this file."""
+        """Return the refusal of a run because of this file."""
         return RefusedError(f"{uri}: {self}. A newer version worked here. Nothing was deleted.")
 
 

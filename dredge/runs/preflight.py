@@ -1,6 +1,6 @@
 """A preflight: checks before a run, each with a line as its result.
 
-Checks of a group run in parallel, each in its own thread. A service that hangs costs the time of one check.
+Checks of a group run in parallel, each in its own thread. A hanging service costs the time of a single check.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ class Line:
     """The result of a check; a payload.
 
     Attributes:
-        check: stable name.
-        level: "error" if a wet run would stop or do harm; "warning" for a person to know.
-        text: the finding, half a sentence.
-        todo: the action to take; "" without one.
-        kind: of the error; "" without one.
+        level: "error" if a wet run would stop or do harm; "warning" otherwise.
+        todo: the action to take; "" if absent.
+        kind: of the error; "" if absent.
     """
 
     check: str
@@ -57,13 +55,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """All results.
-
-    Attributes:
-        about: the repository or store.
-        lines: in the order of the checks.
-        seconds: duration.
-    """
+    """All results."""
 
     about: str
     lines: tuple[Line, ...]
@@ -92,7 +84,6 @@ def perform(about: str, groups: Iterator[Sequence[Check]], seconds_max: float = 
     """Run all checks.
 
     Args:
-        about: the repository or store.
         groups: of checks; a group is requested after the one before, so it may use its results.
         seconds_max: for all; a check without an answer is an error.
     """

@@ -44,11 +44,7 @@ def duration_text(span: timedelta) -> str:
 
 
 def number_of(count: float, noun: str, several: str = "") -> str:
-    """Format a number of things, such as "1 day" or "2,000 days".
-
-    Args:
-        several: plural of the noun; "" adds an s.
-    """
+    """Format a number of things, such as "1 day" or "2,000 days". `several`: plural of the noun; "" adds an s."""
     return f"{count:,g} {noun}" if count == 1 else f"{count:,.12g} {several or f'{noun}s'}"
 
 
@@ -57,11 +53,8 @@ _SHARED = Path(__file__).parent / "templates"
 
 
 def render(template: Path, **values: Any) -> str:
-    """Render a Jinja template; values are escaped, and a missing value is an error.
-
-    Args:
-        template: the file; other files of its folder can be included.
-    """
+    """Render a Jinja template; values are escaped, and a missing value is an error. `template` is the file; other files
+    of its folder can be included."""
     return _templates(template.parent).get_template(template.name).render(values)
 
 
@@ -87,16 +80,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 16, 36
 def place_curve(
     marks: Sequence[tuple[int, int, str]], title: str, axis: str, text: Callable[[int], str]
 ) -> dict[str, Any]:
-    """Compute the points of a curve.
-
-    Args:
-        marks: at least one: position on the axis, height from 0, and a label; sorted by position.
-        axis: label of the axis.
-        text: formats a height.
-
-    Returns:
-        JSON for `render_curve` and pages.
-    """
+    """Compute the points of a curve. `marks`: at least one: position on the axis, height from 0, and a label; sorted by
+    position; returns JSON for `render_curve` and pages."""
     first, last, most = marks[0][0], marks[-1][0], max(1, *(height for _, height, _ in marks))
     across, down = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     dots = [

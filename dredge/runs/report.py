@@ -1,4 +1,4 @@
-"""Reports of runs as HTML pages and as text: of one run, and of the runs of many repositories."""
+"""Reports of runs as HTML pages and as text: for a run, and for the runs of many repositories."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from dredge.storage import StorageOptions, open_writer
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """Objects of one kind with the same outcome.
+    """Objects of a kind with the same outcome.
 
     Attributes:
         kind: such as "unreferenced".
         verdict: such as "deleted" or "kept".
-        why: the reason, half a sentence.
         size_bytes: total size; None if unknown.
     """
 
@@ -35,13 +34,7 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table.
-
-    Attributes:
-        title: heading.
-        text: formats the value of a row in JSON.
-        is_number: right-aligned.
-    """
+    """A column of the table. `text`: formats the value of a row in JSON."""
 
     title: str
     text: Callable[[Mapping[str, Any]], str]
@@ -75,14 +68,10 @@ _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 
 def render_html(report: Mapping[str, Any]) -> str:
-    """Render a report as one HTML page without other files.
-
-    Args:
-        report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (of `ReportRow`),
-            `problems`, `failures`, `warnings`, `findings`, `steps`; optional `held` and `over_limit` (why, objects,
-            bytes, examples), and `sections` (`title`, `columns`, `rows` of texts; optional `about`, `notes`, and
-            `curve` of `place_curve`).
-    """
+    """Render a report as a self-contained HTML page. `report`: `title`, `outcome`, `outcome_text`, `headline`,
+    `what_to_do`, `facts` (pairs), `rows` (of `ReportRow`), `problems`, `failures`, `warnings`, `findings`, `steps`;
+    optional `held` and `over_limit` (why, objects, bytes, examples), and `sections` (`title`, `columns`, `rows` of
+    texts; optional `about`, `notes`, and `curve` of `place_curve`)."""
     rows = [
         {"colour": _colour(row["verdict"]), "cells": [(column, column.text(row)) for column in COLUMNS]}
         for row in report["rows"]
@@ -111,16 +100,13 @@ _SUMMARIES = "summaries"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of one repository.
+    """The outcome of a repository.
 
     Attributes:
         outcome: of its run's report; "left_out" without a run, "failed" if unknown.
-        text: the outcome, in words.
-        why: the error, or the reason to leave it out; "" without one.
-        found_objects: number of candidates.
-        found_bytes: their size.
+        why: the error, or the reason to leave it out; "" if absent.
         run_uri: folder of the run; "" without a plan.
-        report_uri: page of the report; "" without one.
+        report_uri: page of the report; "" if absent.
     """
 
     repository: str
@@ -185,11 +171,7 @@ def reported(
 
 
 def summarize(outcomes: Sequence[Outcome], now: datetime) -> Json:
-    """Combine the outcomes of all repositories.
-
-    Returns:
-        JSON: `counts`, and `repositories`, those that need a person first.
-    """
+    """Combine the outcomes of all repositories; returns JSON: `counts`, and `repositories`, problems first."""
     kinds = Counter(item.outcome for item in outcomes)
     ordered = sorted(outcomes, key=lambda item: (item.is_good, item.outcome == LEFT_OUT, item.repository))
     return {
@@ -217,7 +199,7 @@ def save_summary(
 
     Args:
         root: URI of the folder of summaries.
-        name: of this summary; replaces one with the same name.
+        name: of this summary; replaces a summary of the same name.
 
     Returns:
         URI of the page.
@@ -230,7 +212,7 @@ def save_summary(
 
 
 def render_summary(summary: Mapping[str, Any]) -> str:
-    """Render a summary as one HTML page without other files."""
+    """Render a summary as a self-contained HTML page."""
     return render(_SUMMARY_TEMPLATE, **summary, headline=headline(summary), size_text=size_text)
 
 

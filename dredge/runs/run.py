@@ -28,7 +28,7 @@ class RunPlan(Protocol):
 
     @property
     def run_id(self) -> str:
-        """Descending xid of the store's time, so that newer runs sort first."""
+        """Descending xid of the store's time, newer runs sort first."""
 
     @property
     def lease(self) -> LeaseGrant:
@@ -44,9 +44,7 @@ class PlannedRun[P: RunPlan](ABC):
     """A run with its plan, its folder, and its stores.
 
     Attributes:
-        reader: on the collected store.
         state: on the folder with lease and index.
-        clock: this machine's clock.
         options: store options of the driver; tasks read theirs from their environment.
     """
 
@@ -81,16 +79,8 @@ class PlannedRun[P: RunPlan](ABC):
         body: Callable[[StepRecord], None],
         inputs: Sequence[type[StepOutput]] | None = None,
     ) -> StepSummary:
-        """Run a step under the run's lease; see `perform`.
-
-        Args:
-            output: of the step; has its name and inputs.
-            body: does the work and notes it in the record.
-            inputs: for a step whose inputs depend on the run; None takes those of the output.
-
-        Raises:
-            LeaseHeldError: another run has the lease.
-        """
+        """Run a step under the run's lease; see `perform`. `inputs`: for a step whose inputs depend on the run; None
+        takes the output's. Raises LeaseHeldError if another run has the lease."""
 
         def under_lease(record: StepRecord) -> None:
             with self.lease.kept(self.plan.lease, record.attempt.is_newest):
@@ -104,10 +94,7 @@ class PlannedRun[P: RunPlan](ABC):
             return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots)
 
     def check_right(self, now: datetime) -> None:
-        """Check the lease and the try before something outside of the run's folder is replaced.
-
-        Args:
-            now: the store's time.
+        """Check the lease and the try before a file outside of the run's folder is replaced.
 
         Raises:
             OvertakenError: there is a later try.
@@ -145,10 +132,7 @@ class PlannedRun[P: RunPlan](ABC):
         """Run a partition function over tasks, and log progress.
 
         Args:
-            step: name of the step, for logs and progress.
-            config: the same for all tasks.
-            tasks: one for each call; without tasks nothing is started.
-            unit: the unit of progress.
+            tasks: one for each call; may be empty.
             total: number of units; None if unknown.
 
         Returns:
@@ -220,7 +204,7 @@ def take_again[P: RunPlan, S: State](
 def check_resumable[P: RunPlan, S: State](
     run: PlannedRun[P], state_etag: str | None, current: Callable[[], Current[S]]
 ) -> None:
-    """Check that `take_again` would succeed now. Nothing is changed.
+    """Check whether `take_again` would succeed now. No changes.
 
     Raises:
         LeaseHeldError: another run is in progress.

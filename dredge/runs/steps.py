@@ -3,7 +3,7 @@
     plan ← slice_listing ← mark_uncommitted ← list_committed ← subtract ← check_limits
 
 Every summary has the digests of the step's inputs, and a step reads its inputs before it starts. An unbroken chain
-proves without any clock that no input was replaced later, and that the steps ran in this order.
+proves without any clock: no input was replaced later, and the steps ran in this order.
 """
 
 from __future__ import annotations
@@ -28,15 +28,8 @@ log = logging.getLogger("dredge")
 
 @dataclass(slots=True)
 class StepRecord:
-    """Notes of a running step; becomes its summary.
-
-    Attributes:
-        inputs: summaries of the steps that it reads.
-        parts: files of the result.
-        warnings: sentences for the report.
-        details: further small facts, JSON.
-        error: raised after the summary was written, for a step without success.
-    """
+    """Notes of a running step; becomes its summary. `error`: raised after the summary was written, for a step without
+    success."""
 
     inputs: dict[str, StepSummary]
     attempt: StepTry
@@ -96,18 +89,16 @@ def perform(
     complete before, independent of any clock.
 
     Args:
-        inputs: steps that must be complete; after a change of one, this step runs again.
-        body: does the work and notes it in the record.
-        clock: for the times in the summary.
+        inputs: must be complete; after a change of an input, this step runs again.
         right: called before a try is claimed; raises if this run may not continue, so that it fences off no other try.
         roots: digests of further inputs, by name.
 
     Returns:
-        The stored summary of a complete step, else the new one.
+        The stored summary of a complete step, else the new summary.
 
     Raises:
         RefusedError: an input is missing.
-        OvertakenError: there is a later try; this one wrote no result.
+        OvertakenError: there is a later try; this try wrote no result.
         DefectError: an unexpected exception, which is its cause.
     """
     attempt: StepTry | None = None
@@ -177,7 +168,7 @@ _LEASE = "lease"
 
 
 def links_of(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
-    """Return the input steps of each of some steps, and of their inputs; `PLAN` for a step that reads only the plan."""
+    """Return the input steps of each of some steps, and of their inputs; `PLAN` for a step without inputs."""
     links: dict[str, list[str]] = {}
     for output in outputs:
         links |= links_of(output.INPUTS)
@@ -198,13 +189,7 @@ def _digest(stored: Mapping[str, Any]) -> str:
 def breaks(
     links: Mapping[str, Sequence[str]], summaries: Mapping[str, StepSummary], plan: str
 ) -> Iterator[str]:
-    """Yield the breaks in a chain, as half sentences.
-
-    Args:
-        links: input steps by step; `PLAN` is the plan.
-        summaries: of all these steps.
-        plan: digest of the plan.
-    """
+    """Yield the breaks in a chain, as half sentences. `links`: input steps by step; `PLAN` is the plan."""
     digests = {PLAN: plan, **{step: summary.digest for step, summary in summaries.items()}}
     for step, wanted in links.items():
         read = summaries[step].inputs
@@ -224,9 +209,8 @@ def check_chain(
     """Read a chain of summaries from the store, and check it.
 
     Args:
-        step: the step that builds on the chain.
         links: input steps by step; `PLAN` is the plan.
-        seen: summaries that the caller uses; each must be the stored one.
+        seen: summaries of the caller; must equal the stored ones.
 
     Returns:
         The summaries by step.

@@ -23,12 +23,11 @@ type Status = Literal["success", "dry_run", "awaiting_approval", "rejected", "re
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
-    """One file of a step.
+    """A file of a step.
 
     Attributes:
         name: how other steps find it, such as "committed/ranges-00000.parquet".
         rows: number of rows, or of values in a file of bare numbers.
-        sha256: of its bytes, hex.
         key: relative to the folder it was written to; a try has its own folder. "" is the name.
     """
 
@@ -48,17 +47,11 @@ class StepSummary:
     """The result of a step.
 
     Attributes:
-        step: its name and its folder.
-        status: "success"; "dry_run" if a wet run would change something; "awaiting_approval"; "rejected" by a person;
+        status: "success"; "dry_run" if a wet run would make changes; "awaiting_approval"; "rejected" by a person;
             "refused" by a guard; "partial" if some objects could not be deleted; "alarm" if live objects had been
             deleted. The first two are complete.
         counts: by name, unit last (`candidates_objects`, `candidates_bytes`).
-        parts: files of the result.
         inputs: digests of the input steps, by step; of the plan for a step without inputs.
-        warnings: sentences for the report.
-        details: further small facts, JSON.
-        started_at: aware UTC.
-        finished_at: aware UTC.
         try_number: 0 for a step without tries.
     """
 
@@ -118,7 +111,7 @@ class StepOutput:
 
     Attributes:
         STEP: the step's name: task id, package, and folder in the store.
-        INPUTS: outputs of the input steps; () for a step that reads only the plan.
+        INPUTS: outputs of the input steps; () for a step after the plan.
     """
 
     STEP: ClassVar[str]

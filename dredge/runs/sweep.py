@@ -1,8 +1,8 @@
 """Shared parts of all sweeps: the age of the mark, the ledger after any error, and, in each task, the gate and a row in
 the ledger for each object.
 
-    driver   refuse_old_mark → sweep_then_settle ┬ sweep   re-check, then tasks that delete
-                                                 └ settle  one row for each object, and figures
+    driver   refuse_old_mark → sweep_then_settle ┬ sweep   re-check, then deleting tasks
+                                                 └ settle  a row for each object, and figures
     task     DeletingTask    undone → keep, protect and delete group by group
 """
 
@@ -42,7 +42,6 @@ class Protected:
     Attributes:
         outcome: "" if it may; else its outcome in the ledger.
         code: why it is kept, or the store's error.
-        message: of the store.
     """
 
     outcome: str = ""
@@ -65,7 +64,6 @@ def refuse_old_mark(run_id: str, planned_at: datetime, now: datetime, age_max: t
 
     Args:
         planned_at: the store's time before the mark.
-        now: the store's time.
         age_max: oldest mark for a sweep.
 
     Raises:
@@ -93,9 +91,8 @@ def sweep_then_settle(
         record: of the step; gets status and error if not all was deleted.
         what: name of the sweep, for a defect.
         uri: the run's folder, for a defect.
-        sweep: deletes.
         settle: counts the outcomes in the record; gets whether the sweep was complete, and returns the error for
-            objects that could not be deleted.
+            failed deletions.
         has_begun: whether objects may have been deleted.
 
     Raises:
@@ -122,11 +119,8 @@ def sweep_then_settle(
 
 
 def what_was_deleted(record: StepRecord, has_begun: bool) -> str:
-    """Return a sentence about deleted objects; "" without any.
-
-    Args:
-        has_begun: whether objects may have been deleted, for a ledger that is not settled.
-    """
+    """Return a sentence about deleted objects; "" without any. `has_begun`: whether objects may have been deleted, for
+    an unsettled ledger."""
     deleted = record.counts.get("deleted_objects")
     if deleted is None:  # the ledger was not settled
         return "Deleted objects are in the ledger." if has_begun else ""
@@ -134,18 +128,17 @@ def what_was_deleted(record: StepRecord, has_begun: bool) -> str:
 
 
 class DeletingTask:
-    """One task of a sweep.
+    """A task of a sweep.
 
     Args:
-        deleter: on the collected store.
         gate: checks before each request.
         turn: round between two re-checks; part of the names of the ledger's raw files.
         protect: called before each group is deleted; None for no protection.
-        still_used: which rows became live since the re-check; None without publications.
+        still_used: rows in use since the re-check; None without publications.
 
     Attributes:
-        failed: number of objects that could not be deleted.
-        kept: number of objects that stay for other reasons, including earlier tries.
+        failed: number of failed deletions.
+        kept: number of objects kept for other reasons, including earlier tries.
     """
 
     def __init__(
@@ -168,14 +161,8 @@ class DeletingTask:
         self._still_used = still_used
 
     def undone(self, part: PartInfo, folder: str) -> pa.Table:
-        """Read the candidates of a part without a final outcome.
-
-        Args:
-            folder: prefix of all candidates, with its slash.
-
-        Raises:
-            FormatError: a candidate has another prefix.
-        """
+        """Read the candidates of a part without a final outcome. `folder`: prefix of all candidates, with its slash.
+        Raises FormatError if a candidate has another prefix."""
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
@@ -187,12 +174,7 @@ class DeletingTask:
         return undone
 
     def keep(self, part: PartInfo, rows: pa.Table, codes: Sequence[str]) -> None:
-        """Write candidates of a part into the ledger as kept.
-
-        Args:
-            rows: with address, size and reason.
-            codes: why, one for each row.
-        """
+        """Write candidates of a part into the ledger as kept. `rows`: with address, size and reason."""
         if rows.num_rows:
             kept = [ledger.KEPT] * rows.num_rows
             self.kept += rows.num_rows
@@ -214,7 +196,7 @@ class DeletingTask:
         return all(self._delete_group(part, number, group) for number, group in enumerate(groups, 1))
 
     def _delete_group(self, part: PartInfo, number: int, candidates: pa.Table) -> bool:
-        """Delete a group; rows that were held back by a new publication are compared and sent again."""
+        """Delete a group; rows held back by a new publication are compared and sent again."""
         left = candidates
         for turn in itertools.count(1):
             if not self._gate.is_open():
@@ -236,7 +218,7 @@ class DeletingTask:
         return True
 
     def _unused(self, part: PartInfo, group: pa.Table) -> pa.Table:
-        """Return the rows that did not become live since the re-check; the ledger gets the others as kept."""
+        """Return the rows not in use since the re-check; the ledger gets the others as kept."""
         if not self._gate.published or not group.num_rows:
             return group
         if self._still_used is None:
@@ -271,7 +253,7 @@ class DeletingTask:
         return self._deleter.delete_listed(listed, may_send)
 
     def _protected(self, part: PartInfo, number: int, group: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Return the rows that may be deleted, and those that were held back; the ledger gets the others."""
+        """Return the deletable rows, and the held-back rows; the ledger gets the others."""
         assert self._protect is not None
         found = self._protect(group, self._gate.permission())
         told = [bool(item.outcome) and item.code != NOT_SENT for item in found]

@@ -52,8 +52,6 @@ class TaskRunner(Protocol):
         """Run `fn(config, task)` for every task.
 
         Args:
-            name: of the step, for logs and the engine's own pages.
-            fn: module-level function.
             config: the same for all tasks; JSON, no secrets.
             tasks: one for each call; JSON, no secrets.
 
@@ -63,12 +61,8 @@ class TaskRunner(Protocol):
 
 
 class LocalRunner:
-    """Runs tasks on this machine. With processes it must be closed, or used as a context manager.
-
-    Args:
-        processes: 0 runs tasks one after the other in this process; n runs n at once in other processes, which stay for
-            the next step.
-    """
+    """Runs tasks on this machine. With processes it must be closed, or used as a context manager. `processes`: 0 runs
+    tasks one after the other in this process; n runs n at once in other processes, which stay for the next step."""
 
     def __init__(self, processes: int = 0) -> None:
         self.processes = processes
@@ -144,7 +138,7 @@ PROGRESS = "dredge_progress"
 
 
 class Progress:
-    """Progress of one task.
+    """Progress of a task.
 
     Args:
         where: folder of progress files, from `log_progress`.
@@ -224,11 +218,8 @@ def _done(folder: RunFolder, where: str) -> int:
 
 
 def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
-    """Read the progress that a step's driver wrote last; None without one.
-
-    Returns:
-        `text` for people, `done`, `total` (None if unknown) and `at`, the driver's time.
-    """
+    """Read the last progress of a step's driver; None if absent; returns `text` for people, `done`, `total` (None if
+    unknown) and `at`, the driver's time."""
     try:
         found: dict[str, Any] = folder.read_json(f"{step}/{NOW}")
     except (NotFoundError, FormatError):
@@ -305,7 +296,7 @@ class PartitionFunction[C, T, R]:
         return hints[config], hints[task], hints["return"]
 
     def __call__(self, config: Json, task: Json) -> Json:
-        """Run one task, with JSON arguments and result."""
+        """Run a task, with JSON arguments and result."""
         config_type, task_type, _ = self._types
         run = WorkerRun.open(from_json(Stores, config["stores"]), task["name"])
         with keeping_parts(run.folder.uri):
@@ -314,17 +305,7 @@ class PartitionFunction[C, T, R]:
             )
 
     def spread(self, runner: TaskRunner, step: str, stores: Stores, config: C, tasks: Sequence[T]) -> list[R]:
-        """Run the function over tasks.
-
-        Args:
-            step: name of the step, for logs and the engine's own pages.
-            stores: URIs of the run.
-            config: the same for all tasks.
-            tasks: one for each call.
-
-        Returns:
-            The results in the order of the tasks.
-        """
+        """Run the function over tasks; returns the results in the order of the tasks."""
         _, _, result_type = self._types
         common = {"stores": to_json(stores), "config": to_json(config)}
         items = [{"name": f"{number:05d}", "task": to_json(task)} for number, task in enumerate(tasks)]
@@ -336,5 +317,5 @@ class PartitionFunction[C, T, R]:
 
 
 def partition_function[C, T, R](body: Callable[[WorkerRun, C, T], R]) -> PartitionFunction[C, T, R]:
-    """Make a partition function of a module-level function whose types are payloads."""
+    """Make a partition function of a module-level function; its types are payloads."""
     return PartitionFunction(body)

@@ -5,8 +5,8 @@
 
 After losing contact with a worker, a scheduler starts the step again while the first driver, or one of its tasks, may
 still run. Such an orphan is fenced off: it has its own files, it cannot replace files of a later try, and a reader of
-the step compares the try of the result with the newest claim. A conditional put gives each number to one try. A number
-is no evidence that its process still runs.
+the step compares the try of the result with the newest claim. A conditional put gives a number to a single try. A
+number does not prove a running process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,7 @@ _ROUNDS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class StepTry:
-    """One try of a step.
-
-    Attributes:
-        writer: on the run folder.
-        step: the step's folder.
-        number: from 1; 0 is a step without a try.
-    """
+    """A try of a step. `number`: from 1; 0 is a step without a try."""
 
     writer: ObjectWriter
     step: str
@@ -40,13 +34,13 @@ class StepTry:
 
     @classmethod
     def claim_first(cls, writer: ObjectWriter, step: str) -> Self | None:
-        """Start the first try; None if there was one before."""
+        """Start the first try; None after an earlier try."""
         is_first = replace_tagged(writer, f"{step}/{TRY}", json.dumps({"try": 1}).encode(), None)
         return cls(writer, step, 1) if is_first else None
 
     @classmethod
     def claim(cls, writer: ObjectWriter, step: str) -> Self:
-        """Start a try, and fence off all earlier ones.
+        """Start a try, and fence off earlier tries.
 
         Raises:
             UnavailableError: other processes claim tries all the time.
@@ -74,7 +68,7 @@ class StepTry:
         return newest_number(self.writer, self.step) == self.number
 
     def check(self) -> None:
-        """Check that this try is the newest one. Raises OvertakenError if there is a later try."""
+        """Check that this try is the newest. Raises OvertakenError if there is a later try."""
         newest = newest_number(self.writer, self.step)
         if newest != self.number:
             raise OvertakenError(
@@ -92,7 +86,7 @@ class StepTry:
         return f"{self.step}/t{self.number:03d}/{name.removeprefix(f'{self.step}/')}"
 
     def publish(self, key: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON object under a name that all tries share, unless a later try wrote it.
+        """Write a JSON object under a name shared by all tries, unless a later try wrote it.
 
         The object has the number of its try as `try_number`. A later try replaces it.
 
@@ -113,7 +107,7 @@ class StepTry:
         raise self._busy(key)
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write an object without a try number under a name that all tries share, unless there is a later try.
+        """Write an object without a try number under a name shared by all tries, unless there is a later try.
 
         Raises:
             OvertakenError: there is a later try.
@@ -165,7 +159,7 @@ def _number(reader: ObjectReader, key: str, data: bytes) -> int:
 
 
 def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
-    """Return the ETag of a published object (None without one), and the number of the try that wrote it."""
+    """Return the ETag of a published object (None if absent), and the number of the try that wrote it."""
     found = read_tagged(reader, key)
     if found is None:
         return None, 0

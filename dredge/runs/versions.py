@@ -1,11 +1,11 @@
-"""State that a complete run writes for the next one.
+"""State of a complete run, for the next run.
 
     state/versions/<run>-<digest>.json   never changed
     state/current.json                   name and digest of the newest version; written conditionally
-    state/distrusted/<version>           a version that a run found damaged; it is not used again
+    state/distrusted/<version>           a version found damaged by a run; it is not used again
 
-The pointer is replaced only if it names the version on which the new one was built, so two runs cannot both advance the
-same state. A state that cannot be read, or does not match its digest, is not used: the next run is a clean one and
+The pointer is replaced only if it names the version under the new version, so two runs cannot both advance the
+same state. An unreadable state, or a state with another digest, is not used: the next run is clean and
 writes a new state.
 """
 
@@ -40,19 +40,14 @@ _VERIFY_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the state.
-
-    Attributes:
-        name: of its file.
-        sha256: of the file's bytes.
-    """
+    """A version of the state."""
 
     name: str
     sha256: str
 
     @property
     def run_id(self) -> str:
-        """The run that wrote it."""
+        """Id of its run."""
         return self.name.rpartition("/")[2].rpartition("-")[0]
 
 
@@ -61,7 +56,7 @@ class State(Protocol):
 
     @property
     def run_id(self) -> str:
-        """The run that wrote it."""
+        """Id of its run."""
 
     @property
     def clean_at(self) -> datetime:
@@ -70,10 +65,10 @@ class State(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Current[S: State]:
-    """The state that the pointer names.
+    """The state in the pointer.
 
     Attributes:
-        etag: of the pointer; None without one.
+        etag: of the pointer; None if absent.
         version: None if the pointer names none.
         state: None if it cannot be used.
         problem: why; "" without a problem, also if there never was a state.
@@ -102,14 +97,9 @@ class VersionStore[S: State](ABC):
         """Return the state of a JSON object; raises FormatError."""
 
     def find(self, fits: Mapping[str, Any]) -> Current[S]:
-        """Read the newest state, and check whether a run may build on it.
-
-        Args:
-            fits: expected values by attribute; a callable checks the attribute.
-
-        Raises:
-            RefusedError: a newer version of Dredge wrote it. A run of this version could undo its changes.
-        """
+        """Read the newest state, and check whether a run may build on it. `fits`: expected values by attribute; a
+        callable checks the attribute. Raises RefusedError if a newer version of Dredge wrote it. A run of this
+        version could undo its changes."""
         try:
             tagged = read_tagged(self.writer, POINTER)
         except DredgeError as error:
@@ -140,7 +130,7 @@ class VersionStore[S: State](ABC):
 
     @abstractmethod
     def files(self, state: S) -> Iterable[tuple[RunFolder, PartInfo]]:
-        """Return all files that a state names, with their folders."""
+        """Return all files of a state, with their folders."""
 
     def load(self, version: Version) -> S:
         """Read a version.
@@ -152,7 +142,7 @@ class VersionStore[S: State](ABC):
         return self.read(version.name, version.sha256)
 
     def newest(self) -> Version | None:
-        """Return the version that the pointer names, also a damaged one; None if there never was one. Raises
+        """Return the version in the pointer, also if damaged; None if there never was a state. Raises
         FormatError if the pointer cannot be read."""
         try:
             pointer = read_json(self.writer, POINTER)
@@ -167,7 +157,7 @@ class VersionStore[S: State](ABC):
         """Read a version by its name.
 
         Args:
-            sha256: of its bytes; None checks the first digits, which are in the name.
+            sha256: of its bytes; None checks the first digits, in the name.
 
         Raises:
             DredgeError: it is missing.
@@ -210,7 +200,7 @@ class VersionStore[S: State](ABC):
         return version
 
     def distrust(self, version: Version, why: str) -> None:
-        """Record that a version is damaged, so that no run builds on it again."""
+        """Mark a version as damaged: no run builds on it again."""
         name = f"{DISTRUSTED}/{version.name.rpartition('/')[2]}"
         self.writer.put(name, json.dumps({"why": why}).encode())
 
@@ -264,8 +254,7 @@ def choose_mode[S: State](
 
     Args:
         mode: CLEAN, OPTIMIZED or AUTO.
-        clean_every_days: age of the last clean run at which an AUTO run is a clean one.
-        now: the store's time.
+        clean_every_days: age of the last clean run at which an AUTO run is clean.
 
     Returns:
         CLEAN or OPTIMIZED, and the reason, half a sentence.

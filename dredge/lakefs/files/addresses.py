@@ -1,14 +1,14 @@
 """Physical addresses, and their form in comparisons: the key relative to the namespace.
 
-A relative address is taken literally. A full one is a URI; inside the namespace (compared with a trailing slash; `s3`,
-`s3a` and `s3n` are the same) its prefix is stripped; outside, it has no key in this namespace. A server on a local
-folder writes addresses as whole paths, `local:///…/name/key`, for the namespace `local://name`. Only the server knows
-the start of that path, so every occurrence of the name is tried. The oldest entries have no kind (type 0): those with a
-known scheme are full.
+A relative address is taken literally. A full address is a URI; inside the namespace (compared with a trailing slash;
+`s3`, `s3a` and `s3n` are the same) its prefix is stripped; outside, it has no key in this namespace. A server on a
+local folder writes addresses as whole paths, `local:///…/name/key`, for the namespace `local://name`. Only the server
+knows the start of that path, so every occurrence of the name is tried. The oldest entries have no kind (type 0): those
+with a known scheme are full.
 
 A server parses a full address as a URI: `%20` can be a space, `?x` is a query and not part of the key, Azure trims a
 trailing slash, and a user before the host (`x@`) is ignored. `canonical_address` reads it like the server;
-`address_readings` returns every possible key, so that a live set can keep them all.
+`address_readings` returns every possible key, for a live set.
 
 Source: lakeFS pkg/block/namespace.go, pkg/block/azure/adapter.go
 """
@@ -53,7 +53,7 @@ def is_parsed_by_server(address: str) -> bool:
 
 
 def reworded(address: str) -> str:
-    """Return a full address in a server's spelling: without user and query, and decoded if that loses nothing."""
+    """Return a full address in a server's spelling: without user and query, and decoded if it is lossless."""
     match = _URI.match(address)
     if match is None or not _parses(match[2]):
         return address

@@ -1,7 +1,7 @@
-"""The pending list: unreferenced objects of earlier marks that wait, are held, or are young.
+"""The pending list: unreferenced waiting, held or young objects of earlier marks.
 
     mark ──▶ found ─┐
     previous list ──┴─▶ advance (`rows`) ──▶ list (`store`), and confirmed objects
 
-A run deletes only objects that an earlier run found and that have waited since.
+A run deletes only objects found by an earlier run, after their wait.
 """

@@ -1,4 +1,4 @@
-"""Figures of the pending list, which add up over shards, and their text in reports."""
+"""Figures of the pending list, additive over shards, and their text in reports."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Waits:
 
     Attributes:
         by_status: rows by status, and `FOUND_NOW`.
-        first_since: start of the first wait that is not over; None without one.
-        last_since: start of the last one.
-        waiting: candidates that wait, by reason.
+        first_since: start of the first open wait; None if absent.
+        last_since: start of the last open wait.
+        waiting: waiting candidates, by reason.
         sizes: of the examples of these, by address.
-        confirmed: candidates that have waited, by reason.
+        confirmed: candidates after their wait, by reason.
     """
 
     by_status: dict[str, Figures] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Waits:
 
     @classmethod
     def of_rows(cls, rows: pa.Table) -> Waits:
-        """Count rows that a run did not change; needs `size`, `status` and `since`."""
+        """Count unchanged rows; needs `size`, `status` and `since`."""
         bounds = pc.min_max(rows["since"]).as_py()
         return cls(by_status=_sums(rows, "status"), first_since=bounds["min"], last_since=bounds["max"])
 
@@ -61,9 +61,8 @@ class Waits:
         """Count a shard.
 
         Args:
-            rows: the list after the run.
             found: by the run, with `code` and `reason`.
-            confirmed: mask of those that have waited.
+            confirmed: mask of candidates after their wait.
         """
         new = rows.filter(
             pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _us(turn.begins_at)))
@@ -88,7 +87,7 @@ class Waits:
 
     @property
     def examples(self) -> list[dict[str, Any]]:
-        """Some candidates that wait: `address`, `size`."""
+        """Some waiting candidates: `address`, `size`."""
         names = [name for figures in self.waiting.values() for name in figures.examples]
         return [{"address": name, "size": self.sizes[name]} for name in names[:EXAMPLES_MAX]]
 

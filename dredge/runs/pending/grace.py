@@ -41,14 +41,8 @@ def unsafe_grace_setting() -> Any:
 def grace_of(
     hours: float | None, unsafe_seconds: float | None, *, can_undo: bool, least_hours: float = 0
 ) -> timedelta:
-    """Return how long garbage waits before another run may delete it.
-
-    Args:
-        hours: of the user; None takes the default.
-        unsafe_seconds: replaces all others; None if not used.
-        can_undo: deletions can be restored.
-        least_hours: minimum for this repository.
-    """
+    """Return how long garbage waits before another run may delete it. `unsafe_seconds`: replaces all others; None if
+    not used."""
     if unsafe_seconds is not None:
         return timedelta(seconds=unsafe_seconds)
     default = GRACE_HOURS if can_undo else GRACE_HOURS_FINAL

@@ -58,17 +58,16 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A run that advances the list; a payload.
+    """A run, as it advances the list; a payload.
 
     Attributes:
         marked_at: when it was planned, before it read any input.
         now: when its mark had read its last input; waits start then, but not before `marked_at`.
         cutoff: objects modified later are young.
         min_age: younger objects are young; a wait that started at a lower age does not count.
-        grace: minimum wait.
-        waits: objects wait for another run; if False, every free one may be deleted.
-        lists_all: the run listed everything: an old object that was not found is deleted.
-        state_of: the run whose state the next run uses if this one fails; None without one.
+        waits: objects wait for another run; if False, every free object may be deleted.
+        lists_all: the run listed everything: old objects not found are deleted.
+        state_of: the run of the state for the next run, if this run fails; None if absent.
     """
 
     run_id: str
@@ -106,20 +105,15 @@ class Advanced:
 
 
 def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime) -> Mask:
-    """Return for each row whether a run that does not list everything must look for the object.
-
-    Args:
-        marked_at: when the run was planned.
-        grace: minimum wait.
-        cutoff: objects modified later are young.
-    """
+    """Return for each row whether a run without a complete listing must look for the object. `cutoff`: objects modified
+    later are young."""
     over = _is_at_most(rows["since"], marked_at - grace)
     old = _is_before(rows["last_modified"], cutoff)
     return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))
 
 
 def changes(rows: pa.Table, turn: Turn) -> bool:
-    """Whether a row changes, of rows that were not found and are not live; needs `last_modified`, `status` and
+    """Whether a row changes, of rows neither found nor live; needs `last_modified`, `status` and
     `since`."""
     return bool((_is_gone(rows, turn) | _is_future(rows, turn)).any())
 
@@ -146,7 +140,7 @@ def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn
 
 
 def _in_time(previous: pa.Table, turn: Turn) -> pa.Table:
-    """Restart waits that start in the future: the clock was set back."""
+    """Restart waits with a start in the future: the clock was set back."""
     future = _is_future(previous, turn)
     if not future.any():
         return previous

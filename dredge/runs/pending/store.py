@@ -44,7 +44,7 @@ _LATE_MAX = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingList:
-    """The list that a mark wrote; a payload.
+    """The list of a mark; a payload.
 
     Attributes:
         subject: such as the storage namespace.
@@ -52,7 +52,6 @@ class PendingList:
         marked_at: the store's time when the run was planned.
         left_at: the store's time when the list was written.
         bits: there are 2**bits shards.
-        parts: by shard; none for a shard without rows.
     """
 
     subject: str
@@ -81,9 +80,7 @@ class Expected:
     """Conditions for using a list.
 
     Attributes:
-        subject: see `PendingList`.
-        life: see `PendingList`.
-        valid_from: a list of a run that was planned by then is not used; None: any.
+        valid_from: a list of a run planned by then is not used; None: any.
         why: the event since then, half a sentence.
     """
 
@@ -98,7 +95,7 @@ class Stored:
     """The stored list.
 
     Attributes:
-        etag: of the pointer; None without one.
+        etag: of the pointer; None if absent.
         pending: None without a list, or if it may not be used.
         problem: why it may not be used, half a sentence.
     """
@@ -110,10 +107,6 @@ class Stored:
 
 def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
     """Read the list, and check whether a run may use it.
-
-    Args:
-        state: on the folder of lease and index.
-        now: the store's time.
 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
@@ -191,8 +184,7 @@ def same_or_written(
     """Write the part of a shard, or return the known part if its rows are unchanged.
 
     Args:
-        rows: of the list.
-        before: rows that the run has read.
+        before: rows read by the run.
         known: the part with these rows; None if there is none, or several.
 
     Returns:
@@ -234,14 +226,8 @@ def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{F
 
 
 def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:
-    """Point to a list whose parts are written. The caller has the lease.
-
-    Args:
-        etag: of the pointer when the run read it; None for none.
-
-    Raises:
-        ConflictError: another run has written its list since.
-    """
+    """Point to a list whose parts are written. The caller has the lease. `etag`: of the pointer when the run read it;
+    None for none. Raises ConflictError if another run has written its list since."""
     data = json.dumps(to_json(pending), sort_keys=True).encode()
     if not replace_again(state, POINTER, data, etag, lambda found: _run_of(found) == pending.run_id):
         raise ConflictError(
@@ -272,7 +258,7 @@ def _run_of(data: bytes) -> str | None:
 
 @dataclass(slots=True)
 class SmallList:
-    """A list of few rows, which a run reads and writes as a whole. Longer lists are split into shards for tasks.
+    """A list of few rows, read and written as a whole. Longer lists are split into shards for tasks.
 
     Attributes:
         expected: conditions for using a list.
@@ -291,10 +277,6 @@ class SmallList:
     @classmethod
     def read(cls, place: ObjectReader, expected: Expected, now: datetime) -> SmallList:
         """Read the list.
-
-        Args:
-            place: on the folder of the list.
-            now: the store's time.
 
         Raises:
             RefusedError: a newer version of Dredge wrote it.
@@ -316,10 +298,10 @@ class SmallList:
 
         Args:
             found: by the mark (`FOUND`).
-            live: addresses that are live now, for a run that did not read everything.
+            live: addresses live now, for a run without a complete listing.
 
         Returns:
-            Addresses that have waited.
+            Addresses after their wait.
         """
         is_live = np.asarray(pc.is_in(self.rows["address"], pa.array(sorted(live), pa.string())), bool)
         after = advance(self.rows, found, is_live, np.zeros(self.rows.num_rows, bool), turn)
@@ -336,10 +318,8 @@ class SmallList:
         """Write the list for the next run. The caller has the lease.
 
         Args:
-            place: on the folder of the list.
             label: prefix of file names, unique to the try.
             marked_at: the store's time when the run was planned.
-            now: the store's time.
 
         Raises:
             ConflictError: another run has written its list since.
