@@ -18,21 +18,18 @@ from dredge.approve.records import AIRFLOW
 from dredge.commands.statements import TOKEN, URL, answer_in_airflow
 from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.approve import find_question
-from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import from_json, to_json
-from tests.support.approvals import gc, waiting_run
-from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+from tests.support.approvals import waiting_run
+from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.lakefs_server import Lake
 
 ORPHAN = "data/orphan"
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    with lakefs_server(tmp_path) as found:
-        monkeypatch.setenv(ENDPOINT, found.server.endpoint)
-        monkeypatch.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
-        monkeypatch.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with server(tmp_path) as found:
         branch = found.repository().branch("main")
         branch.object("kept").upload(b"kept")
         branch.commit("kept")
@@ -44,20 +41,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
 def waiting(capsys: pytest.CaptureFixture[str]) -> str:
     code, said, errors = gc(
         capsys,
-        *(
-            "run",
-            "lake",
-            "--apply",
-            "--quiet",
-            "--unsafe-min-age-seconds",
-            "1",
-            "--unsafe-grace-seconds",
-            "0",
-            "--max-delete-percent",
-            "100",
-            "--max-delete-objects",
-            "0",
-        ),
+        *("run", "lake", "--apply", *COLLECT_NOW, "--max-delete-objects", "0"),
         "--json",
     )
     report = json.loads(said)
@@ -121,18 +105,7 @@ def test_a_second_run_is_refused_until_the_first_one_is_answered(
 ) -> None:
     before = keys(lake)
     run = waiting(capsys)
-    unlimited = (
-        "run",
-        "lake",
-        "--apply",
-        "--quiet",
-        "--unsafe-min-age-seconds",
-        "1",
-        "--unsafe-grace-seconds",
-        "0",
-        "--max-delete-percent",
-        "100",
-    )
+    unlimited = ("run", "lake", "--apply", *COLLECT_NOW)
     assert gc(capsys, *unlimited)[0] == 3
     assert gc(capsys, "approve", run, "--by", "ada")[0] == 0
     assert gc(capsys, *unlimited)[0] == 3
