@@ -1,6 +1,6 @@
-"""The `dredge` command: its groups live in `dredge.commands`, one module each, imported only when asked for.
+"""The `dredge` command: its groups are modules of `dredge.commands`, imported on use.
 
-The embedded lakeFS is a package of its own: `serve` comes from an entry point of the group `dredge.servers`.
+The embedded lakeFS is another package: `serve` comes from an entry point of the group `dredge.servers`.
 
 Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4 a service is not available ·
 5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge · 9 done in part (`dredge.errors`).
@@ -59,7 +59,7 @@ def _serve() -> click.Command:
     for found in entry_points(group="dredge.servers", name="serve"):
         command: click.Command = found.load()
         return command
-    raise ConfigError("no server is installed: install this package anew, with its extra `server`")
+    raise ConfigError("no server is installed: install it with its extra `server`")
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

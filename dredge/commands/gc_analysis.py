@@ -1,4 +1,4 @@
-"""`dredge gc why`, `cost`, `plan` and `metadata`: what keeps objects, and what files without a commit cost."""
+"""`dredge gc why`, `cost`, `plan` and `metadata`: why objects are kept, costs, and files without a commit."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ _ROOT = click.option(
 def why_command(
     what: str, repository: str | None, run_root: str | None, requests_max: int, as_json: bool
 ) -> None:
-    """List everything that keeps an object, and until when, or the run that deleted it. Only reads.
+    """List the reasons to keep an object, with their end, or the run of its deletion. Read-only.
 
     The server and the store are found as by `dredge gc run`. With DREDGE_KV_URL, staged entries are read
-    from lakeFS's key-value store; otherwise the branches are asked, and the answer lists what they cannot show.
+    from lakeFS's key-value store; otherwise from the branches, and the answer lists its gaps.
 
     \b
     Examples:
       dredge gc why lakefs://my-repo/main/a/b
 
     \b
-    Exit codes: 0 the object is kept · 1 nothing that was read keeps it, or it is deleted · 2 bad input
+    Exit codes: 0 the object is kept · 1 no known reason to keep it, or it is deleted · 2 bad input
                 3 the history cannot be read · 4 the server or the store is not available
                 6 no such repository or path
     """
@@ -108,9 +108,9 @@ def cost_command(
     depth: int,
     as_json: bool,
 ) -> None:
-    """Count objects and bytes by kind, by the branch that alone keeps them, by age and by prefix. Only reads.
+    """Count objects and bytes by kind, by their only branch, by age and by prefix. Read-only.
 
-    The figures are those of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
+    The figures are of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
 
     \b
     Examples:
@@ -160,10 +160,10 @@ def plan_command(
     svg: str | None,
     as_json: bool,
 ) -> None:
-    """Say what other garbage collection rules would free, and what the next run will cost. Changes nothing.
+    """Estimate the effect of other garbage collection rules, and the cost of the next run. Read-only.
 
-    Figures are those that a clean dry run under these rules would find, taken from the listing, staging and history
-    of the newest clean run. "≤" marks those that may be too large: commits that no ref leads to keep some of it. With
+    Figures are for a clean dry run under these rules, from the listing, staging and history
+    of the newest clean run. "≤" marks upper bounds: commits without a ref keep some of it. With
     DREDGE_KV_URL they are read from lakeFS's key-value store, and all figures are exact.
 
     \b
@@ -171,7 +171,7 @@ def plan_command(
       dredge gc plan my-repo
 
     \b
-    Exit codes: 0 foreseen · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
+    Exit codes: 0 estimated · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
@@ -236,7 +236,6 @@ def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple
 
 
 def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun:
-    """The run that figures are of."""
     from dredge.errors import ConfigError
     from dredge.gc.insight.base_run import find_base, open_base
     from dredge.lakefs import LakeFSClient
@@ -290,8 +289,8 @@ def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **
     Server and store are found as by `dredge gc run`. Commits without branch and tag are read from lakeFS's key-value
     store with DREDGE_KV_URL; without it, their files are listed as files without a commit.
 
-    Only --note and --apply change something; both need DREDGE_KV_URL. --apply deletes files that an earlier run found
-    and that have waited for --grace-hours since, in a bucket with versions. If a later commit refers to such a file
+    Only --note and --apply make changes; both need DREDGE_KV_URL. --apply deletes files found by an earlier
+    run, after --grace-hours, in a bucket with versions. If a later commit refers to such a file
     without writing it (by its id), readers of that commit fail until the next run restores the file.
 
     \b

@@ -37,7 +37,7 @@ from dredge.commands.options import ACKNOWLEDGE_REASON, BY, JSON, PROCESSES, REA
 def restore_command(
     run: str, repository: str | None, everything: bool, processes: int, as_json: bool, **settings: Any
 ) -> None:
-    """Restore objects that a run deleted: the same bytes under the same key. Existing objects are not replaced.
+    """Restore deleted objects of a run: the same bytes under the same key. Existing objects are not replaced.
 
     RUN is the URI of the run's folder, as `dredge gc runs` shows it, or its id. Restored objects are pinned
     for --keep-days. Objects without copy and version (`undo` was off, or they were purged) are counted and listed. A
@@ -88,7 +88,7 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
 
     \b
     Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is in progress
-                4 the server or the store is not available, or something could not be deleted: purge again
+                4 the server or the store is not available, or some deletions failed: purge again
                 5 a file cannot be trusted: nothing was deleted · 6 no such repository
     """
     from dredge.gc.steps import purge
@@ -106,7 +106,7 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
 @click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete its objects.")
 @JSON
 def pins_command(repository: str, end: str | None, as_json: bool) -> None:
-    """List restored objects that the next runs keep, with end and reason.
+    """List restored objects with a pin against the next runs, with end and reason.
 
     \b
     Examples:
@@ -125,9 +125,9 @@ def pins_command(repository: str, end: str | None, as_json: bool) -> None:
 @BY
 @JSON
 def acknowledge_command(repository: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a repository: live objects that an earlier run had deleted. Until then nothing is deleted.
+    """End the alarms of a repository: deleted live objects. Until then no run deletes.
 
-    Without --reason it lists alarms: number of objects, the run that deleted them, and restored objects. An
+    Without --reason it lists alarms: number of objects, the deleting run, and restored objects. An
     acknowledged object raises no second alarm, unless another run deletes it.
 
     \b
@@ -174,9 +174,9 @@ def own_command(
     """Make the server of the lakeFS connection the owner of REPOSITORY's namespace.
 
     Only the owner's runs delete and purge there. The first complete run of a namespace makes its server the owner; this
-    command is for a server that has moved, or takes over. With --alias the owner stays, and the connection's URL is
-    noted as another one of the same server. With --without-id a person consents to deletions although lakeFS does not
-    keep the id of the last mark, by which a copy or an older state of its database is recognized.
+    command is for a moved or new server. With --alias the owner stays, and the connection's URL is
+    noted as another URL of the same server. With --without-id a person consents to deletions although lakeFS does not
+    keep the id of the last mark, the evidence against a copy or an older state of its database.
 
     \b
     Examples:
@@ -215,7 +215,7 @@ def own_command(
 def lift_block_command(repository: str, reason: str, by: str | None, as_json: bool) -> None:
     """Lift the block of REPOSITORY's namespace: runs of the owner delete there again.
 
-    A run that saw a server with an older database, or another one, leaves the block; its message has the likely causes.
+    A run on another server, or on an older database, leaves the block; its message has the likely causes.
     Lift it only when the cause is known, with the connection of the right server: the next run takes this server, as it
     is now, for the right one.
 
@@ -262,14 +262,14 @@ _DAYS = click.option(
 def lost_command(
     repository: str, names: Sequence[str], apply: bool, keep_unnamed_days: float, as_json: bool
 ) -> None:
-    """List commits that lakeFS lost, such as after its database was restored, and make them known again.
+    """List commits lost by lakeFS, such as after a restore of its database, and register them again.
 
-    Listed are commits that the last complete run called active and lakeFS does not know, and metaranges in the bucket
-    that no known commit names. Such a metarange is of a commit that no run saw, of one that waits in a hook, or of a
-    branch that was deleted; name lakeFS's key-value store (DREDGE_KV_URL) to leave out those of deleted branches.
+    Listed are active commits of the last complete run without a record in lakeFS, and metaranges in the bucket without
+    a known commit. Such a metarange is of a new commit, of a commit waiting in a hook, or of a
+    deleted branch; name lakeFS's key-value store (DREDGE_KV_URL) to leave out those of deleted branches.
 
     With --apply each NAME of the list becomes the head of a branch dredge-lost-…, with its lost ancestors: a commit
-    keeps its id where its fields are recorded; a metarange gets a new commit. Nothing else is changed. The user of the
+    keeps its id where its fields are recorded; a metarange gets a new commit. The user of the
     connection needs fs:CreateCommit and fs:CreateBranch. Server and store are found as by `dredge gc run`.
 
     \b
@@ -307,7 +307,7 @@ def lost_command(
 @_DAYS
 @JSON
 def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, as_json: bool) -> None:
-    """Give up all commits that lakeFS lost: the older state of the database is the wanted one.
+    """Give up all lost commits: the older state of the database is right.
 
     The commits of `dredge gc lost` become garbage, and runs accept their absence; later losses are refused again. The
     statement is kept with the state of the repository. It needs the connection of the namespace's owner, and no run
@@ -318,7 +318,7 @@ def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, 
       dredge gc forget-lost my-repo --reason "restored on purpose to Monday, ticket 123"
 
     \b
-    Exit codes: 0 recorded · 2 bad input · 3 the history cannot be read, a run is at work, or the server is not
+    Exit codes: 0 recorded · 2 bad input · 3 the history cannot be read, a run is in progress, or the server is not
                 the owner · 4 the server or the store is not available · 6 no such repository
     """
     from dredge.gc.witness.lost import forget_lost

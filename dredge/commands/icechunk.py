@@ -56,7 +56,7 @@ def command() -> None:
     """Expire and collect Icechunk repositories.
 
     URI is the repository: s3://bucket/prefix, gs://bucket/prefix, file:///folder or an absolute path. Stores
-    are reached by the usual AWS_… variables. Nothing is changed or deleted without --apply.
+    are reached by the usual AWS_… variables. All commands are dry runs without --apply.
     """
 
 
@@ -92,7 +92,7 @@ def _expiration_options(function: Command) -> Command:
     "--estimate", is_flag=True, help="Also estimate what a collection would free; reads every live manifest."
 )
 def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> None:
-    """Show the plan of an expiration. Changes nothing.
+    """Show the plan of an expiration. Read-only.
 
     \b
     Examples:
@@ -122,7 +122,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
       dredge icechunk expire s3://bucket/weather --older-than 30d
 
     \b
-    Exit codes: 0 done, or shown · 2 bad input, or a rule that cannot be applied to the spec
+    Exit codes: 0 done, or shown · 2 bad input, or a rule unsupported by the spec
                 3 refused: the history or the repository changed, or the outcome differs from the plan
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
                 9 done in part: the store does not allow the rest
@@ -302,7 +302,7 @@ def _collect(
 def runs_command(uri: str, limit: int, as_json: bool) -> None:
     """List the collections of a repository, newest first.
 
-    URI is the repository, or the run root that its runs were given.
+    URI is the repository, or a run root.
 
     \b
     Examples:

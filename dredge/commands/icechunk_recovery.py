@@ -39,7 +39,7 @@ def open_state(uri: str) -> ObjectWriter:
 def restore_command(
     uri: str, run: str, everything: bool, processes: int, as_json: bool, **settings: Any
 ) -> None:
-    """Restore objects that a collection deleted: the same bytes under the same key. Existing objects are not replaced.
+    """Restore deleted objects of a collection: the same bytes under the same key. Existing objects are not replaced.
 
     RUN is the id of the run, or the URI of its folder, as its report says. Restored objects are pinned for
     --keep-days. Objects without copy and version (`undo` was off, or they were purged) are counted and listed. A
@@ -84,7 +84,7 @@ def purge_command(uri: str, apply: bool, processes: int, as_json: bool, **settin
 
     \b
     Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is in progress
-                4 the store is not available, or something could not be deleted: purge again
+                4 the store is not available, or some deletions failed: purge again
                 5 a file cannot be trusted: nothing was deleted · 6 no repository
     """
     from dredge.icechunk.collection.undo import purge
@@ -102,7 +102,7 @@ def purge_command(uri: str, apply: bool, processes: int, as_json: bool, **settin
 @click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete its objects.")
 @JSON
 def pins_command(uri: str, end: str | None, as_json: bool) -> None:
-    """List restored objects that the next collections keep, with end and reason.
+    """List restored objects with a pin against the next collections, with end and reason.
 
     \b
     Examples:
@@ -121,10 +121,10 @@ def pins_command(uri: str, end: str | None, as_json: bool) -> None:
 @click.argument("uri", metavar="URI")
 @JSON
 def lost_command(uri: str, as_json: bool) -> None:
-    """List the tips of refs that were lost and are kept for now, and what the next collection would refuse.
+    """List lost tips of refs that are kept for now, and the refusals of the next collection.
 
     A tip is lost when an earlier collection saw it, no ref reaches it now, and no expiration released it. Put its ref
-    back with Icechunk while it is kept. Changes nothing.
+    back with Icechunk while it is kept. Read-only.
 
     \b
     Examples:
@@ -155,8 +155,8 @@ def lost_command(uri: str, as_json: bool) -> None:
 @BY
 @JSON
 def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) -> None:
-    """Accept the state of a repository that collections refuse: main was reset, an earlier repo info was restored, or
-    commits of a program that still writes spec 1 are not needed.
+    """Accept the refused state of a repository: main was reset, an earlier repo info was restored, or
+    commits of a program with spec 1 are not needed.
 
     Collections continue. Lost snapshots are still kept until --keep-lost-days of the collections are over.
 
@@ -165,7 +165,7 @@ def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) ->
       dredge icechunk forget-lost s3://bucket/weather --reason "reset main to before the wrong import"
 
     \b
-    Exit codes: 0 written down, or nothing is refused · 2 no reason · 3 main or the repo info is missing
+    Exit codes: 0 recorded, or there is no refusal · 2 no reason · 3 main or the repo info is missing
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
     """
     from dredge.icechunk.collection.witness.forgetting import forget_lost
@@ -187,7 +187,7 @@ def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) ->
 @BY
 @JSON
 def acknowledge_command(uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a repository: live objects that an earlier collection had deleted. Before, nothing is deleted.
+    """End the alarms of a repository: deleted live objects. Until then no collection deletes.
 
     \b
     Examples:

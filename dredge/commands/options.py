@@ -1,4 +1,4 @@
-"""Options of commands: those made from a dataclass of settings, and those that several commands have.
+"""Options of commands: from dataclasses of settings, and shared ones.
 
 The dataclass of the settings checks their values, so that a command, a DAG and an operator report the same error.
 """
@@ -62,7 +62,7 @@ def setting_options(kind: type, without: Collection[str] = ()) -> Callable[[Comm
 
 
 def given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given."""
+    """Return settings with a value."""
     return {name: value for name, value in settings.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""What commands print: progress, reports, lists of runs, outcomes, pins, alarms and checks."""
+"""Output of commands: progress, reports, lists of runs, outcomes, pins, alarms and checks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def log_lines(quiet: bool) -> None:
 
 @contextmanager
 def print_resume(command: str, run_uri: str) -> Iterator[None]:
-    """Print how to continue a local run that ends with an error of a service or of permissions.
+    """Print how to continue a local run after an error of a service or of permissions.
 
     Args:
         command: group of commands, such as `dredge gc`.
@@ -183,7 +183,7 @@ def show_runs(rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool) -> Non
 
 
 def exit_code(report: Mapping[str, Any]) -> int:
-    """Return the exit code of a command that shows a report."""
+    """Return the exit code for a report."""
     return _EXIT_CODES.get(report["outcome"], 0)
 
 
@@ -224,7 +224,7 @@ def save_and_show_summary(
     """Write the page about the runs of many repositories, and print it.
 
     Args:
-        outcomes: of the repositories that had a run.
+        outcomes: of the repositories with a run.
         skipped: reasons by name of the repositories without a run.
         root: URI of the folder for the page; "" writes no page.
         label: first part of the page's name.

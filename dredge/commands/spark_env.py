@@ -58,7 +58,7 @@ def command(out: Path, as_json: bool) -> None:
     """Pack this Python with Dredge for Spark's executors into FILE.tar.gz.
 
     The archive has the interpreter itself, so executors need none. They need Linux of this processor, and a C library
-    that is not older than this machine's. Put the file where executors can read it, and name it in the Param
+    at least as new as this machine's. Put the file where executors can read it, and name it in the Param
     `spark_python` (a path or a URI).
 
     \b

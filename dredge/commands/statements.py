@@ -1,4 +1,4 @@
-"""What a person states by command: `approve`, `reject` and `forget-variable` of each collector."""
+"""Statements of a person by command: `approve`, `reject` and `forget-variable` of each collector."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ URL_ENV = "DREDGE_KV_URL"
 STATE_ENV = "DREDGE_TRASH_STATE"
 TRASH_FOUND = 10
 _NO_STATE = "memory://"
-"""Stands for the state folder of a scan that has none; nothing opens it."""
+"""Placeholder for a scan without a state folder; never opened."""
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 type Option = Callable[[Callable[..., None]], Callable[..., None]]
@@ -79,7 +79,7 @@ def command() -> None:
 def scan_command(
     url: str, state_uri: str | None, segments: int, exit_code: bool, as_json: bool, **settings: Any
 ) -> None:
-    """Scan a store for trash, waiting rows, and rows for a person. Removes nothing.
+    """Scan a store for trash, waiting rows, and rows for a person. Read-only.
 
     Without --state-uri the result is not kept, and everything waits.
 
@@ -90,7 +90,7 @@ def scan_command(
     \b
     Exit codes: 0 done (with --exit-code: no trash), 10 trash was found (with --exit-code), 2 bad input,
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
-    5 a record cannot be read: nothing was judged.
+    5 a record cannot be read: no row was judged.
     """
     from dredge.kv.row_opening import open_row_reader
     from dredge.runs.clock import utc_now
@@ -130,7 +130,7 @@ def clean_command(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Remove the trash that has waited. A dry run without --apply.
+    """Remove trash after its wait. A dry run without --apply.
 
     Every row is written to an undo file in the state folder before it is deleted; `dredge trash restore`
     restores them.
@@ -142,7 +142,7 @@ def clean_command(
     \b
     Exit codes: 0 done, or a dry run; 1 part of the plan was not removed (the output has the reasons); 2 bad input;
     3 refused: a limit, another run, a restored database; 4 the store did not answer, also for a
-    single repository (the next run verifies what this one removed, and tries the rest); 5 a record cannot be
+    single repository (the next run verifies the removals, and tries the rest); 5 a record cannot be
     read; 9 some rows were removed, and permissions for the rest are missing; 10 alarm: a removed row is in
     use, and was restored, or the alarm is not acknowledged (dredge trash acknowledge).
     """
@@ -180,7 +180,7 @@ def clean_command(
 @_APPLY
 @_JSON
 def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> None:
-    """Restore rows that a run removed. Existing keys are not changed. A dry run without --apply.
+    """Restore removed rows of a run. Existing keys are not changed. A dry run without --apply.
 
     \b
     Examples:
@@ -227,9 +227,9 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
 @BY
 @_JSON
 def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a state folder: removed rows are in use. Until then nothing is removed.
+    """End the alarms of a state folder: removed rows are in use. Until then no run removes rows.
 
-    Without --reason it lists alarms: partitions, the run that removed them, and restored rows.
+    Without --reason it lists alarms: partitions, the removing run, and restored rows.
 
     \b
     Examples:

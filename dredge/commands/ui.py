@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     help="A further name by which a browser reaches these pages, such as that of a proxy; repeatable.",
 )
 def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
-    """Show what runs found, did and kept, in a browser. Only reads.
+    """Show runs and their results in a browser. Read-only.
 
     The argument is a storage namespace, an Icechunk repository, a run root, the folder of one run, or a folder of
     several repositories: a path here, or a URI such as s3://bucket/repo. Stores are reached by the usual AWS_…
     variables; "why" asks the lakeFS server of the LAKECTL_… variables, where they are set.
 
-    There is no login: do not listen on an address that others reach. Requests for other names than
-    localhost, 127.0.0.1, [::1], that of --listen and those of --name are refused, so that pages of other sites cannot
-    read these.
+    There is no login: do not listen on a shared address. Requests for other names than
+    localhost, 127.0.0.1, [::1], that of --listen and those of --name are refused, against pages of other sites.
 
     \b
     Examples:
