@@ -55,7 +55,7 @@ def reopen_run(
     """
     run = Run.open(run_uri, options, client, clock)
     plan = run.plan
-    shared.take_again(
+    shared.resume_local(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, options).current(plan.repository, plan.namespace),

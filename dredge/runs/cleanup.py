@@ -57,7 +57,7 @@ class ListedFiles:
         return [key for key in self.below(prefix) if key in self.aged]
 
 
-def counting_versions[S: State](store: VersionStore[S], files: ListedFiles, folder: str) -> dict[str, S]:
+def read_recent_versions[S: State](store: VersionStore[S], files: ListedFiles, folder: str) -> dict[str, S]:
     """Read the versions of a state that were the newest since files age: the young versions, and the last one before.
 
     Args:

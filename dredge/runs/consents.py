@@ -129,7 +129,7 @@ def check_variables(
         RefusedError: a Variable is missing.
         FormatError: a confirmation is damaged.
     """
-    bound = bound_by(state)
+    bound = read_bound_variables(state)
     for name in sorted(name for name, found in present.items() if found is False and name in bound):
         raise RefusedError(
             f"{repository} was run under the Variable {name}, and Airflow finds no such Variable now: it was removed,"
@@ -142,7 +142,7 @@ def check_variables(
         state.put_if_absent(f"{VARIABLES}/{new_xid(now)}-{name}.json", record)
 
 
-def bound_by(state: ObjectReader) -> set[str]:
+def read_bound_variables(state: ObjectReader) -> set[str]:
     """Return the recorded Variables except confirmed removals. Raises FormatError if a
     confirmation is damaged."""
     recorded: dict[str, str] = {}
@@ -160,6 +160,6 @@ def forget_variable(
 ) -> Consent | None:
     """Record the removal of a Variable by a person. Without `who`, it is the login name of this process; returns the
     statement; None if the Variable is not recorded. Raises ConfigError if the reason is empty."""
-    if name not in bound_by(state):
+    if name not in read_bound_variables(state):
         return None
     return record_consent(state, FORGET_VARIABLE, repository, why, {"variable": name}, who)

@@ -25,10 +25,10 @@ import pyarrow as pa
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.failures import places
 from dredge.runs.parts import (
+    cache_parts,
     check_digest,
+    get_part_cache,
     grouped_bytes,
-    keeping_parts,
-    kept_parts,
     parquet_bytes,
     read_parquet,
 )
@@ -95,7 +95,7 @@ class RunFolder:
     def settle(self) -> None:
         """Wait until all parts are written; raises the first error. Call it before another process reads them; see
         `keeping`."""
-        if (parts := kept_parts(self.uri)) is not None:
+        if (parts := get_part_cache(self.uri)) is not None:
             parts.settle()
 
     @property
@@ -130,7 +130,7 @@ class RunFolder:
         if self.call:
             stem, dot, kind = key.rpartition(".")
             key = f"{stem}-{self.call}{dot}{kind}"
-        if (parts := kept_parts(self.uri)) is None:
+        if (parts := get_part_cache(self.uri)) is None:
             self.writer.put(key, data)
         else:
             parts.write(self.writer, key, data)
@@ -151,7 +151,7 @@ class RunFolder:
 
     def read_bytes(self, part: PartInfo) -> bytes:
         """Read a part's bytes. Raises FormatError if missing, or not the bytes that were written."""
-        parts = kept_parts(self.uri)
+        parts = get_part_cache(self.uri)
         data = None if parts is None else parts.get(part.key)
         if data is None:
             try:
@@ -165,7 +165,7 @@ class RunFolder:
 
     def read_ahead(self, parts: Iterable[PartInfo]) -> None:
         """Read small parts in parallel into the cache; see `keeping`. Raises FormatError like `read_bytes`."""
-        if kept_parts(self.uri) is not None:
+        if get_part_cache(self.uri) is not None:
             list(ordered_map(self.read_bytes, list(parts), _AT_ONCE))
 
     def read_part(self, part: PartInfo, columns: Sequence[str] | None = None) -> pa.Table:
@@ -229,7 +229,7 @@ class RunFolder:
             goes_on: several steps run within the block.
         """
         before = self._kept, self.goes_on
-        with keeping_parts(self.uri):
+        with cache_parts(self.uri):
             self._kept = {} if self._kept is None else self._kept
             self.goes_on = self.goes_on or goes_on
             try:
@@ -250,7 +250,9 @@ class RunFolder:
         names = list(steps)
         return dict(zip(names, ordered_map(self.read_summary, names, _AT_ONCE), strict=True))
 
-    def standing_summaries(self, steps: Iterable[str], afresh: bool = False) -> dict[str, StepSummary | None]:
+    def read_valid_summaries(
+        self, steps: Iterable[str], afresh: bool = False
+    ) -> dict[str, StepSummary | None]:
         """Read the valid summaries in parallel. A summary of a try is replaced only by a later try, so for cached ones
         the try number is enough. `afresh`: read cached summaries again."""
         names = list(steps)
@@ -319,7 +321,7 @@ class RunFolder:
             return None
         return value
 
-    def damage_met(self, step: str) -> str | None:
+    def read_damage(self, step: str) -> str | None:
         """Return the message about a damaged file at the end of a step; None otherwise, or if the step is complete
         now."""
         failure = self.read_failure(step)
@@ -327,7 +329,7 @@ class RunFolder:
             return None
         return str(failure["message"])
 
-    def standing_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
+    def read_open_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
         """Return why a step is not complete; None if it is complete or has no failure. `done`: its summary, from
         `read_summary`."""
         failure = self.read_failure(step)

@@ -252,7 +252,7 @@ def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime
         )
 
 
-def used_until(reader: ObjectReader, key: str) -> datetime | None:
+def read_lease_end(reader: ObjectReader, key: str) -> datetime | None:
     """Return until when a lease was in use: its release, or its expiry; None if it was never taken. Raises FormatError
     if it is damaged."""
     held = _read(reader, key)

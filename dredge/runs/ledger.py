@@ -60,7 +60,7 @@ class Settled:
     failures: list[dict[str, Any]]
 
 
-def stem_of(part: PartInfo) -> str:
+def part_stem(part: PartInfo) -> str:
     """Return the name of a part of candidates in the ledger."""
     return part.name.rpartition("/")[2].removesuffix(".parquet")
 
@@ -154,7 +154,7 @@ def settle_rows(
     ]
     failed = rows.filter(pc.equal(rows["outcome"], FAILED)).slice(0, failures_max)
     failures = failed.select(["address", "code", "message"]).to_pylist()
-    return Settled(write_settled(folder, stem_of(part), rows), groups, failures)
+    return Settled(write_settled(folder, part_stem(part), rows), groups, failures)
 
 
 def rows_of(

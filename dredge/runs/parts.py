@@ -3,7 +3,7 @@
     parquet file:  group 0 | group 1 | … | footer: offset of each group, with its least and greatest values
 
 The key of a part is written once, and a reader compares the digest. So cached bytes are equal to those in the store, or
-will be before another process reads them (`KeptParts.settle`). Tasks in the driver's process share its cache.
+will be before another process reads them (`PartCache.settle`). Tasks in the driver's process share its cache.
 
 Each page of a grouped part has a checksum, so a damaged page is detected without reading the others. That is enough to
 show rows to people; a decision needs the whole part (`RunFolder.read_part`), with its digest.
@@ -35,7 +35,7 @@ _PART_BYTES_MAX = 1 << 20
 _BYTES_MAX = 64 << 20
 
 
-class KeptParts:
+class PartCache:
     """A cache of bytes by key: pending writes, and recently used small parts."""
 
     def __init__(self) -> None:
@@ -96,23 +96,23 @@ class KeptParts:
         self._pool.shutdown()
 
 
-_KEPT: dict[str, KeptParts] = {}
+_KEPT: dict[str, PartCache] = {}
 
 _LOCK = threading.Lock()
 
 
-def kept_parts(uri: str) -> KeptParts | None:
-    """Return the cache of a run folder's URI; None outside of `keeping_parts`."""
+def get_part_cache(uri: str) -> PartCache | None:
+    """Return the cache of a run folder's URI; None outside of `cache_parts`."""
     return _KEPT.get(uri)
 
 
 @contextmanager
-def keeping_parts(uri: str) -> Iterator[None]:
+def cache_parts(uri: str) -> Iterator[None]:
     """Cache parts of a run folder's URI within the block. At the end of the outermost block all parts are written, or
     an error is raised.
     """
     with _LOCK:
-        kept = _KEPT.setdefault(uri, KeptParts())
+        kept = _KEPT.setdefault(uri, PartCache())
         kept.users += 1
     try:
         yield

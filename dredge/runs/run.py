@@ -167,7 +167,7 @@ def is_local(plan: RunPlan) -> bool:
     return plan.lease.holder == local_holder(plan.run_id)
 
 
-def take_again[P: RunPlan, S: State](
+def resume_local[P: RunPlan, S: State](
     run: PlannedRun[P],
     state_etag: str | None,
     current: Callable[[], Current[S]],
@@ -204,7 +204,7 @@ def take_again[P: RunPlan, S: State](
 def check_resumable[P: RunPlan, S: State](
     run: PlannedRun[P], state_etag: str | None, current: Callable[[], Current[S]]
 ) -> None:
-    """Check whether `take_again` would succeed now. No changes.
+    """Check whether `resume_local` would succeed now. No changes.
 
     Raises:
         LeaseHeldError: another run is in progress.

@@ -57,7 +57,7 @@ class StepRecord:
 
 def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, StepSummary]:
     """Read the summaries of input steps. Raises RefusedError if a step is not complete."""
-    return _complete(folder, step, folder.standing_summaries(inputs, afresh=True))
+    return _complete(folder, step, folder.read_valid_summaries(inputs, afresh=True))
 
 
 def _complete(
@@ -108,10 +108,10 @@ def perform(
                 right()
                 with at_once() as ask:
                     first = ask(StepTry.claim_first, folder.writer, step)
-                    found = folder.standing_summaries(inputs)
+                    found = folder.read_valid_summaries(inputs)
                 attempt = first.result()
             else:
-                found = folder.standing_summaries([*inputs, step])
+                found = folder.read_valid_summaries([*inputs, step])
             stored = found.pop(step, None)
             if folder.goes_on and attempt is None:
                 stored = folder.read_summary(step)
@@ -167,11 +167,11 @@ PLAN = "plan"
 _LEASE = "lease"
 
 
-def links_of(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
+def collect_links(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
     """Return the input steps of each of some steps, and of their inputs; `PLAN` for a step without inputs."""
     links: dict[str, list[str]] = {}
     for output in outputs:
-        links |= links_of(output.INPUTS)
+        links |= collect_links(output.INPUTS)
         links[output.STEP] = [item.STEP for item in output.INPUTS] or [PLAN]
     return links
 

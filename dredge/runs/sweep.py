@@ -104,7 +104,7 @@ def sweep_then_settle(
             sweep()
     except DredgeError as error:
         stopped = error
-    with partial_after(lambda: what_was_deleted(record, has_begun())):
+    with partial_after(lambda: describe_deleted(record, has_begun())):
         try:
             failed = settle(stopped is None)
         except DredgeError:
@@ -115,10 +115,10 @@ def sweep_then_settle(
     error_to_end_with = stopped or failed
     if error_to_end_with is not None:
         record.status = "partial"
-        record.error = as_partial(error_to_end_with, what_was_deleted(record, has_begun()))
+        record.error = as_partial(error_to_end_with, describe_deleted(record, has_begun()))
 
 
-def what_was_deleted(record: StepRecord, has_begun: bool) -> str:
+def describe_deleted(record: StepRecord, has_begun: bool) -> str:
     """Return a sentence about deleted objects; "" without any. `has_begun`: whether objects may have been deleted, for
     an unsettled ledger."""
     deleted = record.counts.get("deleted_objects")
@@ -166,7 +166,7 @@ class DeletingTask:
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
-        known = ledger.read_raw(self._run.folder, ledger.stem_of(part))
+        known = ledger.read_raw(self._run.folder, ledger.part_stem(part))
         self.kept += pc.sum(pc.equal(known["outcome"], ledger.KEPT)).as_py() or 0
         done = ledger.finished(known)
         undone = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
@@ -279,6 +279,6 @@ class DeletingTask:
         self.kept += outcomes.count(ledger.KEPT)
 
     def _write(self, part: PartInfo, number: int, rows: pa.Table) -> None:
-        name = ledger.stem_of(part)
+        name = ledger.part_stem(part)
         ledger.write_raw(self._run.folder, name, self._attempt, self._turn, number, rows)
         self._run.progress.add(rows.num_rows)

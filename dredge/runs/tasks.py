@@ -34,7 +34,7 @@ from typing import Any, Protocol, Self, get_type_hints
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.runs.clock import running_seconds, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.parts import keeping_parts
+from dredge.runs.parts import cache_parts
 from dredge.runs.payload import Json, from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 
@@ -299,7 +299,7 @@ class PartitionFunction[C, T, R]:
         """Run a task, with JSON arguments and result."""
         config_type, task_type, _ = self._types
         run = WorkerRun.open(from_json(Stores, config["stores"]), task["name"])
-        with keeping_parts(run.folder.uri):
+        with cache_parts(run.folder.uri):
             return to_json(
                 self.body(run, from_json(config_type, config["config"]), from_json(task_type, task["task"]))
             )

@@ -33,7 +33,7 @@ from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND, PENDING, Turn, advance, changes
-from dredge.runs.pending.store import same_or_written
+from dredge.runs.pending.store import write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
@@ -405,7 +405,7 @@ def _quiet_shards(
 
 def _write(run: WorkerRun, todo: ShardTodo, previous: pa.Table, rows: pa.Table) -> dict[int, PartInfo]:
     known = todo.before[0] if len(todo.before) == 1 and not todo.found.before else None
-    return same_or_written(run.open_state(), run.folder.call_label, todo.shard, rows, previous, known)
+    return write_if_changed(run.open_state(), run.folder.call_label, todo.shard, rows, previous, known)
 
 
 def _write_confirmed(folder: RunFolder, shard: int, found: pa.Table, confirmed: np.ndarray) -> list[PartInfo]:

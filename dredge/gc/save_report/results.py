@@ -41,7 +41,7 @@ class StepResult:
         """
         try:
             done = known or folder.read_summary(step)
-            failure = folder.standing_failure(step, done)
+            failure = folder.read_open_failure(step, done)
             if done is not None and failure is None:
                 return cls(step, done, None)
             incomplete = folder.read_incomplete(step)

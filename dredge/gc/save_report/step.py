@@ -74,7 +74,7 @@ def _end(run: Run, attempt: StepTry, known: dict[str, StepSummary]) -> StepSumma
 def _complete(run: Run) -> dict[str, StepSummary]:
     """The summaries of all steps; none when one of them is not complete."""
     try:
-        found = run.folder.standing_summaries(item.STEP for item in StateOutput.INPUTS)
+        found = run.folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
     except FormatError:
         return {}
     complete = {step: summary for step, summary in found.items() if summary is not None}
@@ -102,7 +102,7 @@ def _distrust(run: Run) -> None:
     if plan.mode != OPTIMIZED or plan.state is None:
         return
     for output in _READ_THE_STATE:
-        why = run.folder.damage_met(output.STEP)
+        why = run.folder.read_damage(output.STEP)
         if why is not None:
             log.error(
                 "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name

@@ -17,7 +17,7 @@ from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.folder import RunFolder
-from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
 from dredge.runs.rendering import number_of, size_text
 from dredge.runs.summary import StepSummary
 from dredge.undo.ways import OFF
@@ -42,7 +42,7 @@ def headline(results: RunResults, counts: Mapping[str, int]) -> str:
     listing = results.of(SliceListingOutput)
     young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
     guards = results.of(CheckLimitsOutput)
-    waiting = "" if guards is None else what_waits(guards.pending)
+    waiting = "" if guards is None else describe_waiting(guards.pending)
     texts = (_what_went(results.outcome, counts), waiting, young)
     return " ".join(filter(None, texts))
 
@@ -109,7 +109,7 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
     yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
     yield from _slices(plan, results.of(SliceListingOutput))
     if (guards := results.of(CheckLimitsOutput)) is not None:
-        yield from map(list, facts_of_waiting(guards.pending))
+        yield from map(list, list_waiting_facts(guards.pending))
     candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
     for text in [] if candidates is None else candidates.summary.details.get("pins", []):
         yield ["Pinned", text]

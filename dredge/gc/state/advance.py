@@ -36,7 +36,7 @@ from dredge.lakefs.files.gc_files import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
@@ -66,7 +66,7 @@ def advance_state(run: Run) -> StepSummary:
 
 
 def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -> None:
-    check_chain(run.folder, StateOutput.STEP, links_of(inputs), record.inputs)
+    check_chain(run.folder, StateOutput.STEP, collect_links(inputs), record.inputs)
     plan, base = run.plan, base_of(run)
     gone = list(_gone(run, record))
     record.parts.extend(gone)

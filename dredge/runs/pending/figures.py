@@ -142,7 +142,7 @@ def _us(at: datetime) -> pa.Scalar:
     return pa.scalar(at, pa.timestamp("us", tz="UTC"))
 
 
-def what_waits(pending: Mapping[str, Any]) -> str:
+def describe_waiting(pending: Mapping[str, Any]) -> str:
     """Return a sentence about waiting objects, and when the first may be deleted; "" without any."""
     if not pending or not pending["waiting"]["objects"]:
         return ""
@@ -152,7 +152,7 @@ def what_waits(pending: Mapping[str, Any]) -> str:
     return f"{text}; the first run that can delete some is one after {dates[0]}." if dates else f"{text}."
 
 
-def facts_of_waiting(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def list_waiting_facts(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield titles and texts about the pending list, from `Waits.to_details`."""
     if not pending:
         return

@@ -38,7 +38,7 @@ def unsafe_grace_setting() -> Any:
     )
 
 
-def grace_of(
+def choose_grace(
     hours: float | None, unsafe_seconds: float | None, *, can_undo: bool, least_hours: float = 0
 ) -> timedelta:
     """Return how long garbage waits before another run may delete it. `unsafe_seconds`: replaces all others; None if

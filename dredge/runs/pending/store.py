@@ -160,7 +160,7 @@ def _later(state: ObjectReader, pending: PendingList) -> str:
 
 
 def _damage(state: ObjectReader, pending: PendingList) -> str:
-    folder = folder_of(state, pending.run_id)
+    folder = parts_folder(state, pending.run_id)
     try:
         verify((folder, part) for part in pending.parts.values())
     except (FormatError, NotFoundError, ValueError) as error:
@@ -168,7 +168,7 @@ def _damage(state: ObjectReader, pending: PendingList) -> str:
     return ""
 
 
-def folder_of(state: ObjectReader, run_id: str) -> RunFolder:
+def parts_folder(state: ObjectReader, run_id: str) -> RunFolder:
     """Return the folder for keys of parts."""
     return RunFolder(state, run_id)  # type: ignore[arg-type]
 
@@ -178,7 +178,7 @@ def write_part(state: ObjectWriter, label: str, shard: int, rows: pa.Table) -> P
     return RunFolder(state, label).write_table(FOLDER, shard, rows.cast(PENDING), label)
 
 
-def same_or_written(
+def write_if_changed(
     state: ObjectWriter, label: str, shard: int, rows: pa.Table, before: pa.Table, known: PartInfo | None
 ) -> dict[int, PartInfo]:
     """Write the part of a shard, or return the known part if its rows are unchanged.
@@ -209,7 +209,7 @@ def is_part(key: str) -> bool:
     return folder == FOLDER and name.endswith(".parquet")
 
 
-def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
+def list_superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
     """Return parts of earlier lists. No run needs them: a waiting run has read its list.
 
     Args:
@@ -221,7 +221,7 @@ def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{F
     Raises:
         DredgeError: the pointer cannot be read.
     """
-    named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in parts_named(state)}
+    named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in read_named_parts(state)}
     return [key for key in files.old(prefix) if key.endswith(".parquet") and key not in named]
 
 
@@ -237,7 +237,7 @@ def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> N
     state.put(NEWEST, json.dumps(to_json(_Newest(left_at=pending.left_at))).encode())
 
 
-def parts_named(state: ObjectReader) -> set[str]:
+def read_named_parts(state: ObjectReader) -> set[str]:
     """Return the keys of the parts in the pointer, relative to the folder of lease and index. Raises DredgeError if the
     pointer cannot be read."""
     try:
@@ -287,7 +287,7 @@ class SmallList:
         if pending is not None:
             try:
                 found.rows = found._before = read_rows(
-                    folder_of(place, pending.run_id), pending.parts.values()
+                    parts_folder(place, pending.run_id), pending.parts.values()
                 )
             except FormatError as error:
                 found.problem = f"a part of it cannot be read ({error})"
@@ -331,7 +331,7 @@ class SmallList:
             run_id=run_id,
             marked_at=marked_at,
             left_at=now,
-            parts=same_or_written(place, label, 0, self.rows, self._before, known),
+            parts=write_if_changed(place, label, 0, self.rows, self._before, known),
         )
         leave_list(place, pending, self.stored.etag)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
-from dredge.runs.consents import bound_by, check_variables, forget_variable
+from dredge.runs.consents import check_variables, forget_variable, read_bound_variables
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store
 
@@ -25,7 +25,7 @@ def check(state: ObjectWriter, **present: bool | None) -> None:
 def test_a_variable_that_never_bound_a_run_may_be_missing(state: ObjectWriter) -> None:
     check(state, policy=False, schedules=None)
     check(state, policy=False, schedules=False)
-    assert bound_by(state) == set()
+    assert read_bound_variables(state) == set()
 
 
 def test_a_missing_variable_stops_every_run_until_it_is_back(state: ObjectWriter) -> None:
@@ -42,7 +42,7 @@ def test_a_run_that_is_stopped_records_nothing(state: ObjectWriter) -> None:
     check(state, policy=True)
     with pytest.raises(RefusedError):
         check(state, policy=False, schedules=True)
-    assert bound_by(state) == {"policy"}
+    assert read_bound_variables(state) == {"policy"}
 
 
 def test_a_person_confirms_one_variable_and_no_other(state: ObjectWriter) -> None:
@@ -69,4 +69,4 @@ def test_a_confirmation_needs_a_reason_and_a_variable_that_bound_runs(state: Obj
     check(state, policy=True)
     with pytest.raises(ConfigError):
         forget_variable(state, "lake", "policy", " ")
-    assert bound_by(state) == {"policy"}
+    assert read_bound_variables(state) == {"policy"}

@@ -185,11 +185,11 @@ def test_where_it_was_is_told_of_defects_only(
 
 
 def test_damage_is_met_until_the_step_is_done(folder: RunFolder) -> None:
-    assert folder.damage_met("s") is None
+    assert folder.read_damage("s") is None
     folder.write_failure("s", UnavailableError("busy"), NOW, claim(folder))
-    assert folder.damage_met("s") is None
+    assert folder.read_damage("s") is None
     attempt = claim(folder)
     folder.write_failure("s", FormatError("part-0 is gone"), NOW, attempt)
-    assert folder.damage_met("s") == "part-0 is gone"
+    assert folder.read_damage("s") == "part-0 is gone"
     complete_step(folder, attempt)
-    assert folder.damage_met("s") is None
+    assert folder.read_damage("s") is None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError, LeaseHeldError, RefusedError, UnavailableError
-from dredge.runs.lease import LEASE, Lease, LeaseGrant, hand_over, used_until
+from dredge.runs.lease import LEASE, Lease, LeaseGrant, hand_over, read_lease_end
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.lakes import ManualClock
@@ -217,13 +217,13 @@ def test_a_lease_was_in_use_until_it_was_given_back_or_will_have_expired(
     lease: Lease, clock: ManualClock
 ) -> None:
     reader = open_reader("memory://lease-test")
-    assert used_until(reader, LEASE) is None
+    assert read_lease_end(reader, LEASE) is None
     grant = lease.acquire("one")
-    assert used_until(reader, LEASE) == grant.expires_at == clock() + TTL
+    assert read_lease_end(reader, LEASE) == grant.expires_at == clock() + TTL
     clock.advance(minutes=5)
     lease.release(grant)
     clock.advance(minutes=5)
-    assert used_until(reader, LEASE) == clock() - timedelta(minutes=5)
+    assert read_lease_end(reader, LEASE) == clock() - timedelta(minutes=5)
 
 
 def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualClock, lease: Lease) -> None:

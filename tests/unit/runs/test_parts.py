@@ -14,7 +14,7 @@ from dredge.errors import FormatError, RefusedError, UnavailableError
 from dredge.runs import parts
 from dredge.runs.clock import StoreClock
 from dredge.runs.folder import RunFolder
-from dredge.runs.parts import GroupedPart, keeping_parts, kept_parts
+from dredge.runs.parts import GroupedPart, cache_parts, get_part_cache
 from dredge.runs.steps import PLAN, StepRecord, check_chain, perform, plan_digest
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
@@ -98,7 +98,7 @@ def test_parts_and_summaries_are_read_once_and_only_within_the_block(
     folder.read_summary("first")
     folder.read_part(summary.parts[0])
     assert [key for key in reads if key.startswith("first/t001/")] == [summary.parts[0].key]
-    assert kept_parts(URI) is None
+    assert get_part_cache(URI) is None
 
 
 def test_a_step_that_goes_on_reads_the_numbers_of_its_inputs_alone(
@@ -147,8 +147,8 @@ def test_the_chain_is_read_afresh(folder: RunFolder, reads: list[str]) -> None:
 
 
 def test_long_parts_and_the_oldest_ones_are_not_kept() -> None:
-    with keeping_parts(URI):
-        parts = kept_parts(URI)
+    with cache_parts(URI):
+        parts = get_part_cache(URI)
         assert parts is not None
         parts.put("long", b"x" * ((1 << 20) + 1))
         assert parts.get("long") is None

@@ -13,7 +13,7 @@ import pytest
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.run import PlannedRun, is_local, local_holder, take_again
+from dredge.runs.run import PlannedRun, is_local, local_holder, resume_local
 from dredge.runs.steps import PLAN, StepRecord, plan_digest
 from dredge.runs.summary import StepOutput
 from dredge.runs.tasks import LocalRunner, WorkerRun, partition_function
@@ -144,7 +144,7 @@ def again(local_run: Any, current: Current[Told], goes_on: bool = True) -> list[
         given.append(grant)
         return goes_on
 
-    take_again(local_run, "old", lambda: current, resume)
+    resume_local(local_run, "old", lambda: current, resume)
     return given
 
 

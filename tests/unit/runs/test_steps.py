@@ -11,7 +11,7 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import PLAN, StepRecord, breaks, check_chain, links_of, perform, plan_digest
+from dredge.runs.steps import PLAN, StepRecord, breaks, check_chain, collect_links, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
@@ -128,8 +128,8 @@ class Third(StepOutput):
 
 
 def test_a_chain_names_everything_that_a_result_was_made_from() -> None:
-    assert links_of([Third]) == {"first": [PLAN], "second": ["first"], "third": ["second", "first"]}
-    assert links_of(Second.INPUTS) == {"first": [PLAN]}
+    assert collect_links([Third]) == {"first": [PLAN], "second": ["first"], "third": ["second", "first"]}
+    assert collect_links(Second.INPUTS) == {"first": [PLAN]}
 
 
 def test_a_summary_of_another_step_is_refused() -> None:

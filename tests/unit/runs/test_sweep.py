@@ -146,7 +146,7 @@ class Sweep:
         return DeletingTask(self.run, deleter, self.gate)
 
     def outcomes(self, part: PartInfo) -> dict[str, str]:
-        found = ledger.best(ledger.read_raw(self.folder, ledger.stem_of(part)))
+        found = ledger.best(ledger.read_raw(self.folder, ledger.part_stem(part)))
         return dict(zip(found["address"].to_pylist(), found["outcome"].to_pylist(), strict=True))
 
 
@@ -249,7 +249,7 @@ def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest
     assert task.delete(part, [rows(*said)])
     assert deleter.keys == ["d/a"]
     assert (task.failed, task.kept) == (2, 1)
-    found = ledger.read_raw(sweep.folder, ledger.stem_of(part)).sort_by("address")
+    found = ledger.read_raw(sweep.folder, ledger.part_stem(part)).sort_by("address")
     columns = found.select(["address", "outcome", "code", "message"]).to_pylist()
     assert [tuple(row.values()) for row in columns] == [
         ("d/a", "deleted", None, None),
@@ -298,7 +298,7 @@ def test_a_group_of_which_nothing_may_go_is_not_sent(sweep: Sweep) -> None:
     deleter.delete = lambda *_: requests.append(1) or []  # type: ignore[method-assign,func-returns-value]
     assert keeps.delete(part, [rows("d/a")])
     assert requests == []
-    assert ledger.read_raw(sweep.folder, ledger.stem_of(part)).num_rows == 1
+    assert ledger.read_raw(sweep.folder, ledger.part_stem(part)).num_rows == 1
 
 
 class Publishing(Deleter):

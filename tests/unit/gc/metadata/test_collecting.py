@@ -30,7 +30,7 @@ from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.payload import from_json
-from dredge.runs.pending.store import POINTER, PendingList, folder_of, read_rows
+from dredge.runs.pending.store import POINTER, PendingList, parts_folder, read_rows
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
@@ -307,7 +307,7 @@ def waits(world: World) -> dict[str, datetime]:
     """Since when files wait."""
     place = open_writer(f"{world.lake.namespace}/{METADATA_RUNS}")
     pending = from_json(PendingList, json.loads(place.get(POINTER)))
-    found = read_rows(folder_of(place, ""), pending.parts.values())
+    found = read_rows(parts_folder(place, ""), pending.parts.values())
     return dict(zip(found["address"].to_pylist(), found["since"].to_pylist(), strict=True))
 
 

@@ -10,7 +10,7 @@ from dredge.gc.run import Run
 from dredge.gc.save_report.lifetimes import find_superseded
 from dredge.gc.save_report.own_files import OWN
 from dredge.gc.save_report.reading import read_report
-from dredge.runs.pending.store import parts_named
+from dredge.runs.pending.store import read_named_parts
 from tests.support.gc import World, make_world, pending_rows
 
 ORPHAN = "data/slice/orphan"
@@ -68,10 +68,10 @@ def test_a_list_of_runs_has_the_bytes_that_wait() -> None:
 
 def test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_are_not() -> None:
     world = waiting()
-    old = parts_named(go(world).state)
+    old = read_named_parts(go(world).state)
     world.orphan("data/slice/another")
     world.age(days=2)
-    newer = parts_named(go(world).state)
+    newer = read_named_parts(go(world).state)
     assert old
     assert old.isdisjoint(newer)
     assert old | newer <= parts_there(world), "a run that waits may still read them"
@@ -80,9 +80,9 @@ def test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_a
     world.run(run)
     found = find_superseded(run).bookkeeping
     assert {f"{OWN}/{key}" for key in old} <= set(found)
-    assert parts_named(run.state).isdisjoint(key.removeprefix(f"{OWN}/") for key in found)
+    assert read_named_parts(run.state).isdisjoint(key.removeprefix(f"{OWN}/") for key in found)
     world.age(seconds=1)
-    assert parts_named(go(world).state) <= parts_there(world)
+    assert read_named_parts(go(world).state) <= parts_there(world)
     assert old.isdisjoint(parts_there(world))
 
 

@@ -582,7 +582,7 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
 
 
 def parts(run: Run) -> set[str]:
-    return store.parts_named(run.state)
+    return store.read_named_parts(run.state)
 
 
 def test_rows_that_advance_are_those_of_the_record() -> None:

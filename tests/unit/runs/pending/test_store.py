@@ -23,8 +23,8 @@ from dredge.runs.pending.store import (
     PendingList,
     Stored,
     leave_list,
-    parts_named,
     read_list,
+    read_named_parts,
     write_part,
 )
 from dredge.storage import ObjectWriter, open_deleter, open_writer
@@ -84,11 +84,11 @@ def test_a_list_is_read_as_it_was_left(state: ObjectWriter) -> None:
     assert stored.etag
     assert not stored.problem
     assert found.rows == 3
-    assert parts_named(state) == {found.parts[0].key}
+    assert read_named_parts(state) == {found.parts[0].key}
 
 
 def test_a_kill_before_the_pointer_leaves_the_old_list(state: ObjectWriter) -> None:
-    assert parts_named(state) == set()
+    assert read_named_parts(state) == set()
     written(state)
     assert read(state) == Stored()
     old = leave(state)
