@@ -127,7 +127,7 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
     \b
     Exit codes: those of `dredge gc run`
     """
-    from dredge.gc.resuming import reopen_run
+    from dredge.gc.planning import reopen_run
     from dredge.runs.tasks import LocalRunner
 
     show_progress(quiet)
@@ -138,7 +138,7 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
 @command.command("runs")
 @click.argument("uri", metavar="NAMESPACE")
 @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@json_option("One JSON object a run and line.")
+@JSON
 def runs(uri: str, limit: int, as_json: bool) -> None:
     """List the runs of a repository, newest first.
 
@@ -152,7 +152,7 @@ def runs(uri: str, limit: int, as_json: bool) -> None:
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
     """
-    from dredge.gc.plan import RUNS
+    from dredge.gc.run import RUNS
 
     show_runs(list_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
 
@@ -287,7 +287,7 @@ def _show_verified(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _report(uri: str) -> dict[str, Any]:
-    from dredge.gc.save_report.reading import read_report
+    from dredge.gc.save_report.report import read_report
 
     return read_report(uri)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.icechunk_insight import cost_command, why_command
 from dredge.commands.icechunk_recovery import (
     acknowledge_command,
     forget_lost_command,
@@ -24,6 +25,7 @@ from dredge.commands.options import (
     PROCESSES,
     QUIET,
     Command,
+    FiniteRange,
     given,
     json_option,
     setting_options,
@@ -42,13 +44,15 @@ from dredge.commands.printing import (
 )
 from dredge.commands.statements import answer_commands, forget_variable_command
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig
+from dredge.icechunk.expiration.config import Expiration, ExpireConfig
 from dredge.icechunk.many import ManyConfig
 
 if TYPE_CHECKING:
     from dredge.icechunk.collection.run import Run
     from dredge.icechunk.expiration.plan import ExpirationPlan
+
+REFS_SHOWN = 10
 
 
 @click.group("icechunk", context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,6 +66,8 @@ def command() -> None:
 
 for _added in (
     *answer_commands("icechunk", "s3://bucket/weather/_dredge/runs/RUN", "dredge.icechunk.collection.steps"),
+    why_command,
+    cost_command,
     restore_command,
     purge_command,
     pins_command,
@@ -76,10 +82,20 @@ for _added in (
 def _expiration_options(function: Command) -> Command:
     for decorate in (
         json_option("The plan as one JSON object."),
-        click.option(
-            "--all", "whole", is_flag=True, help="Draw every snapshot instead of folding long runs."
-        ),
+        click.option("--all", "whole", is_flag=True, help="Show all refs and snapshots."),
         setting_options(ExpireConfig, without=("estimate",)),
+        click.option(
+            "--estimate",
+            is_flag=True,
+            help="Also count what a collection would delete; reads every live manifest.",
+        ),
+        click.option(
+            "--min-age-hours",
+            type=FiniteRange(min=0),
+            default=MIN_AGE_DEFAULT,
+            show_default=True,
+            help="Minimum age of the collection, for the estimate.",
+        ),
         click.argument("uri", metavar="URI"),
     ):
         function = decorate(function)
@@ -88,10 +104,7 @@ def _expiration_options(function: Command) -> Command:
 
 @command.command("plan")
 @_expiration_options
-@click.option(
-    "--estimate", is_flag=True, help="Also estimate what a collection would free; reads every live manifest."
-)
-def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> None:
+def plan(uri: str, as_json: bool, whole: bool, **asked: Any) -> None:
     """Show the plan of an expiration. Read-only.
 
     \b
@@ -103,7 +116,7 @@ def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> 
     by time
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
     """
-    made = _plan(uri, estimate=estimate, **asked)
+    made = _plan(uri, **asked)
     if as_json:
         click.echo(made.dumps())
         return
@@ -114,7 +127,16 @@ def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> 
 @_expiration_options
 @click.option("--apply", is_flag=True, help="Apply the plan (default: only show it).")
 @click.option("--approved", metavar="DIGEST", help="Apply the plan with this digest and no other.")
-def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
+def expire(
+    uri: str,
+    apply: bool,
+    approved: str | None,
+    estimate: bool,
+    min_age_hours: float,
+    as_json: bool,
+    whole: bool,
+    **asked: Any,
+) -> None:
     """Take old snapshots out of history: in place on spec 1, through the library on spec 2.
 
     \b
@@ -128,7 +150,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
                 9 done in part: the store does not allow the rest
     """
     if not apply:
-        made = _plan(uri, **asked)
+        made = _plan(uri, estimate=estimate, min_age_hours=min_age_hours, **asked)
         if as_json:
             click.echo(made.dumps())
             return
@@ -139,25 +161,22 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
         return
     from dredge.icechunk.expiration.apply import expire as run
 
-    config = ExpireConfig.from_params(given(asked))
-    done = run(
-        uri,
-        _threshold(config.older_than),
-        rule=config.rule,
-        delete_expired_branches=config.delete_expired_branches,
-        delete_expired_tags=config.delete_expired_tags,
-        approved_digest=approved,
-    )
+    done = run(uri, _expiration(asked), approved_digest=approved)
     if as_json:
-        applied = {"edited": list(done.edited), "refs_deleted": [ref.label for ref in done.refs_deleted]}
-        click.echo(
-            json.dumps({"plan": done.plan.as_json(), "applied": {**applied, "attempts": done.attempts}})
-        )
+        applied = {
+            "expiration_id": done.expiration_id,
+            "edited": list(done.edited),
+            "refs_deleted": [ref.label for ref in done.refs_deleted],
+            "attempts": done.attempts,
+        }
+        click.echo(json.dumps({"plan": done.plan.as_json(), "applied": applied}))
         return
     _show_plan(done.plan, whole)
     click.secho(
         f"Expired: {len(done.edited):,} snapshots edited, {len(done.refs_deleted):,} refs deleted.", bold=True
     )
+    if done.before is not None:
+        click.echo(f"To undo it: dredge icechunk restore {uri} {done.expiration_id} --expiration")
 
 
 @command.command("collect")
@@ -187,32 +206,23 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
     _end_run(Run.open(plan_collection(config).run_uri), processes, as_json)
 
 
-def _plan(uri: str, *, estimate: bool = False, **asked: Any) -> ExpirationPlan:
-    from dredge.icechunk.expiration.plan import plan_expiration
+def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> ExpirationPlan:
+    from dredge.icechunk.expiration.kept_refs import plan_for
     from dredge.icechunk.repository import read_history
     from dredge.storage import open_reader
 
-    config = ExpireConfig.from_params(given(asked))
-    threshold = _threshold(config.older_than)
-    reader = open_reader(uri)
-    made = plan_expiration(
-        read_history(reader),
-        threshold,
-        rule=config.rule,
-        delete_expired_branches=config.delete_expired_branches,
-        delete_expired_tags=config.delete_expired_tags,
-    )
+    expiration, reader = _expiration(asked), open_reader(uri)
+    now = datetime.now(UTC)
+    made = plan_for(reader, read_history(reader), expiration, now)
     if estimate:
         from dredge.icechunk.collection.estimate import estimate as count
 
-        made = made.with_freed(count(reader, made))
+        made = made.with_freed(count(reader, made, timedelta(hours=min_age_hours), now))
     return made
 
 
-def _threshold(text: str) -> datetime:
-    from dredge.icechunk.threshold import parse_older_than
-
-    return parse_older_than(text, datetime.now(UTC))
+def _expiration(asked: dict[str, Any]) -> Expiration:
+    return Expiration.from_config(ExpireConfig.from_params(given(asked)), datetime.now(UTC))
 
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
@@ -220,9 +230,14 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
     from dredge.runs.rendering import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
-    for change in made.refs:
+    shown = (
+        made.refs if whole else sorted(made.refs, key=lambda found: found.action == "unchanged")[:REFS_SHOWN]
+    )
+    for change in shown:
         lengths = f"{change.snapshots_before:,} → {change.snapshots_after:,} snapshots"
         click.echo(f"{change.ref.label:<24} {change.action:<12} {lengths:<24} {change.reason}")
+    if len(made.refs) > len(shown):
+        click.echo(f"… and {len(made.refs) - len(shown):,} more refs (--all shows them)")
     click.echo()
     held = f" ({len(made.held):,} of them still held by refs)" if made.held else ""
     click.echo(f"rule {made.rule}, older than {made.threshold.isoformat()}")
@@ -236,6 +251,11 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
             f"a collection would then free {size_text(free.size_bytes)}: {free.snapshots:,} snapshots,"
             f" {free.manifests:,} manifests, {free.chunks:,} chunks, {free.transaction_logs:,} logs"
         )
+        if free.all_old_at is not None:
+            click.echo(
+                f"of these, {free.young_objects:,} objects ({size_text(free.young_bytes)}) are younger than the minimum"
+                f" age; the last one reaches it at {free.all_old_at:%Y-%m-%d %H:%M} UTC"
+            )
     click.echo(f"digest {made.digest}")
 
 
@@ -298,9 +318,9 @@ def _collect(
 @command.command("runs")
 @click.argument("uri", metavar="URI")
 @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@json_option("One JSON object a run and line.")
+@JSON
 def runs_command(uri: str, limit: int, as_json: bool) -> None:
-    """List the collections of a repository, newest first.
+    """List the collections and expirations of a repository, newest first.
 
     URI is the repository, or a run root.
 
@@ -311,9 +331,29 @@ def runs_command(uri: str, limit: int, as_json: bool) -> None:
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
     """
+    from dredge.icechunk.expiration.stored import list_applied
     from dredge.icechunk.maintenance import RUNS
 
-    show_runs(list_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
+    applied = list_applied(uri, limit)
+    rows = [
+        {
+            "expiration_id": found.expiration_id,
+            "applied_at": found.at.isoformat(),
+            "older_than": found.expiration.threshold,
+            "released_snapshots": found.released,
+            "refs_deleted": list(found.refs_deleted),
+        }
+        for found in applied
+    ]
+    show_runs(list_runs(uri, RUNS, limit, _report, _deleted), uri, as_json, expirations=rows)
+    if applied and not as_json:
+        click.echo(
+            f"\n{'EXPIRATION':<22}{'APPLIED (UTC)':<21}{'OLDER THAN':<21}{'RELEASED':>12}{'REFS DELETED':>14}"
+        )
+    for found in () if as_json else applied:
+        times = [f"{at:%Y-%m-%d %H:%M:%S}" for at in (found.at, found.expiration.instant)]
+        refs = len(found.refs_deleted)
+        click.echo(f"{found.expiration_id:<22}{times[0]:<21}{times[1]:<21}{found.released:>12,}{refs:>14,}")
 
 
 @command.command("report")

@@ -160,13 +160,14 @@ def _describe_run(
     }
 
 
-def show_runs(rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool) -> None:
-    """Print the rows of `list_runs` for a URI, as a table or as one JSON object a line."""
+def show_runs(
+    rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool, **more: Sequence[Mapping[str, Any]]
+) -> None:
+    """Print the rows of `list_runs` for a URI; the JSON object also has the lists in `more`."""
     from dredge.runs.rendering import size_text
 
     if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
+        click.echo(json.dumps({"runs": rows, **more}))
         return
     if not rows:
         click.echo(f"no runs below {uri}")

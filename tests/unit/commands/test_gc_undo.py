@@ -35,7 +35,7 @@ def orphans(lake: Lake) -> dict[str, bytes]:
 
 def deleted_by(lake: Lake, capsys: pytest.CaptureFixture[str]) -> str:
     _, said, _ = gc(capsys, "runs", lake.namespace("lake"), "--json")
-    return str(json.loads(said.splitlines()[0])["folder"])
+    return str(json.loads(said)["runs"][0]["folder"])
 
 
 def test_restore_brings_back_what_was_chosen_and_pins_it(
