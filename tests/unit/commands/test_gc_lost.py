@@ -52,7 +52,7 @@ def test_lost_commits_are_listed_and_read_again(lake: Lake, capsys: pytest.Captu
     for kind, path in (("known", "seen"), ("unnamed", "unseen")):
         branch = made[found[kind]["name"]]["branch"]
         assert lake.client.sdk_client.objects_api.get_object("lake", branch, path).startswith(b"of a commit")
-    assert gc(capsys, "lost", "lake", "--json") == (0, "[]\n")
+    assert gc(capsys, "lost", "lake", "--json")[:2] == (0, "[]\n")
     # Once more by the same names: they are lost no more, and nothing is made.
     code, _, _ = gc(capsys, "lost", "lake", found["known"]["name"], "--apply")
     assert code == 2
@@ -70,7 +70,7 @@ def test_lost_commits_are_given_up_with_a_reason(lake: Lake, capsys: pytest.Capt
     assert gc(capsys, "own", "lake", "--reason", "the server has moved")[0] == 0
     code, shown, _ = gc(capsys, "forget-lost", "lake", "--reason", "Monday's state is wanted", "--json")
     assert (code, len(json.loads(shown)["lost"])) == (0, 2)
-    assert gc(capsys, "lost", "lake", "--json") == (0, "[]\n")
+    assert gc(capsys, "lost", "lake", "--json")[:2] == (0, "[]\n")
 
 
 def test_a_server_without_the_call_for_records_gets_commits_of_the_contents(
@@ -83,4 +83,4 @@ def test_a_server_without_the_call_for_records_gets_commits_of_the_contents(
         code, shown, _ = gc(capsys, "lost", "lake", *names, "--apply", "--json")
     assert code == 0
     assert {item["how"] for item in map(json.loads, shown.splitlines())} == {"metarange"}
-    assert gc(capsys, "lost", "lake", "--json") == (0, "[]\n")
+    assert gc(capsys, "lost", "lake", "--json")[:2] == (0, "[]\n")
