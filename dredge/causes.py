@@ -1,7 +1,6 @@
-"""Why a request to a server, a store or a database failed: one table for every client.
+"""Causes of failed requests to servers, stores and databases: one table for all clients.
 
-Each client's errors are recognized where that client is used; what follows from a cause (the family of the error, its
-exit code, whether the same is tried again) depends on nothing but the cause.
+Each client maps its errors to a cause; the cause alone decides about the error's family, its exit code, and retries.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ class Cause:
 
     Attributes:
         name: short and stable.
-        family: of the error.
-        meaning: what happened.
-        what_to_do: one sentence, the end of the message where the client has none of its own; "" where nothing is to
-            be said.
+        meaning: the event.
+        what_to_do: one sentence, the end of a message without one of its own; "" for none.
     """
 
     name: str
@@ -33,8 +30,8 @@ class Cause:
         """Make the error.
 
         Args:
-            words: what was done, on what, and the service's own code and message; without secrets.
-            what_to_do: in place of the cause's sentence.
+            words: the request, its object, and the service's code and message; without secrets.
+            what_to_do: replaces the cause's sentence.
         """
         ends = what_to_do or self.what_to_do
         return self.family(f"{words.rstrip('. ')}. {ends}" if ends else words)
@@ -43,14 +40,14 @@ class Cause:
 UNREACHABLE = Cause(
     "unreachable",
     UnavailableError,
-    "No connection: refused, the name is not found, the proxy is down, or connecting took too long.",
-    "If it stays so, check the endpoint, the name, the proxy and the network.",
+    "No connection: refused, unknown name, proxy down, or timeout.",
+    "If it persists, check the endpoint, the name, the proxy and the network.",
 )
 
 NO_ANSWER = Cause(
     "no_answer",
     UnavailableError,
-    "The connection was lost, or no complete answer came in time.",
+    "The connection was lost, or timed out.",
 )
 
 BUSY = Cause(
@@ -71,7 +68,7 @@ EXPIRED = Cause(
     "expired",
     ConfigError,
     "The session token or the credentials have expired.",
-    "Give fresh credentials, or a role that renews them by itself.",
+    "Give new credentials, or a role that renews them.",
 )
 
 CREDENTIALS = Cause(
@@ -107,20 +104,20 @@ CHECKSUM = Cause(
     ConfigError,
     "The store demands a checksum that the request does not have.",
     "Set AWS_REQUEST_CHECKSUM_CALCULATION=when_supported, or request_checksum_calculation in config_kwargs of the"
-    " connection, where the store is S3; of another store, take the demand off.",
+    " connection, if the store is S3; for another store, remove the requirement.",
 )
 
 NOT_IMPLEMENTED = Cause(
     "not_implemented",
     ConfigError,
-    "The service does not know such a request.",
+    "The service does not support the request.",
     "Use a service, or a version of it, that does.",
 )
 
 NO_CONTAINER = Cause(
     "no_container",
     ConfigError,
-    "The bucket, container, table or database is not there.",
+    "The bucket, container, table or database does not exist.",
     "Check its name and the endpoint.",
 )
 
@@ -134,10 +131,10 @@ UNUSABLE = Cause(
 REJECTED = Cause(
     "rejected",
     ConfigError,
-    "The service rejects the request for another reason (4xx); its code and message are told.",
+    "The service rejects the request for another reason (4xx), with its code and message.",
 )
 
-MISSING = Cause("missing", NotFoundError, "The named object, key or record is not there.")
+MISSING = Cause("missing", NotFoundError, "The object, key or record does not exist.")
 CONFLICT = Cause("conflict", ConflictError, "The condition of a conditional write does not hold.")
 CAUSES = (
     UNREACHABLE,
@@ -160,7 +157,7 @@ CAUSES = (
 
 
 def is_certificate(error: object) -> bool:
-    """Whether the words of an error of OpenSSL or rustls say that a certificate is not accepted."""
+    """Whether an error of OpenSSL or rustls is about a certificate."""
     words = str(error)
     return any(
         sign in words
@@ -257,29 +254,18 @@ _CLASS = re.compile(r"\b([A-Z]\w+): ([^\n]*)")
 
 
 def cause_of_code(code: str, status: int) -> Cause | None:
-    """Choose the cause for a code that means the same in every service of AWS; None for another one.
-
-    Args:
-        code: of the service.
-        status: of HTTP.
-    """
+    """Return the cause of a code that has the same meaning in every service of AWS, or of an HTTP status; None if
+    unknown."""
     return _BY_CODE.get(code) or _BY_STATUS.get(status) or (BUSY if status >= 500 else None)
 
 
 def cause_without_answer(error: Exception) -> Cause:
-    """Choose the cause for an error of botocore or urllib3 that is no answer of a service."""
+    """Return the cause of an error of botocore or urllib3 without a response."""
     return _of_class(type(error), str(error))
 
 
 def cause_of_provider(text: str) -> tuple[Cause, str]:
-    """Choose the cause for what obstore tells of an exception of botocore's credentials.
-
-    Args:
-        text: obstore's words, which contain the class and the words of the exception.
-
-    Returns:
-        The cause, and the words.
-    """
+    """Return the cause and the message of a botocore exception about credentials, from obstore's message."""
     from botocore import exceptions
 
     answered = _OPERATION_FAILED.search(text)
@@ -305,9 +291,9 @@ def _of_class(kind: type, words: str) -> Cause:
     if issubclass(kind, lost):
         return NO_ANSWER
     if issubclass(kind, aws.MetadataRetrievalError) or "retrieving metadata" in words:
-        return UNREACHABLE  # the machine's own service of roles did not answer
+        return UNREACHABLE  # the machine's role service did not answer
     if issubclass(kind, aws.SSOError | aws.TokenRetrievalError):
-        return EXPIRED  # of a login by the browser
+        return EXPIRED  # of a browser login
     if issubclass(kind, aws.NoCredentialsError | aws.PartialCredentialsError | aws.CredentialRetrievalError):
         return CREDENTIALS
     if issubclass(kind, aws.NoRegionError):

@@ -1,6 +1,6 @@
-"""The `dredge` command: its groups live in `dredge.commands`, one module each, imported only when asked for.
+"""The `dredge` command: its groups are modules of `dredge.commands`, imported on use.
 
-The embedded lakeFS is a package of its own: `serve` comes from an entry point of the group `dredge.servers`.
+The embedded lakeFS is another package: `serve` comes from an entry point of the group `dredge.servers`.
 
 Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4 a service is not available ·
 5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge · 9 done in part (`dredge.errors`).
@@ -33,14 +33,14 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules of `dredge.commands`, loaded on first use to keep `--help` quick."""
+    """A group with modules of `dredge.commands` as commands, loaded on first use to keep `--help` quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name every command, in alphabetical order."""
+        """Return the names of all commands, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load the command of that name, or return None."""
+        """Load a command by name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         if cmd_name == "serve":
@@ -60,7 +60,7 @@ def _serve() -> click.Command:
     for found in entry_points(group="dredge.servers", name="serve"):
         command: click.Command = found.load()
         return command
-    raise ConfigError("no server is installed: install this package anew, with its extra `server`")
+    raise ConfigError("no server is installed: install it with its extra `server`")
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -70,13 +70,10 @@ def dredge() -> None:
 
 
 def main(args: list[str] | None = None) -> Any:
-    """Run the command line.
+    """Run the command line; the process ends with the exit code of the error's family.
 
     Args:
-        args: the words after the program's name; None takes them from the process.
-
-    Returns:
-        Nothing: the process ends with the exit code of the error's family.
+        args: words after the program's name; None takes those of the process.
     """
     try:
         dredge.main(args=args, prog_name="dredge")

@@ -1,10 +1,9 @@
-"""Gives the compiled kernels to those who use them.
+"""Loads the compiled kernels.
 
-Compiling takes seconds, so what was compiled is kept in a cache folder: `$NUMBA_CACHE_DIR`, else
-`$XDG_CACHE_HOME/dredge` or `~/.cache/dredge`, else a folder of the user's own among the temporary files. Its
-name holds a hash of the kernels' sources, so that no old code is ever run. Processes that start together wait
-for the first of them to compile. Where no folder can be written (or the source is inside an archive), every
-process compiles for itself.
+Compiling takes seconds, so compiled code is cached in a folder: `$NUMBA_CACHE_DIR`, else `$XDG_CACHE_HOME/dredge` or
+`~/.cache/dredge`, else a private folder among the temporary files. Its name has a hash of the kernels' sources, so no
+old code is run. Parallel processes wait for the first one to compile. Without a writable folder (or with the source
+inside an archive), every process compiles for itself.
 """
 
 from __future__ import annotations
@@ -37,20 +36,14 @@ _importing = threading.Lock()
 
 
 def caching() -> bool:
-    """Whether the kernels, being imported right now, are to keep what they compile."""
+    """Whether the current import of the kernels caches compiled code."""
     return _cache_folder is not None
 
 
 @functools.cache
 def kernels() -> ModuleType:
-    """Import the compiled kernels, `dredge.kernels.entry`.
-
-    The first call in a process takes a quarter of a second when the cache is filled, several seconds when
-    not.
-
-    Raises:
-        ConfigError: the machine is big-endian, and the kernels read numbers as they lie in little-endian files.
-    """
+    """Import the compiled kernels, `dredge.kernels.entry`: a quarter of a second with a full cache, else several
+    seconds. Raises ConfigError if the machine is big-endian; the kernels read little-endian files."""
     if sys.byteorder != "little":
         raise ConfigError(
             "this machine is big-endian, and Dredge runs on little-endian ones (x86-64, ARM) only"
@@ -60,7 +53,7 @@ def kernels() -> ModuleType:
 
 
 def are_loaded() -> bool:
-    """Whether this process has the kernels, so that using them costs nothing more."""
+    """Whether the kernels are loaded in this process."""
     return kernels.cache_info().currsize > 0
 
 
@@ -76,8 +69,7 @@ def _import_kernels() -> ModuleType:
             with _one_at_a_time(folder):
                 return importlib.import_module(_MODULE)
         except Exception as error:
-            # Not only "no locator": a damaged cache can fail in any way, and compiling anew cures all of
-            # them.
+            # A damaged cache can fail in any way; compiling again helps in all cases.
             _log.warning(
                 "compiled kernels cannot be cached in %s (%s: %s)", folder, type(error).__name__, error
             )
@@ -88,16 +80,14 @@ def _import_kernels() -> ModuleType:
 
 
 def _forget_kernels() -> None:
-    """Let the next import decide anew whether kernels are cached."""
+    """Unload the kernels, so that the next import decides about caching again."""
     for name in [name for name in sys.modules if name.startswith(f"{_PACKAGE}.") and name != _SHARED]:
         del sys.modules[name]
 
 
 def _source_hash() -> str | None:
-    """A hash of all files of the package, since kernels of one are inlined into those of another.
-
-    Returns:
-        16 hexadecimal digits; None inside an archive, whose code numba has no way to cache.
+    """Return a hash of all files of the package, since kernels of one are inlined into those of another; None inside an
+    archive, where numba cannot cache.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     paths = sorted(Path(spec.origin).parent.glob("*.py")) if spec is not None and spec.origin else []
@@ -112,7 +102,7 @@ def _source_hash() -> str | None:
 
 
 def _cache_folders(configured: str) -> Iterator[Path]:
-    """Folders to try: private, writable, and made for this version of the sources."""
+    """Yield possible folders: private, writable, and for this version of the sources."""
     version = _source_hash()
     if version is None:
         return
@@ -125,7 +115,7 @@ def _cache_folders(configured: str) -> Iterator[Path]:
         folder = root / name
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # What lies there is run as code: it must be ours alone.
+            # Cached files are run as code, so no other user may write here.
             status = folder.stat()
             ours = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
             if ours and os.access(folder, os.W_OK | os.X_OK):
@@ -134,7 +124,7 @@ def _cache_folders(configured: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path, seconds_max: float = _LOCK_SECONDS_MAX) -> Iterator[None]:
-    """Let one process compile while the others wait, but not for ever: two may do the same work."""
+    """Let one process compile while the others wait, up to a limit; after it, two may compile the same code."""
     try:
         import fcntl
     except ImportError:

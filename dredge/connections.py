@@ -1,9 +1,9 @@
-"""What connections to servers and stores need: plain URLs, keys, certificate authorities, and proxies.
+"""Connections to servers and stores: plain URLs, keys, certificate authorities, and proxies.
 
-Text of a connection, as a user gave it, is taken whole or refused, and repeated in no message: a password that is not
-percent-encoded moves into another part of a URL (`/ # ? @ [`), so no part of a URL that is not plain can be shown.
+A password that is not percent-encoded moves into another part of a URL (`/ # ? @ [`). So a URL of a user is accepted as
+a whole or refused, and no message repeats it.
 
-botocore alone passes over networks in NO_PROXY, and lakeFS's SDK reads no such variable.
+Only botocore supports networks in NO_PROXY, and lakeFS's SDK reads no such variable.
 """
 
 from __future__ import annotations
@@ -29,18 +29,14 @@ _PLAIN = re.compile(
 
 
 def check_server_url(url: str, setting: str, example: str) -> str:
-    """Check the URL of a server.
+    """Check the URL of a server; returns scheme, host and port, which messages may show.
 
     Args:
-        url: as the user gave it.
-        setting: what it is the URL of, for the message.
-        example: a right one, for the message.
-
-    Returns:
-        Scheme, host and port, which messages may show.
+        setting: name of the URL, for the message.
+        example: a valid URL, for the message.
 
     Raises:
-        ConfigError: it is no `http(s)://host:port/path`, or has credentials, a query or a fragment.
+        ConfigError: it is not `http(s)://host:port/path`, or has credentials, a query or a fragment.
     """
     found = _PLAIN.fullmatch(url)
     if found is None:
@@ -52,15 +48,8 @@ def check_server_url(url: str, setting: str, example: str) -> str:
 
 
 def check_key(key: str | None, setting: str) -> None:
-    """Check that a key can be sent: HTTP libraries repeat in their errors what they cannot send.
-
-    Args:
-        key: a key, a secret or a token; None where there is none.
-        setting: its name, for the message.
-
-    Raises:
-        ConfigError: it has a line break, a space at an end, or characters outside of ASCII.
-    """
+    """Check that an HTTP library can send a key: its errors repeat invalid keys. Raises ConfigError if it has a line
+    break, a space at an end, or characters outside of ASCII."""
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
         raise ConfigError(
             f"{setting} has a line break, a space at an end, or a character outside of ASCII, so it was not copied"
@@ -69,11 +58,7 @@ def check_key(key: str | None, setting: str) -> None:
 
 
 def ca_bundles(env: Mapping[str, str]) -> list[str]:
-    """Return the PEM files with certificate authorities that an environment names, that of S3 first.
-
-    Args:
-        env: environment.
-    """
+    """Return the PEM files with certificate authorities in an environment, that of S3 first."""
     names = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
     return list(dict.fromkeys(env[name] for name in names if env.get(name)))
 
@@ -138,9 +123,9 @@ def _load_bundle(context: ssl.SSLContext, path: str, service: str) -> None:
 
 
 def proxies_for(url: str) -> dict[str, str]:
-    """Give the proxy of a URL, by its scheme; nothing where it is asked directly.
+    """Return the proxy of a URL by its scheme; {} without a proxy.
 
-    NO_PROXY may name hosts, domains, addresses and networks (`10.0.0.0/8`), or `*`.
+    NO_PROXY may have hosts, domains, addresses and networks (`10.0.0.0/8`), or `*`.
     """
     target = urlsplit(url)
     found = getproxies()
@@ -157,7 +142,7 @@ def is_here(url: str) -> bool:
 
 
 def any_proxy() -> str | None:
-    """Give some proxy that the environment names, where it names one."""
+    """Return one of the proxies in the environment; None without one."""
     found = getproxies_environment()
     return next((value for name, value in found.items() if name != "no"), None)
 

@@ -34,12 +34,12 @@ class DredgeError(Exception):
 
     kind: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
+    # One sentence for docs/errors.md; the message of an error has it for its case.
     what_to_do: ClassVar[str] = (
         "Read the message: it has the event, the state that is left and the action to take."
     )
-    """One sentence for docs/errors.md; the message of an error says it for its case."""
+    # Whether Airflow retries the task; after other errors a retry has the same result.
     is_retried: ClassVar[bool] = False
-    """Whether Airflow retries the task; a retry after one of the other errors has the same result."""
 
 
 class ConfigError(DredgeError, ValueError):

@@ -1,7 +1,7 @@
-"""64-bit hashes of addresses: XXH64, so equal to what Spark's `xxhash64` computes.
+"""64-bit hashes of addresses: XXH64, equal to Spark's `xxhash64`.
 
-Dredge compares sets of addresses by these hashes. Equal texts always have equal hashes; two different texts
-may share one, and then an object that could go is kept, never the opposite.
+Dredge compares sets of addresses by these hashes. Equal texts have equal hashes; two different texts with the same hash
+keep an object that could be deleted, never the opposite.
 """
 
 from __future__ import annotations
@@ -16,21 +16,14 @@ from xxhash import xxh64_intdigest
 from dredge.compiled import are_loaded, kernels
 from dredge.kernels.interface import SEED
 
+# For fewer texts the kernels are not loaded: that takes more than half a second and 80 MiB.
 _FEW = 1 << 17
-"""Texts up to which a call alone is no reason to load the kernels, which takes more than half a second and 80 MiB."""
 
 type Hashes = npt.NDArray[np.uint64]
 
 
 def hash64(texts: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Hash texts, as `xxhash64(column)` does in Spark.
-
-    Args:
-        texts: strings or binaries, large or not; a missing one hashes to the seed.
-
-    Returns:
-        XXH64 with seed 42 of the bytes of each.
-    """
+    """Hash texts like `xxhash64(column)` in Spark: XXH64 with seed 42. Strings or binaries; null hashes to the seed."""
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)
         if isinstance(texts, pa.ChunkedArray):  # combining no chunks gives none

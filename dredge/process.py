@@ -15,11 +15,7 @@ from dredge.errors import ConfigError
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables, and put back what was there before.
-
-    Args:
-        variables: values by name; secrets are fine here, they reach no argument and no log.
-    """
+    """Set environment variables within a block. Values may be secrets."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -38,17 +34,15 @@ _CREDENTIALS = struct.Struct(
 
 
 def is_of_this_user(line: Connection) -> bool:
-    """Whether the process at the other end of a Unix socket is this user's, whatever lets it reach the socket.
-
-    Args:
-        line: connected. Where the system does not tell, the permissions of the socket's folder stand alone.
+    """Whether the process at the other end of a Unix socket is of this user. True if the system does not say: then only
+    the permissions of the socket's folder protect it.
     """
     user = user_of(line)
     return user is None or user == os.getuid()
 
 
 def user_of(line: Connection) -> int | None:
-    """The user of the process at the other end of a Unix socket, by the kernel; None where it tells nothing."""
+    """Return the user at the other end of a Unix socket; None if the system does not say."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     with socket.socket(fileno=os.dup(line.fileno())) as there:
@@ -58,15 +52,7 @@ def user_of(line: Connection) -> int | None:
 
 
 def need(module: str, extra: str) -> None:
-    """Look whether a module of an extra can be imported; the module is loaded then.
-
-    Args:
-        module: its name.
-        extra: that brings it.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Import an optional module. `extra`: that installs it. Raises ConfigError if it is not installed."""
     try:
         importlib.import_module(module)
     except ImportError as error:
@@ -76,23 +62,17 @@ def need(module: str, extra: str) -> None:
         ) from None
 
 
+# Environment variable: "1" skips fsync, for folders of tests. After a loss of power, acknowledged writes can
+# be lost.
 NO_SYNC = "DREDGE_UNSAFE_NO_SYNC"
-"""Environment variable: "1" forces nothing to the disk. A loss of power then loses what was acknowledged."""
 
 
 def is_durable() -> bool:
-    """Whether acknowledged writes have to survive a loss of power."""
+    """Whether acknowledged writes must survive a loss of power."""
     return os.environ.get(NO_SYNC) != "1"
 
 
 def sync(fd: int) -> None:
-    """Force a file, or the names in a folder, to the disk.
-
-    Args:
-        fd: descriptor of the file or the folder.
-
-    Raises:
-        OSError: the disk failed; what was written may be lost.
-    """
+    """Force a file or folder to disk. Raises OSError if the disk failed; written data may be lost."""
     if is_durable():
         os.fsync(fd)

@@ -1,16 +1,15 @@
-"""Settings that a user gives: each is one field of a dataclass, which says everything about it.
+"""Settings of users: each is one field of a dataclass.
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         clean_every_days: float = setting("Days between clean runs", "An `auto` run is …", default=30.0, minimum=0)
 
-The field's name, type and default are the setting's. From the fields come the form of a DAG (`Setting.schema`), what
-operators and commands hand in (`read_settings`), the check of values that code gives (`check_settings`), the options
-of a command (`dredge.commands.options`) and the table in the docs (`table_of`). Fields without `setting` are none of a
-user's business.
+The field has the name, type and default. From it are made the form of a DAG (`Setting.schema`), the values of operators
+and commands (`read_settings`), the check of values in code (`check_settings`), the options of a command
+(`dredge.commands.options`) and the table in the docs (`table_of`). Fields without `setting` are internal.
 
-What is handed in may be rendered text: "25", "True", "None". Empty text and None mean "no value" where a setting may
-have none, and the default where it is a number; yes or no must be said, and nothing vague is taken for either.
+Values may be rendered text: "25", "True", "None". Empty text and None are "no value" for an optional setting, and the
+default for a number. A boolean must be true or false.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ _KEY = "setting"
 _KINDS: dict[Any, Kind] = {str: "string", float: "number", int: "integer", bool: "boolean"}
 _WORDS = {"string": "text", "number": "a number", "integer": "a whole number", "array": "a list"}
 _NOTHING = ("", "None")
+# A hundred years: dates cannot be computed for much longer times.
 DAYS_MAX = 36_500.0
-"""A hundred years: with much longer ones no date can be computed, so they are refused like any other wrong value."""
 HOURS_MAX = 24 * DAYS_MAX
 SECONDS_MAX = 3600 * HOURS_MAX
 
@@ -55,23 +54,23 @@ class SettingError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting, as its field describes it.
+    """One setting.
 
     Attributes:
         field: name of the field.
-        name: what users call it: Param, key of a config, option of a command.
+        name: for users: Param, key of a config, option of a command.
         title: a few words.
         description: sentences, in Markdown.
-        kind: as JSON schema names types.
+        kind: type in JSON schema.
         optional: it may have no value.
         required: it must be given.
-        default: a JSON value; None when there is none.
-        choices: the only values it may have; () is any.
+        default: a JSON value; None without one.
+        choices: valid values; () is any.
         minimum: smallest value.
-        above: the value must be larger than this.
+        above: lower bound that is not valid itself.
         maximum: largest value.
-        because: why there is a bound, for messages.
-        multiline: the form offers several lines.
+        because: reason of a bound, for messages.
+        multiline: the form has several lines.
     """
 
     field: str
@@ -90,21 +89,14 @@ class Setting:
     multiline: bool = False
 
     def read(self, value: Any) -> Any:
-        """Turn what was given, perhaps as text, into a value that was checked.
-
-        Raises:
-            ConfigError: it does not fit; with the name of the setting and what is allowed.
-        """
+        """Return the checked value of an input, also of text. Raises ConfigError if it does not fit; with the name of
+        the setting and what is allowed."""
         found = self._coerced(value)
         self.check(found)
         return found
 
     def check(self, value: Any) -> None:
-        """Look whether a value is one of the choices and within the bounds.
-
-        Raises:
-            ConfigError: it is not.
-        """
+        """Check a value against choices and bounds; raises ConfigError."""
         if value is None:
             if not self.optional:
                 raise self._wrong(value)
@@ -118,13 +110,13 @@ class Setting:
             low = self.minimum is not None and value < self.minimum
             low = low or (self.above is not None and value <= self.above)
             high = self.maximum is not None and value > self.maximum
-            # What is not a number compares false with every bound, so a limit of that kind would hold nothing.
+            # NaN compares false with every bound, so such a limit would limit nothing.
             if low or high or (isinstance(value, float) and not math.isfinite(value)):
                 raise self._wrong(value)
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words: `a number of at least 25`."""
+        """Valid values in words: `a number of at least 25`."""
         if self.kind == "boolean":
             return "true or false"
         if self.kind == "array":
@@ -143,7 +135,7 @@ class Setting:
         return f"{_WORDS[self.kind]}{f' of {" and ".join(bounds)}' if bounds else ''}"
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema, without title, description and default."""
+        """Return the JSON schema without title, description and default."""
         found: dict[str, Any] = {"type": ["null", self.kind] if self.optional else self.kind}
         if self.kind == "array":
             found["items"] = {"type": "string", "enum": list(self.choices)}
@@ -213,20 +205,12 @@ def setting(
     because: str = "",
     multiline: bool = False,
 ) -> Any:
-    """Make a dataclass field that is a setting.
+    """Make a dataclass field that is a setting; see `Setting` for the arguments.
 
     Args:
-        title: a few words.
-        description: sentences, in Markdown.
         default: without one, the setting must be given.
-        name: what users call it, when that is not the field's name.
-        kind: of what users give, when that is not the field's type.
-        choices: the only values it may have.
-        minimum: smallest value.
-        above: the value must be larger than this.
-        maximum: largest value.
-        because: why there is a bound, for messages.
-        multiline: the form offers several lines.
+        name: if it is not the field's name.
+        kind: if it is not the field's type.
     """
     said = {
         "title": title,
@@ -245,7 +229,7 @@ def setting(
 
 @functools.cache
 def settings_of(kind: type) -> tuple[Setting, ...]:
-    """List the settings among a dataclass's fields, in their order."""
+    """Return the settings of a dataclass, in their order."""
     hints = typing.get_type_hints(kind)
     return tuple(
         _of(field, hints[field.name]) for field in dataclasses.fields(kind) if _KEY in field.metadata
@@ -253,18 +237,8 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
 
 
 def read_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what a user gave for a dataclass.
-
-    Args:
-        kind: the dataclass.
-        given: values by name of the setting, as they are or as rendered text.
-
-    Returns:
-        Checked values by name of the field; settings that were not given are missing.
-
-    Raises:
-        ConfigError: an unknown name, a value that does not fit, or one that is missing.
-    """
+    """Return the checked values of a user for a dataclass, by field; settings without a value are missing. `given`:
+    values by setting, also as rendered text. Raises ConfigError if an unknown name, or an invalid or missing value."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"settings must be names with values, not {given!r}")
     known = {found.name: found for found in settings_of(kind)}
@@ -279,15 +253,7 @@ def read_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_nearest(name: str, known: Iterable[str]) -> str:
-    """Return an unknown name with the valid name that is most like it, for a message.
-
-    Args:
-        name: what was given.
-        known: valid names.
-
-    Returns:
-        `keep_tag; nearest is keep_tags; known are …`, without a nearest one where none is like it.
-    """
+    """Return an unknown name with the most similar valid name and all valid names, for a message."""
     names = sorted(known)
     like = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     nearest = f"; nearest is {like[0]}" if like else ""
@@ -295,15 +261,7 @@ def with_nearest(name: str, known: Iterable[str]) -> str:
 
 
 def check_settings(values: Any, without: Collection[str] = ()) -> None:
-    """Check the settings of a dataclass instance, whoever made it.
-
-    Args:
-        values: the instance.
-        without: fields that have a check of their own.
-
-    Raises:
-        ConfigError: one does not fit.
-    """
+    """Check the settings of a dataclass instance, without the fields in `without`; raises ConfigError."""
     for found in settings_of(values.__class__):
         value = getattr(values, found.field)
         if found.field not in without and isinstance(value, str | int | float | list | tuple | None):
@@ -313,15 +271,8 @@ def check_settings(values: Any, without: Collection[str] = ()) -> None:
 
 
 def check_finite(values: Any, where: str = "") -> None:
-    """Check that no number of a dataclass instance is infinite or not a number: such a bound would hold nothing.
-
-    Args:
-        values: the instance.
-        where: of the fields in a larger object, such as `safety.`, for messages.
-
-    Raises:
-        ConfigError: one is.
-    """
+    """Check that all numbers of a dataclass instance are finite: other bounds would limit nothing. `where`: prefix of
+    the fields in messages, such as `safety.`. Raises ConfigError if a number is not finite."""
     for item in dataclasses.fields(values):
         value = getattr(values, item.name)
         if isinstance(value, float) and not math.isfinite(value):
@@ -329,11 +280,7 @@ def check_finite(values: Any, where: str = "") -> None:
 
 
 def truth(name: str, value: Any) -> bool:
-    """Read a yes or no that may be text; nothing else is taken for either.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """Read a boolean, also as text; raises ConfigError for all other values."""
     text = str(value).strip().lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{name} is {value!r}; it may be true or false")
@@ -341,7 +288,7 @@ def truth(name: str, value: Any) -> bool:
 
 
 def table_of(settings: Iterable[Setting]) -> str:
-    """Draw settings as a Markdown table, one row each."""
+    """Format settings as a Markdown table."""
     rows = ["| Name | Default | Allowed | |", "|---|---|---|---|"]
     for found in settings:
         default = "must be given" if found.required else _shown(found.default)
@@ -370,7 +317,7 @@ def _of(field: dataclasses.Field[Any], hint: Any) -> Setting:
 
 
 def _items(value: Any) -> tuple[str, ...]:
-    """Read a list that may be text: `a,b` or `['a', 'b']`."""
+    """Read a list, also as text: `a,b` or `['a', 'b']`."""
     if value is None or (isinstance(value, str) and value.strip() in _NOTHING):
         return ()
     words = value.strip().strip("[]()").split(",") if isinstance(value, str) else value

@@ -31,38 +31,23 @@ _lock = threading.Lock()
 
 
 def new_xid(now: datetime) -> str:
-    """Make an id that sorts after those of earlier seconds.
-
-    Args:
-        now: aware; only whole seconds enter the id.
-    """
+    """Make an id that sorts after those of earlier seconds; `now` is aware."""
     return _new(int(now.timestamp()) % _WRAP)
 
 
 def new_descending_xid(now: datetime) -> str:
-    """Make an id that sorts before those of earlier seconds.
-
-    Args:
-        now: aware; only whole seconds enter the id.
-    """
+    """Make an id that sorts before those of earlier seconds; `now` is aware."""
     return _new((_YEAR_4000 - int(now.timestamp())) % _WRAP)
 
 
 def ascending_time(xid: str) -> datetime:
-    """The time at which an ascending id was made, to the second.
-
-    Raises:
-        FormatError: not an xid.
-    """
+    """Return the time of an ascending id, to the second; raises FormatError if it is not an xid."""
     return datetime.fromtimestamp(_seconds(xid), UTC)
 
 
 def descending_time(xid: str) -> datetime:
-    """The time at which a descending id was made, to the second (correct for the years 1970 to 2106).
-
-    Raises:
-        FormatError: not an xid.
-    """
+    """Return the time of a descending id, to the second (for the years 1970 to 2106); raises FormatError if it is not
+    an xid."""
     return datetime.fromtimestamp((_YEAR_4000 - _seconds(xid)) % _WRAP, UTC)
 
 

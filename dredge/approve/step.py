@@ -40,7 +40,7 @@ from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, Reje
 from dredge.runs.lease import Lease
 from dredge.runs.rendering import duration_text
 from dredge.runs.run import PlannedRun
-from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import StepSummary
 
 log = logging.getLogger("dredge")
@@ -231,14 +231,14 @@ class Approvals:
         Raises:
             RefusedError: no request, or results of different runs.
         """
-        summaries = check_chain(run.folder, self.output.STEP, links_of(self.output.INPUTS))
+        summaries = check_chain(run.folder, self.output.STEP, collect_links(self.output.INPUTS))
         asked = read_asked(run, subject_of(run, summaries, self.output))
         if asked is None:
             raise RefusedError(f"run {run.plan.run_id} awaits no approval. Nothing was done.")
         return asked
 
     def _approve(self, run: PlannedRun[Any], record: StepRecord) -> None:
-        check_chain(run.folder, self.output.STEP, links_of(self.output.INPUTS), record.inputs)
+        check_chain(run.folder, self.output.STEP, collect_links(self.output.INPUTS), record.inputs)
         guards = record.input(self.output.GUARDS)
         if guards.verdict not in ("passed", "awaiting_approval"):
             raise RefusedError(

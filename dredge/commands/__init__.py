@@ -1,1 +1,1 @@
-"""The sub-commands of `dredge`: one module a command, each with a click object named `command`."""
+"""The sub-commands of `dredge`: a module for each command, with a click object named `command`."""

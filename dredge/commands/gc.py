@@ -1,4 +1,4 @@
-"""`dredge gc`: collect a repository, read runs and reports, and look after the committed index."""
+"""`dredge gc`: collect repositories, read runs and reports, and maintain the committed index."""
 
 from __future__ import annotations
 
@@ -7,20 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.answering import answer_commands
-from dredge.commands.checks import gc_check_command
-from dredge.commands.gc_alarms import acknowledge_command, state_of
-from dredge.commands.gc_analysis import cost_command, plan_command, why_command
-from dredge.commands.gc_lost import forget_lost_command, lost_command
-from dredge.commands.gc_many import all_command
-from dredge.commands.gc_metadata import metadata_command
-from dredge.commands.gc_owner import lift_block_command, own_command
-from dredge.commands.gc_undo import pins_command, purge_command, restore_command
-from dredge.commands.options import setting_options
-from dredge.commands.runs import exit_code_of, rows_of_runs, show_report, show_runs
-from dredge.commands.terminal import naming_resume, show_progress
-from dredge.commands.variables import forget_variable_command
+from dredge.commands.gc_analysis import cost_command, metadata_command, plan_command, why_command
+from dredge.commands.gc_recovery import (
+    acknowledge_command,
+    forget_lost_command,
+    lift_block_command,
+    lost_command,
+    open_repository_state,
+    own_command,
+    pins_command,
+    purge_command,
+    restore_command,
+)
+from dredge.commands.options import (
+    AT_ONCE,
+    JSON,
+    PROCESSES,
+    QUIET,
+    given,
+    json_option,
+    setting_options,
+    take_settings,
+)
+from dredge.commands.printing import (
+    exit_code,
+    list_runs,
+    log_lines,
+    print_resume,
+    save_and_show_summary,
+    show_preflight,
+    show_progress,
+    show_report,
+    show_runs,
+)
+from dredge.commands.statements import answer_commands, forget_variable_command
 from dredge.gc.config import GCConfig
+from dredge.gc.many.choose import ManyConfig
 
 if TYPE_CHECKING:
     from dredge.gc.run import Run
@@ -29,13 +51,11 @@ if TYPE_CHECKING:
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Collect a repository, approve what waits for it, take deletions back, read the runs and reports of collections,
-    and look after the index. Nothing is deleted without `--apply`."""
+    """Collect a repository, approve candidates, restore deletions, read runs and reports, and maintain the index.
+    Nothing is deleted without `--apply`."""
 
 
 for _added in (
-    gc_check_command,
-    all_command,
     why_command,
     cost_command,
     plan_command,
@@ -49,7 +69,7 @@ for _added in (
     acknowledge_command,
     own_command,
     lift_block_command,
-    forget_variable_command("gc", "REPOSITORY", "my-repo", state_of),
+    forget_variable_command("gc", "REPOSITORY", "my-repo", open_repository_state),
 ):
     command.add_command(_added)
 
@@ -58,17 +78,11 @@ for _added in (
 @click.argument("repository")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
 @setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
-@click.option(
-    "--processes",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Worker processes; 0 works in this one.",
-)
-@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
-@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
+@PROCESSES
+@QUIET
+@json_option("The whole report as one JSON object.")
 def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:
-    """Collect a lakeFS repository here, without Airflow and Spark. Only says what would go, unless --apply is given.
+    """Collect a lakeFS repository here, without Airflow and Spark. A dry run without --apply.
 
     The server is found by LAKECTL_SERVER_ENDPOINT_URL, LAKECTL_CREDENTIALS_ACCESS_KEY_ID and
     LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY, the store by the usual AWS_… variables. Settings, limits and guards are those
@@ -81,13 +95,12 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
 
     \b
     Exit codes: 0 done, or shown · 2 bad input, or no way to the server · 3 refused or held by a guard, or another run
-                is at work · 4 the server or the store is not available: run it again
+                is in progress · 4 the server or the store is not available: run it again
                 5 data that cannot be trusted: nothing (more) was deleted · 6 no such repository
                 9 some objects were deleted, and the rest could not be
                 10 live objects had been deleted by an earlier run: see `dredge gc acknowledge`
     """
-    given = {name: value for name, value in settings.items() if value is not None}
-    config = GCConfig.from_params({**given, "repository": repository, "dry_run": not apply})
+    config = GCConfig.from_params({**given(settings), "repository": repository, "dry_run": not apply})
     show_progress(quiet)
 
     from dredge.gc import steps
@@ -99,17 +112,11 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
 
 @command.command("resume")
 @click.argument("uri", metavar="RUN")
-@click.option(
-    "--processes",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Worker processes; 0 works in this one.",
-)
-@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
-@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
+@PROCESSES
+@QUIET
+@json_option("The whole report as one JSON object.")
 def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
-    """Go on with a run of `dredge gc run` from what is complete: after its approval, or after a step failed.
+    """Continue a run of `dredge gc run` after its approval, or after a step failed.
 
     Servers and stores are found as by `dredge gc run`.
 
@@ -131,12 +138,12 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
 @command.command("runs")
 @click.argument("uri", metavar="NAMESPACE")
 @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def runs(uri: str, limit: int, as_json: bool) -> None:
     """List the runs of a repository, newest first.
 
-    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo, or the run root that its runs
-    were given. Stores are reached by the usual AWS_… variables.
+    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo, or a run root. Stores are reached by the
+    usual AWS_… variables.
 
     \b
     Examples:
@@ -147,16 +154,16 @@ def runs(uri: str, limit: int, as_json: bool) -> None:
     """
     from dredge.gc.run import RUNS
 
-    show_runs(rows_of_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
+    show_runs(list_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
 
 
 @command.command("report")
 @click.argument("uri", metavar="RUN")
-@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
+@json_option("The whole report as one JSON object.")
 def report(uri: str, as_json: bool) -> None:
     """Show the report of a run.
 
-    RUN is the URI of the run's folder, as `dredge gc runs` shows it. Also works while the run goes on and
+    RUN is the URI of the run's folder, as `dredge gc runs` shows it. Also works during the run and
     after it failed.
 
     \b
@@ -164,29 +171,29 @@ def report(uri: str, as_json: bool) -> None:
       dredge gc report s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN --json
 
     \b
-    Exit codes: 0 the run is a success, a dry run or still going on · 1 it failed or deleted only a part
+    Exit codes: 0 the run is a success, a dry run or in progress · 1 it failed or deleted only a part
                 2 no such run · 3 a guard refused it, it awaits approval, or was rejected
                 4 the store is not available
     """
     found = _report(uri)
     show_report(found, as_json)
-    raise SystemExit(exit_code_of(found))
+    raise SystemExit(exit_code(found))
 
 
 @command.group("index")
 def index() -> None:
-    """Look after the committed index: what every range names, kept for the life of a repository."""
+    """Maintain the committed index: the addresses in each range."""
 
 
 @index.command("verify")
 @click.argument("uri", metavar="NAMESPACE")
 @click.option("--against-ranges", is_flag=True, help="Decode every range again and compare, too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def verify(uri: str, against_ranges: bool, as_json: bool) -> None:
     """Read every part of the index and compare it with its digest.
 
     NAMESPACE is the repository's storage namespace, such as s3://bucket/repo. A run does the same with the
-    parts it reads, so a damaged index costs time, never an object.
+    parts it reads.
 
     \b
     Examples:
@@ -204,9 +211,9 @@ def verify(uri: str, against_ranges: bool, as_json: bool) -> None:
 @index.command("rebuild")
 @click.argument("uri", metavar="NAMESPACE")
 @click.option("--against-ranges", is_flag=True, help="Look for wrong parts by decoding every range, too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
-    """Decode the ranges again whose part of the index is damaged or wrong. Files are added, none is changed.
+    """Decode the ranges again whose part of the index is damaged or wrong. Files are added, and no file is changed.
 
     \b
     Examples:
@@ -220,7 +227,7 @@ def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
 
 
 def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
-    """Do what is left of a run, and show the report of whatever became of it."""
+    """Do the remaining steps of a run, and show its report, also when a step fails."""
     from dredge.errors import PartialError
     from dredge.gc import steps
     from dredge.runs.failures import closing_with
@@ -228,7 +235,7 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     def show() -> None:
         show_report(_report(planned.plan.run_uri), as_json, planned.plan.run_uri)
 
-    with naming_resume("dredge gc", planned.plan.run_uri), closing_with(show, "showing the report"):
+    with print_resume("dredge gc", planned.plan.run_uri), closing_with(show, "showing the report"):
         steps.to_its_end(planned, runner)
     found = _report(planned.plan.run_uri)
     if found["outcome"] not in ("success", "dry_run"):
@@ -288,3 +295,72 @@ def _report(uri: str) -> dict[str, Any]:
 def _deleted(found: dict[str, Any]) -> int | None:
     deleted: int | None = found["counts"].get("deleted_objects")
     return deleted
+
+
+@command.command("all")
+@click.option("--apply", is_flag=True, help="Delete objects (default: dry runs).")
+@setting_options(ManyConfig)
+@AT_ONCE
+@setting_options(GCConfig, without=("repository", "dry_run"))
+@QUIET
+@json_option("The summary as one JSON object.")
+def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **settings: Any) -> None:
+    """Collect all repositories of a server here, each by its own run. Dry runs without --apply.
+
+    Server and store are found as by `dredge gc run`, and the settings are those of each run. Repositories on which
+    another collector works are left out. A summary of all runs is written as a page.
+
+    \b
+    Examples:
+      dredge gc all --json
+
+    \b
+    Exit codes: 0 done, or shown · 2 bad input, or no way to the server
+                4 the server is not available · 9 some repositories need a person; the others are done
+    """
+    asked = given(settings)
+    many = ManyConfig.from_params(take_settings(asked, ManyConfig))
+
+    def make_config(repository: str) -> GCConfig:
+        return GCConfig.from_params({**asked, "repository": repository, "dry_run": not apply})
+
+    make_config("all")  # wrong settings fail before the first run
+    log_lines(quiet)
+    raise SystemExit(_collect(many, make_config, at_once, asked.get("run_root"), as_json))
+
+
+def _collect(many: ManyConfig, make_config: Any, at_once: int, run_root: str | None, as_json: bool) -> int:
+    from dredge.gc.many.choose import choose_repositories
+    from dredge.gc.many.collect import collect_each
+    from dredge.lakefs import LakeFSClient
+    from dredge.runs.tasks import LocalRunner
+
+    client = LakeFSClient.from_env()
+    chosen = choose_repositories(many, client, None, run_root)
+    with LocalRunner() as runner:
+        outcomes = list(collect_each(chosen.repositories, make_config, runner, client, at_once))
+    return save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)
+
+
+@command.command("check")
+@click.argument("repository")
+@setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
+@JSON
+def check_command(repository: str, as_json: bool, **settings: object) -> None:
+    """Check everything that a collection of REPOSITORY needs, within 20 seconds.
+
+    Server, store and key-value store are found as by `dredge gc run`, and so are settings. Nothing is changed: a small
+    object is written below data/ and below _lakefs/, to try the rights, and removed again.
+
+    \b
+    Examples:
+      dredge gc check my-repo
+      dredge gc check my-repo --undo versions --json
+
+    \b
+    Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
+    """
+    from dredge.gc.preflight import check
+
+    config = GCConfig.from_params({**given(settings), "repository": repository, "dry_run": False})
+    show_preflight(check(config), as_json)

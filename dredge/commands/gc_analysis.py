@@ -1,4 +1,4 @@
-"""`dredge gc why`, `cost` and `plan`: what keeps an object, what objects cost, what other rules would free."""
+"""`dredge gc why`, `cost`, `plan` and `metadata`: why objects are kept, costs, and files without a commit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,22 @@ from dredge.runs.payload import to_json
 if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun
     from dredge.gc.insight.what_if import Proposal
+import logging
+import os
+import sys
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+from dredge.commands.options import setting_options
+from dredge.gc.metadata.config import DELETE, REPORT, MetadataConfig
+
+if TYPE_CHECKING:
+    from dredge.runs.summary import StepSummary
+from dredge.commands.options import JSON, given
+
 _RUN = click.option(
     "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder; without, the newest complete one."
 )
+
+
 _ROOT = click.option(
     "--run-root", metavar="URI", help="Where runs put their folders, when they were given a run root."
 )
@@ -36,21 +47,21 @@ _ROOT = click.option(
     show_default=True,
     help="Requests to ask branches what they have staged, where there is no key-value store to read.",
 )
-@_JSON
+@JSON
 def why_command(
     what: str, repository: str | None, run_root: str | None, requests_max: int, as_json: bool
 ) -> None:
-    """List everything that keeps an object, and until when, or the run that deleted it. Only reads.
+    """List the reasons to keep an object, with their end, or the run of its deletion. Read-only.
 
     The server and the store are found as by `dredge gc run`. With DREDGE_KV_URL, staged entries are read
-    from lakeFS's key-value store; otherwise the branches are asked, and the answer lists what they cannot show.
+    from lakeFS's key-value store; otherwise from the branches, and the answer lists its gaps.
 
     \b
     Examples:
       dredge gc why lakefs://my-repo/main/a/b
 
     \b
-    Exit codes: 0 the object is kept · 1 nothing that was read keeps it, or it is deleted · 2 bad input
+    Exit codes: 0 the object is kept · 1 no known reason to keep it, or it is deleted · 2 bad input
                 3 the history cannot be read · 4 the server or the store is not available
                 6 no such repository or path
     """
@@ -87,7 +98,7 @@ def why_command(
     show_default=True,
     help="Folders that make a prefix; 0 counts none.",
 )
-@_JSON
+@JSON
 def cost_command(
     repository: str,
     run_uri: str | None,
@@ -97,9 +108,9 @@ def cost_command(
     depth: int,
     as_json: bool,
 ) -> None:
-    """Count objects and bytes by kind, by the branch that alone keeps them, by age and by prefix. Only reads.
+    """Count objects and bytes by kind, by their only branch, by age and by prefix. Read-only.
 
-    The figures are those of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
+    The figures are of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
 
     \b
     Examples:
@@ -138,7 +149,7 @@ def cost_command(
 @_RUN
 @_ROOT
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write the curve to this file.")
-@_JSON
+@JSON
 def plan_command(
     repository: str,
     days: str | None,
@@ -149,10 +160,10 @@ def plan_command(
     svg: str | None,
     as_json: bool,
 ) -> None:
-    """Say what other garbage collection rules would free, and what the next run will cost. Changes nothing.
+    """Estimate the effect of other garbage collection rules, and the cost of the next run. Read-only.
 
-    Figures are those that a clean dry run under these rules would find, taken from the listing, staging and history
-    of the newest clean run. "≤" marks those that may be too large: commits that no ref leads to keep some of it. With
+    Figures are for a clean dry run under these rules, from the listing, staging and history
+    of the newest clean run. "≤" marks upper bounds: commits without a ref keep some of it. With
     DREDGE_KV_URL they are read from lakeFS's key-value store, and all figures are exact.
 
     \b
@@ -160,7 +171,7 @@ def plan_command(
       dredge gc plan my-repo
 
     \b
-    Exit codes: 0 foreseen · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
+    Exit codes: 0 estimated · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
@@ -225,7 +236,6 @@ def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple
 
 
 def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun:
-    """The run that figures are of."""
     from dredge.errors import ConfigError
     from dredge.gc.insight.base_run import find_base, open_base
     from dredge.lakefs import LakeFSClient
@@ -265,3 +275,86 @@ def _kv() -> Any:
     from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
 
     return KVAccess.from_env() if os.environ.get(URL) else None
+
+
+@click.command("metadata")
+@click.argument("repository")
+@click.option("--note", is_flag=True, help="Start their wait, and restore files that a commit refers to.")
+@click.option("--apply", is_flag=True, help="Also delete files that have waited.")
+@setting_options(MetadataConfig, without=("repository", "metadata", "dry_run"))
+@JSON
+def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **settings: Any) -> None:
+    """List range and metarange files without a commit, and the cost of commits without a ref.
+
+    Server and store are found as by `dredge gc run`. Commits without branch and tag are read from lakeFS's key-value
+    store with DREDGE_KV_URL; without it, their files are listed as files without a commit.
+
+    Only --note and --apply make changes; both need DREDGE_KV_URL. --apply deletes files found by an earlier
+    run, after --grace-hours, in a bucket with versions. If a later commit refers to such a file
+    without writing it (by its id), readers of that commit fail until the next run restores the file.
+
+    \b
+    Examples:
+      dredge gc metadata my-repo
+
+    \b
+    Exit codes: 0 done · 2 bad input
+                3 the history cannot be read, the key-value store is another server's, or another run is in progress
+                4 the server or the store is not available, or a file could not be deleted
+                5 a metarange cannot be trusted · 6 no such repository
+    """
+    asked = {"repository": repository, "metadata": DELETE if apply else REPORT, "dry_run": False}
+    config = MetadataConfig.from_params(given(settings) | asked)
+    if note or apply:
+        from dredge.gc.metadata.collecting import collect_metadata
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        _show(collect_metadata(config), as_json)
+    else:
+        _report(config, as_json)
+
+
+def _report(config: MetadataConfig, as_json: bool) -> None:
+    from datetime import timedelta
+
+    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
+    from dredge.gc.metadata.files import report_lines, report_metadata
+    from dredge.lakefs import LakeFSClient
+    from dredge.runs.clock import utc_now
+
+    access = KVAccess.from_env() if os.environ.get(URL) else None
+    min_age = timedelta(hours=config.min_age_hours)
+    report = report_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, access)
+    if as_json:
+        click.echo(json.dumps(report.figures()))
+        return
+    for line in report_lines(report):
+        click.echo(line)
+
+
+def _show(summary: StepSummary, as_json: bool) -> None:
+    if as_json:
+        pending = {"pending": summary.details["pending"]}
+        click.echo(
+            json.dumps({"run_id": summary.run_id, "status": summary.status, **summary.counts, **pending})
+        )
+        return
+    for name, words in _WORDS.items():
+        if name == "garbage_files" or summary.counts.get(name):
+            click.echo(f"{summary.counts[name]:>12,}  {words}")
+    if first := summary.details["pending"]["first_deletion"]:
+        click.echo(f"What waits may be deleted from {first:.16} UTC on.".replace("T", " "))
+    for warning in summary.warnings:
+        click.secho(f"* {warning}", fg="yellow")
+
+
+_WORDS = {
+    "garbage_files": "files without a commit were found",
+    "waiting_files": "of them wait",
+    "confirmed_files": "of them have waited",
+    "deleted_files": "were deleted; their copies stay below the run's folder",
+    "kept_files": "are kept: a commit refers to them now",
+    "put_back_files": "were restored: a commit refers to them now",
+    "purged_copies": "old copies were permanently deleted",
+    "kept_copies": "older copies stay: a commit refers to their file, or they have no version id",
+}

@@ -1,4 +1,4 @@
-"""`dredge icechunk`: plan and apply expirations of Icechunk repositories, and collect what is left over."""
+"""`dredge icechunk`: expire and collect Icechunk repositories, and read runs and reports."""
 
 from __future__ import annotations
 
@@ -9,38 +9,50 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.checks import icechunk_check_command
 from dredge.commands.icechunk_insight import cost_command, why_command
-from dredge.commands.icechunk_many import all_command
-from dredge.commands.icechunk_past import acknowledge_command, forget_lost_command, lost_command
-from dredge.commands.icechunk_runs import (
-    approve_command,
-    end_run,
-    reject_command,
-    report_command,
-    resume_command,
-    runs_command,
+from dredge.commands.icechunk_recovery import (
+    acknowledge_command,
+    forget_lost_command,
+    lost_command,
+    open_state,
+    pins_command,
+    purge_command,
+    restore_command,
 )
-from dredge.commands.icechunk_undo import pins_command, purge_command, restore_command
-from dredge.commands.options import FiniteRange, setting_options
-from dredge.commands.terminal import show_progress
-from dredge.commands.variables import forget_variable_command
+from dredge.commands.options import (
+    AT_ONCE,
+    JSON,
+    PROCESSES,
+    QUIET,
+    Command,
+    FiniteRange,
+    given,
+    json_option,
+    setting_options,
+    take_settings,
+)
+from dredge.commands.printing import (
+    exit_code,
+    list_runs,
+    log_lines,
+    print_resume,
+    save_and_show_summary,
+    show_preflight,
+    show_progress,
+    show_report,
+    show_runs,
+)
+from dredge.commands.statements import answer_commands, forget_variable_command
+from dredge.errors import ConfigError
 from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig
-
-REFS_SHOWN = 10
+from dredge.icechunk.many import ManyConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from dredge.icechunk.collection.run import Run
     from dredge.icechunk.expiration.plan import ExpirationPlan
-    from dredge.storage import ObjectWriter
 
-
-def _state_of(uri: str) -> ObjectWriter:
-    from dredge.icechunk.maintenance import open_state
-
-    return open_state(uri)
+REFS_SHOWN = 10
 
 
 @click.group("icechunk", context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,18 +60,12 @@ def command() -> None:
     """Expire and collect Icechunk repositories.
 
     URI is the repository: s3://bucket/prefix, gs://bucket/prefix, file:///folder or an absolute path. Stores
-    are reached by the usual AWS_… variables. Nothing is changed or deleted without --apply.
+    are reached by the usual AWS_… variables. All commands are dry runs without --apply.
     """
 
 
-for subcommand in (
-    icechunk_check_command,
-    all_command,
-    runs_command,
-    report_command,
-    approve_command,
-    reject_command,
-    resume_command,
+for _added in (
+    *answer_commands("icechunk", "s3://bucket/weather/_dredge/runs/RUN", "dredge.icechunk.collection.steps"),
     why_command,
     cost_command,
     restore_command,
@@ -68,14 +74,14 @@ for subcommand in (
     lost_command,
     forget_lost_command,
     acknowledge_command,
-    forget_variable_command("icechunk", "URI", "s3://lake/weather", _state_of),
+    forget_variable_command("icechunk", "URI", "s3://lake/weather", open_state),
 ):
-    command.add_command(subcommand)
+    command.add_command(_added)
 
 
-def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def _expiration_options(function: Command) -> Command:
     for decorate in (
-        click.option("--json", "as_json", is_flag=True, help="The plan as one JSON object."),
+        json_option("The plan as one JSON object."),
         click.option("--all", "whole", is_flag=True, help="Show all refs and snapshots."),
         setting_options(ExpireConfig, without=("estimate",)),
         click.option(
@@ -99,7 +105,7 @@ def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @command.command("plan")
 @_expiration_options
 def plan(uri: str, as_json: bool, whole: bool, **asked: Any) -> None:
-    """Show what an expiration would do. Changes nothing.
+    """Show the plan of an expiration. Read-only.
 
     \b
     Examples:
@@ -138,7 +144,7 @@ def expire(
       dredge icechunk expire s3://bucket/weather --older-than 30d
 
     \b
-    Exit codes: 0 done, or shown · 2 bad input, or a rule that cannot be applied to the spec
+    Exit codes: 0 done, or shown · 2 bad input, or a rule unsupported by the spec
                 3 refused: the history or the repository changed, or the outcome differs from the plan
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
                 9 done in part: the store does not allow the rest
@@ -177,34 +183,27 @@ def expire(
 @click.argument("uri", metavar="URI")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
 @setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
-@click.option(
-    "--processes",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Worker processes; 0 works in this one.",
-)
-@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+@PROCESSES
+@QUIET
+@json_option("The report as one JSON object.")
 def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:
-    """Delete the snapshots, manifests, chunks and transaction logs that nothing reaches.
+    """Delete unreachable snapshots, manifests, chunks and transaction logs.
 
     \b
     Examples:
       dredge icechunk collect s3://bucket/weather --json
 
     \b
-    Exit codes: 0 done, or shown · 2 bad input · 3 refused by a guard or awaiting approval, or another run is at work
+    Exit codes: 0 done, or shown · 2 bad input · 3 refused by a guard or awaiting approval, or another run in progress
                 4 the store is not available, or some objects could not be deleted: run it again
                 5 a live file cannot be trusted: nothing more was deleted · 6 no repository
                 9 some objects were deleted, and the key pair may not delete the rest
     """
     show_progress(quiet)
-    given = {name: value for name, value in settings.items() if value is not None}
-    config = CollectConfig.from_params({**given, "storage": uri, "dry_run": not apply})
+    config = CollectConfig.from_params({**given(settings), "storage": uri, "dry_run": not apply})
     from dredge.icechunk.collection.steps import Run, plan_collection
 
-    end_run(Run.open(plan_collection(config).run_uri), processes, as_json)
+    _end_run(Run.open(plan_collection(config).run_uri), processes, as_json)
 
 
 def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> ExpirationPlan:
@@ -223,8 +222,7 @@ def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> Ex
 
 
 def _expiration(asked: dict[str, Any]) -> Expiration:
-    given = {name: value for name, value in asked.items() if value is not None}
-    return Expiration.from_config(ExpireConfig.from_params(given), datetime.now(UTC))
+    return Expiration.from_config(ExpireConfig.from_params(given(asked)), datetime.now(UTC))
 
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
@@ -259,3 +257,197 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
                 f" age; the last one reaches it at {free.all_old_at:%Y-%m-%d %H:%M} UTC"
             )
     click.echo(f"digest {made.digest}")
+
+
+@command.command("all")
+@click.option("--apply", is_flag=True, help="Expire and delete (default: dry runs).")
+@setting_options(ManyConfig)
+@AT_ONCE
+@setting_options(ExpireConfig, without=("estimate",))
+@setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
+@QUIET
+@json_option("The summary as one JSON object.")
+def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **settings: Any) -> None:
+    """Expire and collect many Icechunk repositories here, each by its own run. Dry runs without --apply.
+
+    The settings are those of the DAG icechunk_all, and so is the page about all. A run that awaits approval needs
+    a person; `dredge icechunk approve` and `resume` continue it.
+
+    \b
+    Examples:
+      dredge icechunk all --storages 's3://lake/*' --older-than 30d
+
+    \b
+    Exit codes: 0 done, or shown · 2 bad input · 4 a folder of repositories cannot be listed
+                9 some repositories need a person; the others are done
+    """
+    asked = given(settings)
+    many = ManyConfig.from_params(take_settings(asked, ManyConfig))
+    expiration = ExpireConfig.from_params(take_settings(asked, ExpireConfig))
+
+    def make_config(uri: str) -> CollectConfig:
+        return CollectConfig.from_params({**asked, "storage": uri, "dry_run": not apply})
+
+    make_config("file:///all")  # wrong settings fail before the first run
+    if not many.wanted:
+        raise ConfigError("storages is empty: name the repositories, such as --storages 's3://lake/*'")
+    log_lines(quiet)
+    raise SystemExit(_collect(many, expiration, make_config, at_once, asked.get("run_root"), as_json))
+
+
+def _collect(
+    many: ManyConfig,
+    expiration: ExpireConfig,
+    make_config: Any,
+    at_once: int,
+    run_root: str | None,
+    as_json: bool,
+) -> int:
+    from dredge.icechunk.collect_each import collect_each
+    from dredge.icechunk.many import choose_repositories, summary_root
+    from dredge.runs.tasks import LocalRunner
+
+    chosen, missing = choose_repositories(many, ())
+    with LocalRunner() as runner:
+        outcomes = list(collect_each(chosen, expiration, make_config, runner, at_once))
+    return save_and_show_summary(
+        outcomes, missing, summary_root(many, run_root, chosen), "icechunk-all", as_json
+    )
+
+
+@command.command("runs")
+@click.argument("uri", metavar="URI")
+@click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
+@JSON
+def runs_command(uri: str, limit: int, as_json: bool) -> None:
+    """List the collections and expirations of a repository, newest first.
+
+    URI is the repository, or a run root.
+
+    \b
+    Examples:
+      dredge icechunk runs s3://bucket/weather --limit 5
+
+    \b
+    Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
+    """
+    from dredge.icechunk.expiration.stored import list_applied
+    from dredge.icechunk.maintenance import RUNS
+
+    applied = list_applied(uri, limit)
+    rows = [
+        {
+            "expiration_id": found.expiration_id,
+            "applied_at": found.at.isoformat(),
+            "older_than": found.expiration.threshold,
+            "released_snapshots": found.released,
+            "refs_deleted": list(found.refs_deleted),
+        }
+        for found in applied
+    ]
+    show_runs(list_runs(uri, RUNS, limit, _report, _deleted), uri, as_json, expirations=rows)
+    if applied and not as_json:
+        click.echo(
+            f"\n{'EXPIRATION':<22}{'APPLIED (UTC)':<21}{'OLDER THAN':<21}{'RELEASED':>12}{'REFS DELETED':>14}"
+        )
+    for found in () if as_json else applied:
+        times = [f"{at:%Y-%m-%d %H:%M:%S}" for at in (found.at, found.expiration.instant)]
+        refs = len(found.refs_deleted)
+        click.echo(f"{found.expiration_id:<22}{times[0]:<21}{times[1]:<21}{found.released:>12,}{refs:>14,}")
+
+
+@command.command("report")
+@click.argument("uri", metavar="RUN")
+@json_option("The whole report as one JSON object.")
+def report_command(uri: str, as_json: bool) -> None:
+    """Show the report of a collection. Also works during the run and after it failed.
+
+    RUN is the URI of the run's folder, as `dredge icechunk runs` shows it.
+
+    \b
+    Examples:
+      dredge icechunk report s3://bucket/weather/_dredge/runs/RUN --json
+
+    \b
+    Exit codes: 0 the run is a success, a dry run or in progress · 1 it failed or deleted only a part
+                2 no such run · 3 a guard refused it, it awaits approval, or was rejected
+                4 the store is not available
+    """
+    found = _report(uri.rstrip("/"))
+    show_report(found, as_json)
+    raise SystemExit(exit_code(found))
+
+
+@command.command("resume")
+@click.argument("uri", metavar="RUN")
+@PROCESSES
+@QUIET
+@json_option("The whole report as one JSON object.")
+def resume_command(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
+    """Continue a run of `dredge icechunk collect` after its approval, or after a step failed.
+
+    \b
+    Examples:
+      dredge icechunk resume s3://bucket/weather/_dredge/runs/RUN
+
+    \b
+    Exit codes: those of `dredge icechunk collect`
+    """
+    from dredge.icechunk.collection.steps import reopen_run
+
+    show_progress(quiet)
+    _end_run(reopen_run(uri.rstrip("/")), processes, as_json)
+
+
+def _end_run(run: Run, processes: int, as_json: bool) -> None:
+    """Do the remaining steps of a local run, and show its report, also when a step fails."""
+    from dredge.icechunk.collection.save_report.report import build_report
+    from dredge.icechunk.collection.steps import to_its_end
+    from dredge.runs.failures import closing_with
+    from dredge.runs.tasks import LocalRunner
+
+    def show() -> None:
+        show_report(build_report(run), as_json, run.plan.run_uri)
+
+    uri = run.plan.run_uri
+    with (
+        print_resume("dredge icechunk", uri),
+        closing_with(show, "showing the report"),
+        LocalRunner(processes) as runner,
+    ):
+        to_its_end(run, runner)
+
+
+def _report(uri: str) -> dict[str, Any]:
+    from dredge.icechunk.collection.run import Run
+    from dredge.icechunk.collection.save_report.report import build_report
+
+    return build_report(Run.open(uri))
+
+
+def _deleted(found: dict[str, Any]) -> int | None:
+    deleted: int = found["deleted"]["objects"]
+    return deleted
+
+
+@command.command("check")
+@click.argument("uri", metavar="URI")
+@setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
+@JSON
+def check_command(uri: str, as_json: bool, **settings: object) -> None:
+    """Check everything that a collection of the Icechunk repository at URI needs, within 20 seconds.
+
+    Nothing is changed: a small object is written in two folders, to try the rights, and removed again.
+
+    \b
+    Examples:
+      dredge icechunk check s3://bucket/weather
+
+    \b
+    Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
+    """
+    from dredge.icechunk.preflight import check
+
+    show_preflight(
+        check(CollectConfig.from_params({**given(settings), "storage": uri, "dry_run": False})), as_json
+    )

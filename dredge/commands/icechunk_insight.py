@@ -6,10 +6,8 @@ import json
 
 import click
 
-from dredge.commands.options import FiniteRange
+from dredge.commands.options import JSON, FiniteRange
 from dredge.runs.payload import to_json
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.command("cost")
@@ -20,7 +18,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option(
     "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Refs and snapshots at most."
 )
-@_JSON
+@JSON
 def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None:
     """Show the bytes of a repository, and those that only one branch, tag or snapshot keeps. Only reads.
 
@@ -50,7 +48,7 @@ def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None
 @click.command("why")
 @click.argument("uri", metavar="URI")
 @click.argument("name", metavar="ID|KEY")
-@_JSON
+@JSON
 def why_command(uri: str, name: str, as_json: bool) -> None:
     """List everything that keeps an object, or the run that deleted it. Only reads.
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @click.group("inspect", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Look into lakeFS's range and metarange files. Nothing here changes anything.
+    """Look into lakeFS's range and metarange files. Read-only.
 
     FILE is a path, or a URI such as s3://bucket/repo/_lakefs/<id>; stores are reached by the usual AWS_…
-    variables. A file is read whole and verified before anything is printed: of a damaged file nothing is shown.
+    variables. A file is read whole and verified before anything is printed: a damaged file is not shown.
     """
 
 
@@ -29,7 +29,7 @@ def command() -> None:
 def table(uri: str, as_json: bool) -> None:
     """Show every record of a range, a metarange, or a table of a refs dump.
 
-    A file whose name is an id must hold the table of that id.
+    A file named by an id must contain that table.
 
     With --json each line has key (null when it is not UTF-8), key_base64, key_hex, identity (hex),
     identity_base64, identity_hex, and
@@ -64,7 +64,7 @@ def table(uri: str, as_json: bool) -> None:
 @click.argument("uri", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with address and address_type a line.")
 def addresses(uri: str, as_json: bool) -> None:
-    """Show the physical address of every entry of a range, one a line, quoted as in JSON.
+    """Show the physical address of every entry of a range, as a JSON string a line.
 
     Reads with the column reader, millions of rows a second. Metaranges and refs dumps are refused.
 
@@ -199,7 +199,7 @@ def _plain(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _print(lines: Iterable[str]) -> None:
-    """Print all lines or, when making one of them fails, none."""
+    """Print all lines; after an error none."""
     text = "".join(f"{line}\n" for line in lines)
     if text:
         click.echo(text, nl=False)

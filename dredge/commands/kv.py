@@ -27,12 +27,12 @@ _raw = click.option("--raw", is_flag=True, help="Base64 of the stored bytes inst
 
 @click.group("kv", context_settings=_CONTEXT)
 def command() -> None:
-    """Look into lakeFS's key-value store. Nothing is ever written.
+    """Look into lakeFS's key-value store. Read-only.
 
     URL is postgresql://user@host/database, dynamodb://TABLE?region=… or sqlite:///abs/file.db. Leave passwords out
     of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
 
-    Names of partitions and keys are text; bytes that are not UTF-8 are written and shown as \\xNN.
+    Names of partitions and keys are text; other bytes than UTF-8 are written and shown as \\xNN.
 
     \b
     Exit codes: 0 done, 2 bad input or no such store, 4 the store does not answer, 6 no such key.
@@ -43,8 +43,7 @@ def command() -> None:
 @_url
 @_json
 def ls_command(url: str, as_json: bool) -> None:
-    """List the partitions, and what each is by the shape of its name. DynamoDB reads the whole table for
-    it.
+    """List the partitions and their kinds. DynamoDB reads the whole table.
 
     \b
     Examples:
@@ -106,7 +105,7 @@ def scan_command(
 @_secrets
 @_json
 def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: bool, as_json: bool) -> None:
-    """Show one row.
+    """Show a row.
 
     \b
     Examples:
@@ -124,7 +123,7 @@ def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: boo
 
 
 def kind_of(partition: bytes) -> str:
-    """What a partition is, by its name."""
+    """Return the kind of a partition from its name."""
     from dredge.trash import names
 
     if names.parse_instance(partition):
@@ -136,7 +135,7 @@ def kind_of(partition: bytes) -> str:
 
 
 def message_of(partition: bytes, key: bytes) -> type[Message] | None:
-    """Which message a value is; None where it is text or another's."""
+    """Return the message class of a value; None for text and unknown values."""
     from dredge.lakefs.files import messages
     from dredge.lakefs.files.messages import auth_pb2
     from dredge.trash import names
@@ -190,8 +189,7 @@ def decoded(partition: bytes, key: bytes, value: bytes) -> tuple[str, Any]:
     """Decode a value.
 
     Returns:
-        The name of its type, and the value as plain data: a message's fields, text, or base64 where it
-        is neither.
+        The name of its type, and the value as plain data: a message's fields, text, or base64.
     """
     from google.protobuf.json_format import MessageToDict
 

@@ -1,11 +1,11 @@
-"""`dredge spark-env`: a Python with Dredge in one file, for executors that have neither.
+"""`dredge spark-env`: a Python with Dredge in one archive, for executors without either.
 
-    bin/python3     starts the interpreter with the libraries and packages beside it, wherever the archive is unpacked
+    bin/python3     starts the interpreter with the libraries and packages beside it, in any folder
     bin/python3.12  the interpreter
-    lib/            its standard library, and the shared libraries that it needs
-    packages/       Dredge and what it needs, as installed here
+    lib/            its standard library, and its shared libraries
+    packages/       Dredge and its dependencies, as installed here
 
-A virtual environment leads to the interpreter of its machine, so it is of no use elsewhere, packed or not.
+A virtual environment links to the interpreter of its machine, so it cannot be used elsewhere, packed or not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import click
 from dredge.errors import ConfigError
 
 _OURS = ("dredge", "airflow_dredge")
-#: Extras that executors may need; what is not installed here is left out.
+#: Extras that executors may need; extras that are not installed here are left out.
 _EXTRAS = ("azure", "gcs", "icechunk", "kv")
 _LEFT_OUT = {
     "__pycache__",
@@ -53,12 +53,12 @@ exec "$here/bin/{python}" "$@"
 
 @click.command("spark-env", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("out", metavar="FILE.tar.gz", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="What was written, as a JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
 def command(out: Path, as_json: bool) -> None:
     """Pack this Python with Dredge for Spark's executors into FILE.tar.gz.
 
     The archive has the interpreter itself, so executors need none. They need Linux of this processor, and a C library
-    that is not older than this machine's. Put the file where executors can read it, and name it in the Param
+    at least as new as this machine's. Put the file where executors can read it, and name it in the Param
     `spark_python` (a path or a URI).
 
     \b
@@ -87,7 +87,7 @@ def command(out: Path, as_json: bool) -> None:
 
 
 def pack(out: Path) -> int:
-    """Write the archive, whole or not at all; gives the number of its files."""
+    """Write the archive, whole or not at all; returns the number of its files."""
     names = set[str]()
     partial = out.with_name(f".{out.name}.{os.getpid()}")
     try:
@@ -151,14 +151,14 @@ def _tree(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _libraries(binaries: Iterable[Path]) -> set[Path]:
-    """The shared libraries that these need and that are not the C library's."""
+    """Return the shared libraries of binaries, without those of the C library."""
     said = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False).stdout
     found = {Path(path) for path in re.findall(r"=> (/\S+) \(", said)}
     return {path for path in found if _OF_GLIBC.fullmatch(path.name) is None}
 
 
 def _distributions() -> Iterator[Distribution]:
-    """What is installed of Dredge's dependencies and theirs."""
+    """Yield the installed distributions of Dredge's dependencies, recursively."""
     seen, wanted = set[str](), [("dredge", frozenset(_EXTRAS))]
     while wanted:
         name, extras = wanted.pop()
@@ -176,7 +176,7 @@ def _distributions() -> Iterator[Distribution]:
 
 
 def _needed(requirement: str, extras: frozenset[str]) -> tuple[str, frozenset[str]] | None:
-    """Name and extras of a requirement; None where it belongs to an extra that nobody wants."""
+    """Return name and extras of a requirement; None if it belongs to an unwanted extra."""
     what, _, marker = requirement.partition(";")
     of_extra = re.findall(r"""extra\s*==\s*['"]([^'"]+)""", marker)
     if of_extra and extras.isdisjoint(of_extra):

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import setting_options
-from dredge.commands.variables import forget_variable_command
+from dredge.commands.options import ACKNOWLEDGE_REASON, BY, given, json_option, setting_options
+from dredge.commands.printing import show_alarms, show_preflight
+from dredge.commands.statements import forget_variable_command
+from dredge.runs.rendering import duration_text, size_text
 from dredge.trash.config import TrashConfig
 from dredge.trash.restore_config import TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
-    from dredge.storage import ObjectWriter
     from dredge.trash.apply import Outcome
     from dredge.trash.finding import TrashFinding
     from dredge.trash.results import CleanReport, ScanReport
@@ -26,14 +27,14 @@ URL_ENV = "DREDGE_KV_URL"
 STATE_ENV = "DREDGE_TRASH_STATE"
 TRASH_FOUND = 10
 _NO_STATE = "memory://"
-"""Stands for the state folder of a scan that has none; nothing opens it."""
+"""Placeholder for a scan without a state folder; never opened."""
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 type Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 _URL = click.argument("url", envvar=URL_ENV)
 _APPLY = click.option("--apply", is_flag=True, help="Change the store (default: dry run).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+_JSON = json_option("One JSON object a line.")
 
 
 def _state(required: bool) -> Option:
@@ -78,7 +79,7 @@ def command() -> None:
 def scan_command(
     url: str, state_uri: str | None, segments: int, exit_code: bool, as_json: bool, **settings: Any
 ) -> None:
-    """Scan a store for trash, waiting rows, and rows for a person. Removes nothing.
+    """Scan a store for trash, waiting rows, and rows for a person. Read-only.
 
     Without --state-uri the result is not kept, and everything waits.
 
@@ -89,7 +90,7 @@ def scan_command(
     \b
     Exit codes: 0 done (with --exit-code: no trash), 10 trash was found (with --exit-code), 2 bad input,
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
-    5 a record cannot be read: nothing was judged.
+    5 a record cannot be read: no row was judged.
     """
     from dredge.kv.row_opening import open_row_reader
     from dredge.runs.clock import utc_now
@@ -129,7 +130,7 @@ def clean_command(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Remove the trash that has waited. A dry run without --apply.
+    """Remove trash after its wait. A dry run without --apply.
 
     Every row is written to an undo file in the state folder before it is deleted; `dredge trash restore`
     restores them.
@@ -141,7 +142,7 @@ def clean_command(
     \b
     Exit codes: 0 done, or a dry run; 1 part of the plan was not removed (the output has the reasons); 2 bad input;
     3 refused: a limit, another run, a restored database; 4 the store did not answer, also for a
-    single repository (the next run verifies what this one removed, and tries the rest); 5 a record cannot be
+    single repository (the next run verifies the removals, and tries the rest); 5 a record cannot be
     read; 9 some rows were removed, and permissions for the rest are missing; 10 alarm: a removed row is in
     use, and was restored, or the alarm is not acknowledged (dredge trash acknowledge).
     """
@@ -179,7 +180,7 @@ def clean_command(
 @_APPLY
 @_JSON
 def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> None:
-    """Restore rows that a run removed. Existing keys are not changed. A dry run without --apply.
+    """Restore removed rows of a run. Existing keys are not changed. A dry run without --apply.
 
     \b
     Examples:
@@ -192,7 +193,7 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.trash.steps import restore
 
-    config = TrashRestoreConfig.from_params(_given(settings) | {"dry_run": not apply})
+    config = TrashRestoreConfig.from_params(given(settings) | {"dry_run": not apply})
     store = open_row_cleaner(url)
     try:
         done = restore(
@@ -222,15 +223,13 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
 
 @command.command("acknowledge", context_settings=_CONTEXT)
 @click.argument("state_uri", metavar="STATE", envvar=STATE_ENV)
-@click.option(
-    "--reason", metavar="TEXT", help="Why removing may go on; kept with the state. Without: list alarms."
-)
-@click.option("--by", metavar="NAME", help="Your name.  [default: the login name]")
+@ACKNOWLEDGE_REASON
+@BY
 @_JSON
 def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a state folder: removed rows are in use. Until then nothing is removed.
+    """End the alarms of a state folder: removed rows are in use. Until then no run removes rows.
 
-    Without --reason it lists alarms: partitions, the run that removed them, and restored rows.
+    Without --reason it lists alarms: partitions, the removing run, and restored rows.
 
     \b
     Examples:
@@ -241,7 +240,6 @@ def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_j
     Exit codes: 0 acknowledged, or no alarm is open; 2 bad input; 4 the store of the folder does not answer;
     5 an alarm cannot be read; 10 an alarm is open.
     """
-    from dredge.commands.gc_alarms import show_alarms
     from dredge.trash.alarms import acknowledge_alarms, check_folder
     from dredge.undo.alarms import open_alarms
 
@@ -249,8 +247,6 @@ def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_j
     check_folder(state)
     found = open_alarms(state) if reason is None else acknowledge_alarms(state, reason, by)
     show_alarms(found, reason is not None, as_json)
-    if reason is None and found:
-        sys.exit(TRASH_FOUND)
 
 
 @command.command("unqueue", context_settings=_CONTEXT)
@@ -291,7 +287,7 @@ def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> Non
 @command.command("check", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@click.option("--json", "as_json", is_flag=True, help="The lines as one JSON object.")
+@json_option("The lines as one JSON object.")
 def check_command(url: str, state_uri: str, as_json: bool) -> None:
     """Check everything that a scan and a clean need, within 20 seconds.
 
@@ -307,20 +303,15 @@ def check_command(url: str, state_uri: str, as_json: bool) -> None:
     """
     from contextlib import closing
 
-    from dredge.commands.checks import show
     from dredge.kv.row_opening import open_row_reader
     from dredge.trash.preflight import check
 
     config = _config(state_uri, {})
-    show(check(config, lambda: closing(open_row_reader(url, _rate(config, 1)))), as_json)
+    show_preflight(check(config, lambda: closing(open_row_reader(url, _rate(config, 1)))), as_json)
 
 
 def _config(state_uri: str, settings: dict[str, Any]) -> TrashConfig:
-    return TrashConfig.from_params({**_given(settings), "state_uri": state_uri})
-
-
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
+    return TrashConfig.from_params({**given(settings), "state_uri": state_uri})
 
 
 def _rate(config: TrashConfig, segments: int) -> ReadRate:
@@ -336,11 +327,9 @@ def _open_state(uri: str) -> TrashState:
     return TrashState(open_writer(uri))
 
 
-def _folder(uri: str) -> ObjectWriter:
-    return _open_state(uri).writer
-
-
-command.add_command(forget_variable_command("trash", "STATE_URI", "s3://ops/trash", _folder))
+command.add_command(
+    forget_variable_command("trash", "STATE_URI", "s3://ops/trash", lambda uri: _open_state(uri).writer)
+)
 
 
 def _print_findings(report: ScanReport, as_json: bool) -> None:
@@ -360,7 +349,8 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
         if found:
             click.echo(f"\n{words}")
             _print_table(
-                (f.kind, _age(f, report), f"{f.rows:,}", _size(f.size_bytes), f.why, f.name) for f in found
+                (f.kind, _age(f, report), f"{f.rows:,}", size_text(f.size_bytes), f.why, f.name)
+                for f in found
             )
     pending = report.pending()
     if pending["first_deletion"]:
@@ -370,7 +360,7 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
             f" {first} UTC on"
         )
     click.echo(f"\n{len(report.plan.findings):,} may be removed: {report.plan.rows:,} rows, ", nl=False)
-    click.echo(f"{_size(report.plan.size_bytes)} (dredge trash clean --apply removes them)")
+    click.echo(f"{size_text(report.plan.size_bytes)} (dredge trash clean --apply removes them)")
 
 
 def _print_outcomes(report: CleanReport, as_json: bool) -> None:
@@ -413,16 +403,5 @@ def _print_table(lines: Iterable[tuple[str, ...]]) -> None:
 
 
 def _age(finding: TrashFinding, report: ScanReport) -> str:
-    from dredge.runs.rendering import duration_text
-
     age = finding.age(report.plan.made)
     return "-" if age is None else duration_text(age)
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

@@ -1,4 +1,4 @@
-"""`dredge ui`: the pages of Dredge for who has only the run folders."""
+"""`dredge ui`: the pages of Dredge, for people with only the run folders."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     help="A further name by which a browser reaches these pages, such as that of a proxy; repeatable.",
 )
 def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
-    """Show what runs found, did and kept, in a browser. Only reads.
+    """Show runs and their results in a browser. Read-only.
 
     The argument is a storage namespace, an Icechunk repository, a run root, the folder of one run, or a folder of
     several repositories: a path here, or a URI such as s3://bucket/repo. Stores are reached by the usual AWS_…
     variables; "why" asks the lakeFS server of the LAKECTL_… variables, where they are set.
 
-    Nobody is asked who they are: do not listen on an address that others reach. Requests for other names than
-    localhost, 127.0.0.1, [::1], that of --listen and those of --name are refused, so that pages of other sites cannot
-    read these.
+    There is no login: do not listen on a shared address. Requests for other names than
+    localhost, 127.0.0.1, [::1], that of --listen and those of --name are refused, against pages of other sites.
 
     \b
     Examples:
@@ -58,7 +57,7 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     if not colon or not port.isdecimal():
         raise ConfigError(f"--listen {listen!r} is not HOST:PORT")
     places = FolderPlaces(uri if "://" in uri else os.path.abspath(uri))
-    places.all()  # what is wrong with the argument is said here, not in a page
+    places.all()  # an invalid argument ends the command
     click.echo(f"http://{host}:{port}/")
     warm_up()
     app = OwnNames(

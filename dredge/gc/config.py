@@ -21,7 +21,12 @@ from dredge.approve.settings import (
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
 from dredge.runs import versions
-from dredge.runs.pending.grace import GRACE_HOURS_FINAL, grace_hours_setting, grace_of, unsafe_grace_setting
+from dredge.runs.pending.grace import (
+    GRACE_HOURS_FINAL,
+    choose_grace,
+    grace_hours_setting,
+    unsafe_grace_setting,
+)
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
@@ -371,7 +376,7 @@ class GCConfig:
             keeps_id: whether the server keeps the id of the last mark.
         """
         least = 0 if keeps_id else GRACE_HOURS_FINAL
-        return grace_of(
+        return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
         )
 

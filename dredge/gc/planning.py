@@ -379,7 +379,7 @@ def reopen_run(
     """
     run = Run.open(run_uri, options, client, clock)
     plan = run.plan
-    runs.take_again(
+    runs.resume_local(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, options).current(plan.repository, plan.namespace),

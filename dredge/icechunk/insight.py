@@ -27,7 +27,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_of, hashes_of_names, is_id
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
-from dredge.runs.pending.store import folder_of, read_rows
+from dredge.runs.pending.store import parts_folder, read_rows
 from dredge.storage import ObjectReader, StorageOptions, open_reader, store_clock
 from dredge.undo.deletions import read_deletions, read_hashes
 from dredge.undo.pins import active_pins
@@ -319,7 +319,7 @@ def _pending_rows(
     if pending is None:
         return
     for part in pending.parts.values():
-        rows = read_rows(folder_of(state, pending.run_id), [part])
+        rows = read_rows(parts_folder(state, pending.run_id), [part])
         for row in rows.filter(pc.is_in(rows["address"], pa.array(keys, pa.string()))).to_pylist():
             since = None if row["since"] is None else row["since"].isoformat()
             yield {"key": row["address"], "status": row["status"], "since": since, "run_id": row["run_id"]}

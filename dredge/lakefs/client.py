@@ -36,21 +36,19 @@ from dredge.lakefs.transport import (
 
 PAGE = 1000
 LOG_FIRST_PAGE = 50
+# lakeFS's 404 messages for a missing path and a missing ref. Another 404 (the repository, the commit of the
+# branch) says nothing about the path.
 ABSENT_OBJECT = frozenset({"not found", "branch not found"})
-"""lakeFS's 404 messages for a missing path and a missing ref. Any other 404 (the repository, the commit of the branch)
-says nothing about the path."""
 ABSENT_BRANCH = frozenset({"branch not found"})
 ABSENT_COMMIT = frozenset({"commit not found", "not found"})
+# By default the server ends a page by size or after a minute, but a loaded server takes longer.
 PREPARE_READ_SECONDS = 900.0
-"""By default the server ends a page by size or after a minute, but a loaded server takes longer."""
 
+# The first server (October 2023) with all calls of a collection: the rules below `settings`, and the
+# configuration with the version. Pages of prepare_uncommited exist since 0.85, the metarange of a prepared
+# commit since 0.100. Source: lakeFS api/swagger.yml, pkg/graveler/retention/garbage_collection_manager.go, by
+# their tags
 OLDEST_SERVER = "0.111.0"
-"""The first server (October 2023) that has all calls of a collection where they are now: the rules below `settings`,
-and the configuration with the version. Pages of prepare_uncommited came with 0.85, the metarange of a prepared commit
-with 0.100.
-
-Source: lakeFS api/swagger.yml, pkg/graveler/retention/garbage_collection_manager.go, by their tags
-"""
 
 _PAGED = ("results", "pagination")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -65,9 +63,8 @@ class LakeFSClient:
 
     Args:
         endpoint: URL of the server, with or without `/api/v1`.
-        access_key_id: access key id.
-        secret_access_key: secret access key.
-        ca_bundle: PEM file with certificate authorities to trust, besides those of the machine and of the environment.
+        ca_bundle: PEM file with certificate authorities to trust, in addition to those of the machine and the
+            environment.
     """
 
     def __init__(
@@ -80,14 +77,7 @@ class LakeFSClient:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Create a client from lakectl's environment variables.
-
-        Args:
-            environ: environment; None uses this process's.
-
-        Raises:
-            ConfigError: a variable is missing.
-        """
+        """Create a client from lakectl's environment variables; raises ConfigError if a variable is missing."""
         env = os.environ if environ is None else environ
         missing = [name for name in (ENDPOINT, ACCESS_KEY, SECRET_KEY) if not env.get(name)]
         if missing:
@@ -105,10 +95,10 @@ class LakeFSClient:
         return f"LakeFSClient({self._transport.server!r})"
 
     def clock(self) -> datetime | None:
-        """Return the server's time from the Date of a response: aware UTC, rounded down to seconds.
+        """Return the server's time from the Date of a response: aware UTC, rounded down to seconds; None without a
+        valid Date.
 
-        It uses a new connection, so that a load balancer may choose another server. None if the response has no valid
-        Date.
+        It uses a new connection, so that a load balancer may choose another server.
         """
         response = self._transport.call("GET", "/repositories", query={"amount": 1}, own_connection=True)
         if response.status != 200:
@@ -197,7 +187,7 @@ class LakeFSClient:
         raise refuse(response, f"rules of {repository}")
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
-        """Have the server write one page of uncommitted addresses; without a token it starts a new scan.
+        """Have the server write a page of uncommitted addresses; without a token it starts a new scan.
 
         Retried if the server is busy: requesting a page twice only writes its file twice.
         """
@@ -227,8 +217,8 @@ class LakeFSClient:
         return prepare_commits(self._transport, repository, deadline_seconds)
 
     def usage(self) -> Usage | None:
-        """Have the server write down the number of requests it has served, and return what its key-value store has
-        then; None if it does not tell. Older servers do not have the call; nothing else depends on it.
+        """Return the number of requests in the key-value store after the server has written it; None if the server does
+        not support it. Older servers do not have the call.
 
         Source: lakeFS pkg/stats/usage_counter.go, pkg/api/controller.go (GetUsageReportSummary)
         """
@@ -248,7 +238,7 @@ class LakeFSClient:
         return Usage(str(value["installation_id"]), requests)
 
     def environment(self) -> Environment:
-        """Return which server this is: its URL in one spelling, and the installation's id if it has the usage report.
+        """Return the server's identity: its URL in one spelling, and the installation's id if it has the usage report.
 
         Source: lakeFS pkg/api/controller.go (GetUsageReportSummary); no other call returns the id.
         """
@@ -274,8 +264,8 @@ class LakeFSClient:
         """Set keys in the metadata of a repository; its other keys remain. False if the user has no right to it, or the
         server has no such call.
 
-        Two writers at once may both replace what they read; lakeFS then answers one of them with 500, which is retried.
-        Keys are never deleted: after the last one is, a later import ends the server's process.
+        Two writers at once may both replace what they read; lakeFS then answers the loser with 500, and the request is
+        retried. Keys are never deleted: after the last one is, a later import ends the server's process.
 
         Source: lakeFS pkg/api/controller.go (SetRepositoryMetadata), pkg/graveler/ref/manager.go
         """
@@ -305,16 +295,14 @@ class LakeFSClient:
         return _stats(self._get(where, names, query, f"{path!r} on {ref}", ABSENT_OBJECT, members))
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = PAGE) -> list[ObjectStats]:
-        """Return up to `amount` objects of a ref after a path, in path order; raises NotFoundError if the ref does not
-        exist."""
+        """Return up to `amount` objects of a ref after a path, in path order; raises NotFoundError."""
         value = self._objects(repository, ref, after, amount)
         return [_stats(item) for item in value["results"] if item["path_type"] == "object"]
 
     def objects_page(
         self, repository: str, ref: str, after: str = "", amount: int = PAGE
     ) -> tuple[list[ObjectStats], bool]:
-        """Return up to `amount` objects of a ref after a path, in path order, and whether more follow; raises
-        NotFoundError if the ref does not exist."""
+        """Return up to `amount` objects of a ref after a path, and whether more follow; raises NotFoundError."""
         value = self._objects(repository, ref, after, amount)
         return [_stats(item) for item in value["results"]], _has_more(value, f"objects of {ref}")
 
@@ -328,11 +316,7 @@ class LakeFSClient:
         return [Change(item["path"], item["type"]) for item in value["results"]]
 
     def version(self) -> str:
-        """Return the server's version; "" if it does not tell.
-
-        Raises:
-            ConfigError: the server is older than `OLDEST_SERVER`.
-        """
+        """Return the server's version, "" if unknown; raises ConfigError for a server older than `OLDEST_SERVER`."""
         response = self._transport.call("GET", "/config")
         if response.message == NO_SUCH_CALL:
             raise ConfigError(
@@ -361,13 +345,11 @@ class LakeFSClient:
         """Get a JSON object.
 
         Args:
-            path: path template with `{name}` placeholders.
-            names: values of the placeholders.
-            query: query parameters.
-            what: what is requested, for messages.
+            path: template with `{name}` placeholders for `names`.
+            what: the request, for messages.
             absent: 404 messages that mean "it does not exist"; another 404 is refused. None accepts every 404 of
                 lakeFS.
-            members: keys that the object must have.
+            members: required keys of the object.
         """
         response = self._transport.call("GET", path, names=names, query=query, members=members)
         if response.status == 200:

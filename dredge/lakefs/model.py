@@ -1,4 +1,4 @@
-"""Data that a collector gets from a lakeFS server, and the calls that return it."""
+"""Data of a lakeFS server for collectors, and the calls to get it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ class Repository:
     """A repository.
 
     Attributes:
-        name: repository id.
         namespace: URI of the storage namespace, exactly as the server returns it.
-        default_branch: branch name.
-        read_only: whether it is read-only; the server refuses to prepare a garbage collection of one.
-        created_at: creation date, aware UTC, in whole seconds; None if the server does not return it. A repository
-            that was deleted and created again has another one.
+        read_only: the server does not prepare a garbage collection of a read-only repository.
+        created_at: aware UTC, in whole seconds; None if the server does not return it. A repository that was deleted
+            and created again has another one.
     """
 
     name: str
@@ -38,14 +36,8 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class CommitText:
-    """The fields of a commit that only its id depends on.
-
-    Attributes:
-        committer: user name.
-        message: commit message.
-        metadata: user metadata.
-        generation: the largest generation of its parents, plus 1.
-    """
+    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus
+    1."""
 
     committer: str
     message: str
@@ -59,11 +51,11 @@ class Commit:
 
     Attributes:
         id: 64 hex digits.
-        parents: commit ids; which one retention follows depends on `version`.
-        created_at: creation date, aware UTC; clients can set it.
+        parents: commit ids; `version` decides about the main parent.
+        created_at: aware UTC; clients can set it.
         metarange_id: "" for the first commit of a repository.
-        version: version of the commit record, 0 or 1.
-        text: the other fields of the record; None where they were not read.
+        version: of the commit record, 0 or 1.
+        text: the other fields of the record; None if they were not read.
     """
 
     id: str
@@ -76,12 +68,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Garbage collection rules.
-
-    Attributes:
-        default_retention_days: for branches without a rule.
-        branches: retention in days by exact branch name.
-    """
+    """Garbage collection rules: days for branches without a rule, and days by exact branch name."""
 
     default_retention_days: int
     branches: Mapping[str, int] = field(default_factory=dict)
@@ -89,7 +76,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class UncommittedPage:
-    """One page of uncommitted addresses.
+    """A page of uncommitted addresses.
 
     Attributes:
         run_id: the server's id of this scan, equal on all its pages.
@@ -104,12 +91,7 @@ class UncommittedPage:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommits:
-    """The result of prepare_commits.
-
-    Attributes:
-        run_id: the server's id of the run.
-        location: URI of the CSV file with the active commits.
-    """
+    """The server's id of a prepare_commits run, and the URI of its CSV file with the active commits."""
 
     run_id: str
     location: str
@@ -117,12 +99,7 @@ class PreparedCommits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many requests an installation has served.
-
-    Attributes:
-        installation_id: the installation's id.
-        requests: number of requests of all months, as the key-value store has it.
-    """
+    """Id of an installation, and its number of requests in all months, from the key-value store."""
 
     installation_id: str
     requests: int
@@ -130,12 +107,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A lakeFS server, as a client reaches it.
+    """A lakeFS server: scheme, host and port in one spelling, and the id of its installation.
 
-    Attributes:
-        url: scheme, host and port, in one spelling.
-        installation_id: the installation's id; None if the server does not return it. A restored copy of a database
-            has the id of its original.
+    The id is None if the server does not return it. A restored copy of a database has the id of its original.
     """
 
     url: str
@@ -144,14 +118,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStats:
-    """An object at a ref.
-
-    Attributes:
-        path: path in the repository.
-        address: physical address, a full URI.
-        checksum: ETag.
-        size_bytes: size.
-    """
+    """An object at a ref: path, full URI of its address, ETag and size."""
 
     path: str
     address: str
@@ -161,23 +128,18 @@ class ObjectStats:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A path that differs between a branch's staging area and its head.
-
-    Attributes:
-        path: path in the repository.
-        type: "added", "changed" or "removed".
-    """
+    """A difference between a branch's staging area and its head; `type` is "added", "changed" or "removed"."""
 
     path: str
     type: str
 
 
 class LakeFS(Protocol):
-    """The calls that a collector makes. All raise errors of `dredge.errors`."""
+    """The calls of a collector. All raise errors of `dredge.errors`."""
 
     def clock(self) -> datetime | None:
-        """Return the server's time from the Date of a response on a new connection: aware UTC, rounded down to seconds;
-        None if the response has no Date."""
+        """Return the server's time from the Date of a response: aware UTC, rounded down to seconds; None without a
+        Date."""
 
     def repositories(self) -> list[Repository]:
         """Return all repositories of the server."""
@@ -201,69 +163,44 @@ class LakeFS(Protocol):
         """Return the garbage collection rules; None if there are none."""
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
-        """Have the server write one page of uncommitted addresses; without a token it starts a new scan."""
+        """Have the server write a page of uncommitted addresses; without a token it starts a new scan."""
 
     def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
         """Have the server compute the active commits; None if the repository has no rules.
 
-        Args:
-            repository: repository name.
-            deadline_seconds: how long to wait for the result.
-
-        Raises:
-            RefusedError: any other response without a result; it never means "nothing is committed".
+        Raises RefusedError for any other response without a result; it never means "no commits".
         """
 
     def usage(self) -> Usage | None:
-        """Have the server write the number of requests that it has served to its key-value store, and return the number
-        that is there then, of all servers; None if the server does not tell it.
-
-        Servers only ever add to it, and each request adds something.
+        """Have the server write its number of requests to the key-value store, and return the stored number of all
+        servers; None if the server does not support it. The number only grows, with every request.
         """
 
     def environment(self) -> Environment:
-        """Return which server this is."""
+        """Return the server's identity."""
 
     def metadata(self, repository: str) -> Mapping[str, str] | None:
-        """Return the metadata of a repository; None if the server has no such call, or the user no right to it.
-
-        Raises:
-            UnavailableError: no response from lakeFS.
-        """
+        """Return the metadata of a repository; None if the server has no such call, or the user no right to it."""
 
     def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
         """Set keys in the metadata of a repository; its other keys remain. Sending it twice does no harm.
 
-        Returns:
-            False if the user has no right to it (`fs:UpdateRepository`), or the server has no such call.
-
-        Raises:
-            UnavailableError: no response from lakeFS, or other writers won each time.
+        Returns False if the user has no right to it (`fs:UpdateRepository`), or the server has no such call.
         """
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """Return the object at a path of a ref.
-
-        Raises:
-            NotFoundError: lakeFS itself answered that the ref or the path does not exist.
-            UnavailableError: no response from lakeFS, so nothing is known about the path.
-        """
+        """Return the object at a path of a ref; raises NotFoundError if lakeFS itself says that the ref or the path
+        does not exist."""
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = 1000) -> list[ObjectStats]:
-        """Return up to `amount` objects of a ref after a path, in path order; raises NotFoundError if the ref does not
-        exist."""
+        """Return up to `amount` objects of a ref after a path, in path order; raises NotFoundError."""
 
     def objects_page(
         self, repository: str, ref: str, after: str = "", amount: int = 1000
     ) -> tuple[list[ObjectStats], bool]:
-        """Return up to `amount` objects of a ref after a path, in path order, and whether more follow; raises
-        NotFoundError if the ref does not exist."""
+        """Return up to `amount` objects of a ref after a path, and whether more follow; raises NotFoundError."""
 
     def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
-        """Return up to `amount` differences between a branch's staging area and its head after a path, in path order.
-
-        Fewer than `amount` means that no more follow.
-
-        Raises:
-            NotFoundError: lakeFS itself answered that the branch does not exist.
+        """Return up to `amount` differences between a branch's staging area and its head after a path, in path order;
+        fewer if there are no more. Raises NotFoundError if lakeFS itself says that the branch does not exist.
         """

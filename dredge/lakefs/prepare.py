@@ -1,4 +1,4 @@
-"""The call prepare_commits and the many responses that real servers give to it.
+"""The call prepare_commits and the many responses of real servers.
 
     async  202                                        poll the task
            404 or 500 "invalid API endpoint"          server without this endpoint: use the sync call
@@ -53,15 +53,14 @@ def prepare_commits(
 
     Args:
         transport: sends requests to the server.
-        repository: repository name.
         deadline_seconds: how long to wait for the result.
-        sleep: function that waits between polls, in seconds.
+        sleep: waits between polls, in seconds.
 
     Returns:
-        The location of the file; None if the repository has no rules, so that every commit is active.
+        The location of the file; None if the repository has no rules, so every commit is active.
 
     Raises:
-        RefusedError: no response, or one without a result; it never means "nothing is committed".
+        RefusedError: no response, or no result; it never means "no commits".
         UnavailableError: the server is busy or unreachable, or did not finish in time.
     """
     names = {"repository": repository}

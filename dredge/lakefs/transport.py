@@ -1,15 +1,14 @@
 """HTTP requests to lakeFS through the official SDK: authenticated, pooled, with timeouts, retried only if safe.
 
-Only lakeFS's own responses count. Ingresses, gateways and login pages stand between it and the client, and while lakeFS
-is redeployed they answer in its place: `default backend - 404`, HTML, an empty body, JSON of their own. lakeFS's
-responses are recognized by their form: a success is one JSON object with the requested keys, an error is a JSON object
-with a text `message`, and the message of a 404 ends in `not found` or is `invalid API endpoint`. Anything else raises
-`ForeignResponseError`, whatever its status: it says nothing about the repository, and the request is retried like
-after a 503 if that is safe. The same holds for a cached response, which has an `Age` header (lakeFS never sends one):
-it may be out of date.
+Only lakeFS's own responses count. While lakeFS is redeployed, ingresses, gateways and login pages answer in its place:
+`default backend - 404`, HTML, an empty body, JSON of their own. lakeFS's responses are recognized by their form: a
+success is a JSON object with the requested keys, an error is a JSON object with a text `message`, and the message of
+a 404 ends in `not found` or is `invalid API endpoint`. Other responses raise `ForeignResponseError`, with any status:
+they say nothing about the repository, and the request is retried like after a 503 if that is safe. A cached response,
+with an `Age` header, may be out of date and counts as foreign; lakeFS never sends one.
 
-The SDK's generated models are not used: they reject responses that real servers give (`"branches": null`, two JSON
-documents in one body) and take more time than the requests. Its client authenticates and sends; responses are read raw.
+The SDK's generated models are not used: they reject responses of real servers (`"branches": null`, two JSON documents
+in one body) and take more time than the requests. Its client authenticates and sends; responses are read raw.
 """
 
 from __future__ import annotations
@@ -68,14 +67,7 @@ _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response.
-
-    Attributes:
-        status: HTTP status.
-        text: body.
-        date: Date header; "" if missing.
-        age: Age header, in seconds; "" if missing.
-    """
+    """A response; `date` and `age` are headers, "" if missing."""
 
     status: int
     text: str
@@ -83,7 +75,7 @@ class Response:
     age: str = ""
 
     def json(self) -> Any:
-        """Decode the body of a success, which `Transport.call` has checked to be a JSON object."""
+        """Decode the body of a success, checked by `Transport.call`."""
         return json.loads(self.text)
 
     @property
@@ -95,9 +87,8 @@ class Response:
 
     @property
     def documents(self) -> list[dict[str, Any]]:
-        """The JSON objects that the body consists of, in order; empty if it contains anything else.
-
-        Some versions answer prepare_commits with an error followed by the result.
+        """The JSON objects in the body, in order; empty if it has other contents. Some versions answer prepare_commits
+        with an error followed by the result.
         """
         decoder = json.JSONDecoder()
         found: list[dict[str, Any]] = []
@@ -114,11 +105,7 @@ class Response:
         return found
 
     def is_lakefs(self, members: Sequence[str] = ()) -> bool:
-        """Whether lakeFS itself sent this response.
-
-        Args:
-            members: keys that the JSON object of a success must have.
-        """
+        """Whether lakeFS itself sent this response; a success must have the keys `members`."""
         documents = self.documents
         if not documents or self.age not in ("", "0"):
             return False
@@ -131,12 +118,12 @@ class Response:
 
 
 class DroppedError(UnavailableError):
-    """The connection ended without a response: it is unknown what the server did."""
+    """The connection ended without a response: the server's action is unknown."""
 
 
 class DeniedError(ConfigError, RefusedError):
-    """The server does not let this user do it, or its repository is read-only or being deleted (403, 410): wrong input
-    for people, and no right to go on for a step. It does not mean "empty"."""
+    """The user has no right to the call, or the repository is read-only or being deleted (403, 410). It does not mean
+    "empty"."""
 
 
 class UnsupportedCallError(ConfigError, RefusedError):
@@ -144,15 +131,7 @@ class UnsupportedCallError(ConfigError, RefusedError):
 
 
 class ForeignResponseError(UnavailableError):
-    """The response is not lakeFS's own, so nothing is known.
-
-    Args:
-        call: the request, for the message.
-        response: the response.
-
-    Attributes:
-        status: HTTP status of the response.
-    """
+    """The response is not lakeFS's own, without information about the repository."""
 
     def __init__(self, call: str, response: Response) -> None:
         self.status = response.status
@@ -168,14 +147,13 @@ class ForeignResponseError(UnavailableError):
 
 
 class Transport:
-    """Sends requests to one server.
+    """Sends requests to a server.
 
     Args:
         endpoint: URL of the server, with or without `/api/v1`.
-        access_key_id: access key id.
-        secret_access_key: secret access key.
         connections: size of the connection pool.
-        ca_bundle: PEM file with certificate authorities to trust, besides those of the machine and of the environment.
+        ca_bundle: PEM file with certificate authorities to trust, in addition to those of the machine and the
+            environment.
     """
 
     def __init__(
@@ -211,24 +189,15 @@ class Transport:
         members: Sequence[str] = (),
         no_content: bool = False,
     ) -> Response:
-        """Send a request.
+        """Send a request; returns lakeFS's response with any status.
 
         Args:
-            method: GET, POST or PUT.
-            path: path below `/api/v1`, with `{name}` placeholders.
-            names: values of the placeholders, not yet percent-encoded.
-            query: query parameters.
-            body: JSON body.
-            retry: whether to retry if the server is busy or lost, or the response is not lakeFS's; None retries GET
-                only.
-            read_seconds: read timeout.
-            own_connection: use a new connection, so that a dropped one cannot be a stale pooled connection.
-            members: keys that the JSON object of a success must have.
-            no_content: whether a success is a 204 without a body. Anything in front of lakeFS can send one, so the
-                caller reads back what it wrote.
-
-        Returns:
-            lakeFS's response, whatever its status.
+            path: below `/api/v1`, with `{name}` placeholders for `names`, with values that are not percent-encoded.
+            retry: retry if the server is busy or lost, or the response is not lakeFS's; None retries GET only.
+            own_connection: use a new connection, so a dropped connection cannot be a stale pooled connection.
+            members: required keys of a success.
+            no_content: a success is a 204 without a body. Any proxy can send it, so the caller reads
+                back its write.
 
         Raises:
             UnavailableError: no response; DroppedError if the connection broke after the request was sent,
@@ -310,7 +279,7 @@ class Transport:
         return UNREACHABLE.error(f"lakeFS at {self.server} cannot be reached: {self._words(error)}")
 
     def _words(self, error: object) -> str:
-        """An error of the HTTP library, without the path that the user gave the server."""
+        """The text of an error of the HTTP library, without the path in the user's URL."""
         path = self.base.removeprefix(self.server).removesuffix("/api/v1")
         return redact(str(error).replace(path, "/…")) if path.strip("/") else redact(str(error))
 
@@ -333,22 +302,17 @@ class Transport:
 
 @cache
 def _warn_of_clear_text(server: str) -> None:
-    """Warn once in a process where a key pair goes over a network in clear."""
+    """Warn once in a process if a key pair is sent unencrypted over a network."""
     if server.lower().startswith("http://") and not is_here(server):
         log.warning(
-            "lakeFS at %s is reached over plain http: its key pair can be read on the way. Use https where it leaves a"
+            "lakeFS at %s is reached over plain http: its key pair can be read on the way. Use https if it leaves a"
             " network that you trust.",
             server,
         )
 
 
 def refuse(response: Response, what: str) -> DredgeError:
-    """Create the error for an unsuccessful response; its type says what the caller should do.
-
-    Args:
-        response: response with a status of 400 or more.
-        what: what was requested, for the message.
-    """
+    """Create the error for an unsuccessful response to the request `what`; its type decides about retries."""
     text = f"{what}: lakeFS answered {response.status} {response.message!r}"
     if response.status == NOT_IMPLEMENTED:
         return UnsupportedCallError(
@@ -385,7 +349,7 @@ def _never_sent(error: BaseException) -> bool:
 
 
 def _reason(error: object) -> str:
-    """OpenSSL's words, from inside those of urllib3."""
+    """OpenSSL's part of urllib3's message."""
     found = re.search(r"certificate verify failed: ([^(]*)", str(error))
     return found[1].strip() if found else "it cannot be verified"
 
@@ -403,17 +367,17 @@ def _text(body: bytes | str | None) -> str:
 
 
 _PACKAGES = ("lakefs_sdk", "lakefs_sdk.models")
+# In an order in which no part needs a name of the package that is loaded later.
 _PARTS = ("exceptions", "configuration", "rest", "api_response", "api_client")
-"""In an order in which none asks the package for one that comes later."""
 
 _executing = threading.RLock()
 
+# Names of packages that were not executed yet.
 _late: set[str] = set()
-"""Names of packages that were not executed yet."""
 
 
 def load_client() -> None:
-    """Load the parts of the SDK that send requests. Afterwards, importing them is quick."""
+    """Load the parts of the SDK that send requests. Executing the whole package takes much longer."""
     with _executing:
         if _PACKAGES[0] not in sys.modules:
             for name in _PACKAGES:
@@ -423,13 +387,7 @@ def load_client() -> None:
 
 
 def go_through_proxy(configuration: Any, server: str) -> None:
-    """Let requests go through the proxy that the environment names: the SDK reads no variable. This machine itself is
-    asked directly, as by lakectl.
-
-    Args:
-        configuration: of the SDK.
-        server: URL of the lakeFS server.
-    """
+    """Set the proxy of the environment: the SDK reads no variable. Like lakectl, this machine is reached directly."""
     import urllib3
 
     for url in () if is_here(server) else proxies_for(server).values():
@@ -441,7 +399,7 @@ def go_through_proxy(configuration: Any, server: str) -> None:
 
 
 class _LatePackage(ModuleType):
-    """A package that is executed when a name is missing; other threads wait for it."""
+    """A package, executed on the first missing name; other threads wait for it."""
 
     def __getattr__(self, name: str) -> Any:
         with _executing:
@@ -451,7 +409,7 @@ class _LatePackage(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def _execute(self) -> None:
-        """Execute the package, unless that was done, or is what asks for the name."""
+        """Execute the package once."""
         spec = self.__spec__
         if self.__name__ in _late and spec is not None and spec.loader is not None:
             _late.remove(self.__name__)
@@ -463,7 +421,7 @@ class _LatePackage(ModuleType):
 
 
 def _put_off(name: str) -> None:
-    """Let a package count as loaded without executing it."""
+    """Register a package as loaded without executing it."""
     spec = importlib.util.find_spec(name)
     if spec is None:
         return  # importing a part of it will say so

@@ -1,4 +1,4 @@
-"""The client that also makes commits and branches: `dredge gc lost --apply` has one, and nothing else.
+"""The client for commits and branches: only for `dredge gc lost --apply`.
 
 A request is sent once, and the result is read back: after a lost response a second request could make a second commit.
 """
@@ -20,29 +20,17 @@ from dredge.lakefs.transport import (
 
 
 class LakeFSMaker(LakeFS, Protocol):
-    """The calls of a collector, and those that make lost commits known again."""
+    """The calls of a collector, and the calls for lost commits."""
 
     def branch(self, repository: str, name: str) -> Ref:
         """Return a branch; raises NotFoundError."""
 
     def create_branch(self, repository: str, name: str, source: str) -> Ref:
-        """Create a branch.
-
-        Args:
-            repository: repository name.
-            name: branch name.
-            source: ref of its first head.
-
-        Raises:
-            ConflictError: there is a branch of that name.
-        """
+        """Create a branch. `source`: ref of its first head. Raises ConflictError if the branch exists."""
 
     def create_commit_record(self, repository: str, commit: Commit) -> bool:
-        """Write the record of a commit with the id that it had.
-
-        Returns:
-            Whether the server has it now; False if the server has no such call, or computes another id.
-        """
+        """Write the record of a commit with its old id; returns whether the server has it now; False if the server has
+        no such call, or computes another id."""
 
     def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
         """Commit the content of a metarange file on a branch without staged changes; returns the commit's id."""
@@ -62,7 +50,7 @@ class LakeFSWriter(LakeFSClient):
         return Ref(value["id"], value["commit_id"])
 
     def create_branch(self, repository: str, name: str, source: str) -> Ref:
-        """Create a branch; raises ConflictError if there is one of that name."""
+        """Create a branch; raises ConflictError if it exists."""
         try:
             response = self._transport.call(
                 "POST",
@@ -79,7 +67,7 @@ class LakeFSWriter(LakeFSClient):
         return self.branch(repository, name)
 
     def create_commit_record(self, repository: str, commit: Commit) -> bool:
-        """Write the record of a commit with the id that it had. Whether the server has it now.
+        """Write the record of a commit with its old id. Whether the server has it now.
 
         Source: lakeFS pkg/api/controller.go (CreateCommitRecord)
         """

@@ -1,8 +1,8 @@
-"""Removes what collectors wrote for themselves: only names that they say are their own, and only under their lease.
+"""Removal of a collector's own files: only names declared as its own by the collector, and only under its lease.
 
-A file that no counting version of the state names is never named again, because each version names files of the one
-before it and new ones. A run at work was planned on a version that was the newest one in the last week: its mark can be
-swept for hours only.
+A file without a name in any counting version of the state is never named again, because each version names only files
+of the version before and new ones. A run in progress was planned on a version that was the newest within the last week,
+because its mark expires within hours.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class ListedFiles:
     """A listing.
 
     Attributes:
-        sizes: of every file.
-        aged: those last modified before an instant.
+        sizes: of all files, by key.
+        aged: files last modified before an instant.
     """
 
     sizes: dict[str, int]
@@ -38,13 +38,7 @@ class ListedFiles:
 
     @classmethod
     def of(cls, reader: ObjectReader, prefix: str, before: datetime) -> ListedFiles:
-        """List what is below a prefix.
-
-        Args:
-            reader: on a folder.
-            prefix: relative to it.
-            before: what was last modified strictly before this instant is aged.
-        """
+        """List a prefix. `before`: files last modified strictly before it are aged."""
         sizes: dict[str, int] = {}
         aged: set[str] = set()
         for batch in reader.list(prefix):
@@ -55,28 +49,26 @@ class ListedFiles:
         return cls(sizes, frozenset(aged))
 
     def below(self, prefix: str) -> list[str]:
-        """Every file below a prefix, sorted."""
+        """Return all files below a prefix, sorted."""
         return sorted(key for key in self.sizes if key.startswith(prefix))
 
     def old(self, prefix: str) -> list[str]:
-        """The aged files below a prefix, sorted."""
+        """Return the aged files below a prefix, sorted."""
         return [key for key in self.below(prefix) if key in self.aged]
 
 
-def counting_versions[S: State](store: VersionStore[S], files: ListedFiles, folder: str) -> dict[str, S]:
-    """Read the versions of a state that were the newest one at some time since files age: those written since, and the
-    last one before.
+def read_recent_versions[S: State](store: VersionStore[S], files: ListedFiles, folder: str) -> dict[str, S]:
+    """Read the versions of a state that were the newest since files age: the young versions, and the last one before.
 
     Args:
-        store: of the state.
-        files: listed before anything is read, with what lies in the state's folder.
-        folder: of the state in that listing, with its slash; "" when the listing is of that folder.
+        files: listed before anything is read, including the state's folder.
+        folder: of the state in that listing, with its slash; "" if the listing is of that folder.
 
     Returns:
-        States by the name of their file. The newest of all is among them.
+        States by file name, including the newest.
 
     Raises:
-        FormatError: the newest of all cannot be read. Another one that cannot be, no run can build on.
+        FormatError: the newest version cannot be read. Other damaged versions are skipped: no run can build on them.
     """
     newest = store.newest()
     names = [key.removeprefix(folder) for key in files.below(f"{folder}{VERSIONS}/")]
@@ -105,13 +97,8 @@ _KEYS = 1000
 
 
 class OwnFilesDeleter:
-    """Deletes a collector's own files below one folder, and nothing else.
-
-    Args:
-        uri: the folder.
-        is_own: whether a key, relative to it, is one that only the collector writes, and a later run can do without.
-        options: how the store is reached; None reads the environment.
-    """
+    """Deletes a collector's own files below one folder. `is_own`: whether a key, relative to it, is written only by the
+    collector and not needed by later runs."""
 
     def __init__(
         self, uri: str, is_own: Callable[[str], bool], options: StorageOptions | None = None
@@ -121,17 +108,8 @@ class OwnFilesDeleter:
         self._deleter = open_deleter(uri, options)
 
     def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
-        """Delete files.
-
-        Args:
-            keys: relative to the folder.
-
-        Returns:
-            One outcome a key, in the same order.
-
-        Raises:
-            RefusedError: one of them is no such file. None was deleted.
-        """
+        """Delete files by key, relative to the folder; returns the outcomes in the same order. Raises RefusedError if a
+        key is not an own file. No file was deleted."""
         for key in keys:
             if not self._is_own(key):
                 raise RefusedError(
@@ -144,13 +122,12 @@ class OwnFilesDeleter:
 def remove_own_files(
     deleter: OwnFilesDeleter, keys: Sequence[str], check_right: Callable[[], None], record: StepRecord
 ) -> None:
-    """Remove files that nothing needs any more.
+    """Remove unneeded files.
 
     Args:
-        deleter: for the files.
-        keys: of these, in the order in which they go.
-        check_right: asked before each request; raises where the lease is lost.
-        record: of the step; takes the figure, and a warning where files are left.
+        keys: in the order of removal.
+        check_right: called before each request; raises if the lease is lost.
+        record: of the step; gets the count, and a warning about remaining files.
     """
     outcomes: Counter[str] = Counter()
     for some in batched(keys, _KEYS):

@@ -1,4 +1,4 @@
-"""Time: the one place that reads this machine's clock, the store's clock, and intervals of time."""
+"""This machine's clock, the store's clock, and intervals of time. No other module reads the machine's clock."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ NTP = "Nothing was deleted. Set the clocks right (NTP) and start again."
 
 
 def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
-    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and nothing
-    tells which.
+    """Refuse to continue if the clocks of this machine and of the store differ too much.
 
     Args:
         store_ahead_seconds: the store's clock minus this machine's.
-        seconds_max: largest difference, either way.
+        seconds_max: largest difference, in both directions.
 
     Raises:
-        RefusedError: they differ by more.
+        RefusedError: the difference is larger.
     """
     if abs(store_ahead_seconds) > seconds_max:
         side = "ahead of" if store_ahead_seconds > 0 else "behind"
@@ -38,13 +37,12 @@ def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
 
 
 def utc_now() -> datetime:
-    """Now, by this machine's clock, aware UTC."""
+    """Return this machine's time, aware UTC."""
     return datetime.now(UTC)
 
 
 def running_seconds() -> float:
-    """Seconds that go on while the machine sleeps, for "how long ago": unlike `time.monotonic`, a suspended
-    machine ages."""
+    """Return a monotonic time in seconds that also counts a suspended machine, unlike `time.monotonic`."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
@@ -53,19 +51,11 @@ _SECOND = timedelta(seconds=1)
 
 
 class StoreClock:
-    """The store's time, asked at most once a minute: in between, this machine counts the seconds since the answer.
+    """The store's time, requested at most once in `seconds_max`; in between, this machine counts the seconds.
 
-    Like an answer, it is never ahead of the store, and behind it by less than a request and the second that S3 rounds
-    down. A machine whose clock was set, or that slept, asks again. The gates of workers, and the watch of their driver,
-    do not believe a machine: they call `store_clock`.
-
-    Attributes:
-        writer: of the store.
-
-    Args:
-        writer: of the store.
-        clock: this machine's.
-        seconds_max: how old an answer may be.
+    It is never ahead of the store, and behind it by less than a request and the second that S3 rounds down. After a
+    change of this machine's clock, or a suspension, the store is asked again. Gates of workers and the watch of their
+    driver call `store_clock` instead: they do not rely on this machine.
     """
 
     def __init__(self, writer: ObjectWriter, clock: Clock = utc_now, seconds_max: float = 60) -> None:
@@ -76,38 +66,33 @@ class StoreClock:
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
-        """The store's time, aware UTC."""
+        """Return the store's time, aware UTC."""
         with self._lock:
             if self._answer is not None:
-                told, at, second = self._answer
+                answer, at, second = self._answer
                 passed, counted = self._clock() - at, timedelta(seconds=running_seconds() - second)
                 if counted <= self._oldest and abs(passed - counted) < _SECOND:
-                    return told + max(passed, timedelta())
-            told = store_clock(self.writer, "")
-            self._answer = told, self._clock(), running_seconds()
-            return told
+                    return answer + max(passed, timedelta())
+            answer = store_clock(self.writer, "")
+            self._answer = answer, self._clock(), running_seconds()
+            return answer
 
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-"""Before every slice."""
 
 END = datetime(9999, 12, 31, tzinfo=UTC)
-"""After every slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Half-open intervals of time, sorted, apart from each other.
-
-    Attributes:
-        intervals: begin and end of each, aware UTC.
-    """
+    """Half-open intervals of time, sorted and disjoint; for the times in names of slices. `intervals`: start and end of
+    each, aware UTC."""
 
     intervals: tuple[tuple[datetime, datetime], ...] = ()
 
     @classmethod
     def of(cls, intervals: Iterable[tuple[datetime, datetime]]) -> Coverage:
-        """Unite intervals; empty ones count nothing."""
+        """Unite intervals; empty ones are dropped."""
         united: list[tuple[datetime, datetime]] = []
         for begin, end in sorted(interval for interval in intervals if interval[0] < interval[1]):
             if united and begin <= united[-1][1]:
@@ -117,15 +102,11 @@ class Coverage:
         return cls(tuple(united))
 
     def add(self, begin: datetime, end: datetime) -> Coverage:
-        """These intervals and one more."""
+        """Return these intervals and another one."""
         return Coverage.of([*self.intervals, (begin, end)])
 
     def at_most(self, count: int) -> Coverage:
-        """These intervals and more, in no more than so many: the smallest gaps are filled.
-
-        Args:
-            count: at least 1.
-        """
+        """Return at most `count` intervals around these: the smallest gaps are filled."""
         if len(self.intervals) <= count:
             return self
         gaps = [after[0] - before[1] for before, after in pairwise(self.intervals)]
@@ -140,5 +121,5 @@ class Coverage:
         )
 
     def has(self, at: datetime) -> bool:
-        """Whether an instant lies in one of them."""
+        """Whether an instant is in an interval."""
         return any(begin <= at < end for begin, end in self.intervals)

@@ -1,4 +1,4 @@
-"""Objects that several processes change: read with their tag, replaced only as they were read."""
+"""Conditional writes: an object is replaced only in the version read before."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 
 def read_tagged(reader: ObjectReader, key: str) -> tuple[str, bytes] | None:
-    """Read an object for who wants to replace it.
-
-    Args:
-        reader: on the folder of the object.
-        key: relative to it.
-
-    Returns:
-        Its tag and its bytes; None when there is none.
-    """
+    """Read an object with its ETag; None if it does not exist."""
     # One answer gives both, so the tag is that of these bytes.
     try:
         with reader.open_read(key) as stream:
@@ -27,22 +19,19 @@ def read_tagged(reader: ObjectReader, key: str) -> tuple[str, bytes] | None:
 
 
 def replace_tagged(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> bool:
-    """Replace an object that is still as it was read; see `replaced_tag`. Returns whether it was."""
+    """Replace an object if it still has the ETag; returns whether it did. See `replaced_tag`."""
     return replaced_tag(writer, key, data, etag) is not None
 
 
 def replaced_tag(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> str | None:
-    """Replace an object that is still as it was read.
+    """Replace an object if it still has the ETag.
 
     Args:
-        writer: on the folder of the object.
-        key: relative to it.
-        data: what it becomes.
-        etag: as `read_tagged` gave it; None to write an object that is not there.
+        etag: from `read_tagged`; None to create the object.
 
     Returns:
-        Its new tag; None when somebody changed it since. After a request whose answer was lost this may say None
-        although it was replaced, so the caller reads again before it concludes anything.
+        The new ETag; None if another process changed the object. If the response was lost, the result can be None after
+        a write: read the object again.
     """
     try:
         if etag is None:
@@ -55,17 +44,14 @@ def replaced_tag(writer: ObjectWriter, key: str, data: bytes, etag: str | None) 
 def replace_again(
     writer: ObjectWriter, key: str, data: bytes, etag: str | None, is_own: Callable[[bytes], bool]
 ) -> bool:
-    """Replace an object that is still as it was read, or as an earlier try of the same run left it.
+    """Replace an object if it still has the ETag, or if an earlier try of the same run wrote it.
 
     Args:
-        writer: on the folder of the object.
-        key: relative to it.
-        data: what it becomes.
-        etag: as `read_tagged` gave it; None to write an object that is not there.
-        is_own: whether bytes are of an earlier try.
+        etag: from `read_tagged`; None to create the object.
+        is_own: whether bytes are from an earlier try.
 
     Returns:
-        Whether it was, also when the answer to the request was lost.
+        Whether the object has the data now, also when a response was lost.
     """
     if replace_tagged(writer, key, data, etag):
         return True

@@ -1,13 +1,13 @@
-"""What people said about a repository, and the Variables of Airflow that bind its runs, kept with the state.
+"""Statements of people about a repository, and Airflow Variables binding its runs. Both are stored with the state.
 
     <state>/people/<id>-<kind>.json         who, when, why and what
-    <state>/variables/<id>-<name>.json      a Variable that a run was bound by
+    <state>/variables/<id>-<name>.json      a Variable binding a run
 
 A record is written once and never changed. Ids grow with the store's time.
 
-A secrets backend that does not answer looks like a Variable that does not exist, and a run without `dredge_policy` has
-no bounds. Where a recorded Variable is missing, a person confirms that it was removed (`forget_variable`). The latest
-record or confirmation counts.
+A secrets backend without an answer looks like a missing Variable, and a run without `dredge_policy` has no bounds.
+So if a recorded Variable is missing, a person must confirm its removal (`forget_variable`). The latest record
+or confirmation counts.
 """
 
 from __future__ import annotations
@@ -31,16 +31,11 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """One statement of a person; a payload.
+    """A statement of a person; a payload.
 
     Attributes:
-        consent_id: its id; later records have greater ids.
-        kind: which statement, such as `own` or `lift-block`: the name of the command or of its option.
-        repository: its name, or its URI.
-        who: login name, or the name that was given.
-        at: by the store's clock.
-        why: the reason, in the person's words.
-        what: the subject, JSON; depends on the kind.
+        consent_id: later records have greater ids.
+        kind: name of the command or of its option, such as `own` or `lift-block`.
     """
 
     consent_id: str
@@ -60,22 +55,8 @@ def record_consent(
     what: Mapping[str, Any] | None = None,
     who: str | None = None,
 ) -> Consent:
-    """Write down a statement of a person.
-
-    Args:
-        state: on the folder of lease and index.
-        kind: which statement.
-        repository: its name, or its URI.
-        why: the reason, in the person's words.
-        what: the subject, JSON.
-        who: None is the login name of this process.
-
-    Returns:
-        The record as it was written.
-
-    Raises:
-        ConfigError: there is no reason.
-    """
+    """Write a statement of a person. Without `who`, it is the login name of this process. Raises ConfigError if the
+    reason is empty."""
     reason = check_reason(why)
     now = store_clock(state, "")
     consent = Consent(
@@ -93,15 +74,8 @@ def record_consent(
 
 
 def read_consents(state: ObjectReader, *kinds: str) -> list[Consent]:
-    """Read the statements of some kinds, the oldest first.
-
-    Args:
-        state: on the folder of lease and index.
-        kinds: none is all of them.
-
-    Raises:
-        FormatError: a record is damaged.
-    """
+    """Read the statements of some kinds, oldest first; without kinds, all. Raises FormatError if a record is
+    damaged."""
     names = sorted(item.key for item in state.list_level(f"{PEOPLE}/").objects)
     wanted = [name for name in names if not kinds or _kind(name) in kinds]
     found = ordered_map(lambda name: _read(state, name), wanted, _AT_ONCE)
@@ -109,11 +83,7 @@ def read_consents(state: ObjectReader, *kinds: str) -> list[Consent]:
 
 
 def check_reason(why: str) -> str:
-    """Return a reason without blanks around it.
-
-    Raises:
-        ConfigError: it is empty.
-    """
+    """Return a reason without surrounding blanks. Raises ConfigError if it is empty."""
     if not why.strip():
         raise ConfigError("the reason is empty: say why, it is kept with the state. Nothing was changed.")
     return why.strip()
@@ -148,19 +118,18 @@ FORGET_VARIABLE = "forget-variable"
 def check_variables(
     state: ObjectWriter, repository: str, present: Mapping[str, bool | None], command: str
 ) -> None:
-    """Refuse a run when a Variable is missing that an earlier run was bound by, and record those that bind this run.
+    """Record the Variables that bind this run, and refuse the run if a recorded Variable is missing.
 
     Args:
-        state: on the folder of lease and index.
-        repository: its name, or its URI.
-        present: for each Variable, whether it exists and binds the run; None where it exists and does not bind the run.
-        command: prefix of the command by which a person confirms, such as `dredge gc`.
+        present: by Variable: True if it binds the run, False if it is missing, None if it exists and does not bind the
+            run.
+        command: prefix of the command for the confirmation, such as `dredge gc`.
 
     Raises:
         RefusedError: a Variable is missing.
-        FormatError: a confirmation of a person is damaged.
+        FormatError: a confirmation is damaged.
     """
-    bound = bound_by(state)
+    bound = read_bound_variables(state)
     for name in sorted(name for name, found in present.items() if found is False and name in bound):
         raise RefusedError(
             f"{repository} was run under the Variable {name}, and Airflow finds no such Variable now: it was removed,"
@@ -173,12 +142,9 @@ def check_variables(
         state.put_if_absent(f"{VARIABLES}/{new_xid(now)}-{name}.json", record)
 
 
-def bound_by(state: ObjectReader) -> set[str]:
-    """Return the Variables that runs were bound by, without those that a person has confirmed to be removed.
-
-    Raises:
-        FormatError: a confirmation of a person is damaged.
-    """
+def read_bound_variables(state: ObjectReader) -> set[str]:
+    """Return the recorded Variables except confirmed removals. Raises FormatError if a
+    confirmation is damaged."""
     recorded: dict[str, str] = {}
     for key in sorted(item.key for item in state.list_level(f"{VARIABLES}/").objects):
         record_id, _, name = key.rpartition("/")[2].removesuffix(".json").partition("-")
@@ -192,21 +158,8 @@ def bound_by(state: ObjectReader) -> set[str]:
 def forget_variable(
     state: ObjectWriter, repository: str, name: str, why: str, who: str | None = None
 ) -> Consent | None:
-    """Record that a person removed a Variable on purpose.
-
-    Args:
-        state: on the folder of lease and index.
-        repository: its name, or its URI.
-        name: of the Variable.
-        why: the reason, in the person's words.
-        who: None is the login name of this process.
-
-    Returns:
-        The statement; None where no run was bound by the Variable.
-
-    Raises:
-        ConfigError: there is no reason.
-    """
-    if name not in bound_by(state):
+    """Record the removal of a Variable by a person. Without `who`, it is the login name of this process; returns the
+    statement; None if the Variable is not recorded. Raises ConfigError if the reason is empty."""
+    if name not in read_bound_variables(state):
         return None
     return record_consent(state, FORGET_VARIABLE, repository, why, {"variable": name}, who)

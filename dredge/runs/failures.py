@@ -1,7 +1,7 @@
-"""Errors that end the work: what is a defect, what was changed by then, and what is done afterwards all the same.
+"""Errors at the end of a step: defects, deletions without permission, partial work, and cleanup after an error.
 
-`ConfigError` promises that nothing was touched. Where it appears after deletions, because credentials may not delete
-or expired half way, it becomes a `PartialError`: otherwise a person would repeat a finished half.
+`ConfigError` promises no changes. After deletions, such as with expired credentials, it becomes a
+`PartialError`: otherwise a person would repeat a finished half.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ log = logging.getLogger("dredge")
 
 
 class TaskDefect(Exception):
-    """An unforeseen exception of a task, come back from where it ran.
-
-    Args:
-        what: class and message of the exception.
-        places: where it came from, as `places` gave them there.
-    """
+    """An unexpected exception of a task in another process. `places`: result of `places` in that process."""
 
     def __init__(self, what: str, places: Sequence[str] = ()) -> None:
         super().__init__(what)
@@ -31,7 +26,7 @@ class TaskDefect(Exception):
 
 
 def places(error: BaseException) -> list[str]:
-    """Where an exception came from, the outermost call first: no values, so no secrets."""
+    """Return the source lines of an exception, the outermost call first. They have no values, so no secrets."""
     frames = [
         f"{frame.filename}:{frame.lineno} in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -43,36 +38,35 @@ def places(error: BaseException) -> list[str]:
 
 @contextmanager
 def foreseen(what: str, where: str = "") -> Iterator[None]:
-    """Let only errors of `dredge.errors` out; any other becomes a `DefectError`, with the first one as cause.
-
-    A machine that runs out of memory, and whoever asks to stop, pass as they are.
+    """Convert unexpected exceptions to `DefectError`; `DredgeError` and `MemoryError` pass.
 
     Args:
-        what: was being done, such as "step staged of run d4…".
-        where: URI of the run's folder, which holds what to send; "" where there is none yet.
+        what: the work in progress, such as "step staged of run d4…".
+        where: URI of the run's folder; "" if absent.
 
     Raises:
-        DefectError: something else went wrong. Its traceback is in the log.
+        DefectError: an unexpected exception was raised. Its traceback is in the log.
     """
     try:
         yield
     except (DredgeError, MemoryError):
         raise
     except Exception as error:
-        log.exception("%s: an error that nobody foresaw", what)
+        log.exception("%s: unexpected error", what)
         raise defect(what, error, where) from error
 
 
 def defect(what: str, error: BaseException, where: str = "") -> DefectError:
-    """Word an unforeseen error; see `foreseen`."""
+    """Make the error for an unexpected exception; see `foreseen`."""
     cause = f"{type(error).__name__}: {redact(str(error))}".rstrip(": ")
     files = f" and the .json files of {where}, which hold no secrets" if where else ""
     return DefectError(
-        f"{what}: {cause}. Dredge did not foresee this, so it is a defect of Dredge. It ended there, and nothing"
-        f" more was deleted. Running it again does no harm. Please report it with the log of the task{files}."
+        f"{what}: {cause}. This is a defect of Dredge. The step stopped, and nothing more"
+        f" was deleted. It can run again without risk. Please report it with the log of the task{files}."
     )
 
 
+# Error codes of stores for credentials without permission to delete an object.
 NOT_ALLOWED = frozenset(
     {
         "AccessDenied",
@@ -85,34 +79,26 @@ NOT_ALLOWED = frozenset(
         "403",
     }
 )
-"""Error codes by which stores say that credentials may not delete an object."""
 
 
 def not_deleted(text: str, codes: Collection[str], deleted: int) -> DredgeError:
-    """Choose the error for objects that could not be deleted.
+    """Return the error for failed deletions.
 
     Args:
-        text: sentences that say how many, such as which, and how many were deleted.
-        codes: the store's error codes.
-        deleted: how many objects the run has deleted, in this try and earlier ones.
+        text: sentences with numbers and examples.
+        deleted: deleted objects of this run, in all tries.
     """
     if not codes or not NOT_ALLOWED.issuperset(codes):
-        return UnavailableError(f"{text} Run the step again: only these are tried again.")
+        return UnavailableError(f"{text} Run the step again: it tries only these.")
     family = PartialError if deleted else ConfigError
     return family(
-        f"{text} The credentials may not delete them. Allow it, then run the step again: only these are"
-        " tried again."
+        f"{text} The credentials may not delete them. Allow it, then run the step again: it tries only these."
     )
 
 
 def as_partial[E: DredgeError](error: E, changed: str) -> E | PartialError:
-    """Give the error to end with after something was changed: one that promises that nothing was touched
-    becomes a `PartialError`.
-
-    Args:
-        error: what ended the work.
-        changed: a sentence about what was deleted or changed, "" when nothing was.
-    """
+    """Return `PartialError` for a `ConfigError` after changes, else the error itself. `changed` is a sentence about the
+    changes; "" without changes."""
     if not changed or not isinstance(error, ConfigError):
         return error
     return PartialError(f"{str(error).rstrip('. ')}. {changed}")
@@ -120,14 +106,8 @@ def as_partial[E: DredgeError](error: E, changed: str) -> E | PartialError:
 
 @contextmanager
 def partial_after(changed: Callable[[], str]) -> Iterator[None]:
-    """Within it, an error that promises that nothing was touched ends as one that says what was.
-
-    Args:
-        changed: a sentence about what was deleted or changed by now, "" when nothing was.
-
-    Raises:
-        PartialError: in place of ConfigError, when something was changed.
-    """
+    """Convert a `ConfigError` of the block to `PartialError` after changes. `changed`: returns a sentence about the
+    changes; "" without changes. Raises PartialError if the block failed after changes."""
     try:
         yield
     except ConfigError as error:
@@ -139,13 +119,8 @@ def partial_after(changed: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def closing_with(end: Callable[[], object], what: str) -> Iterator[None]:
-    """Do something at the end of a block, also where the block failed: then the error of the block is raised, and one
-    of the end is logged.
-
-    Args:
-        end: what to do.
-        what: its name, for the log.
-    """
+    """Call `end` after a block, also after an error of the block. That error is raised, and an error of `end` is
+    logged. `what`: name of `end`, for the log."""
     try:
         yield
     except BaseException:
@@ -155,12 +130,7 @@ def closing_with(end: Callable[[], object], what: str) -> Iterator[None]:
 
 
 def try_to(end: Callable[[], object], what: str) -> None:
-    """Do something after an error that ended the work; an error of its own is logged.
-
-    Args:
-        end: what to do.
-        what: its name, for the log.
-    """
+    """Call `end` after an error; an error of `end` is logged. `what`: name of `end`, for the log."""
     try:
         end()
     except DredgeError as later:

@@ -2,12 +2,12 @@
 
 <run root>/<run id>/
     plan.json
-    <step>/_try.json                   how often the step was tried; see `dredge.runs.tries`
-    <step>/t001/part-00000.parquet …   rows of a try; those of a task have the mark of its call before the dot
-    <step>/_progress/…                 how far long tasks are
-    <step>/_SUCCESS.json               the summary, written last: without it the step did not happen
-    <step>/_INCOMPLETE.json            the summary of a try that ended in another way
-    <step>/_FAILED.json                the error of the last try that failed
+    <step>/_try.json                   number of the newest try; see `dredge.runs.tries`
+    <step>/t001/part-00000.parquet …   rows of a try; parts of a task have the id of its call before the dot
+    <step>/_progress/…                 progress of long tasks
+    <step>/_SUCCESS.json               the summary, written last: without it the step is not complete
+    <step>/_INCOMPLETE.json            the summary of a try without success
+    <step>/_FAILED.json                the error of the last failed try
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import pyarrow as pa
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.failures import places
 from dredge.runs.parts import (
+    cache_parts,
     check_digest,
+    get_part_cache,
     grouped_bytes,
-    keeping_parts,
-    kept_parts,
     parquet_bytes,
     read_parquet,
 )
@@ -47,14 +47,12 @@ _AT_ONCE = 16
 
 
 class RunFolder:
-    """Reads and writes the files of one run.
+    """Reads and writes the files of a run.
 
     Args:
-        writer: on the folder itself.
-        run_id: the run's id.
-        attempt: the try whose results are written; None where no step is at work.
-        call: of a task, in the keys of what it writes. A task that was taken for lost may still be at work beside its
-            repetition, and what the two saw of the world may differ: neither replaces what the other told of.
+        attempt: the writing try; None outside a step.
+        call: id of a task's call, for the keys of its parts. A lost task may still run beside its repetition and see
+            other data, so neither may replace files of the other.
     """
 
     def __init__(
@@ -69,31 +67,25 @@ class RunFolder:
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
-        """Open the folder in a task: it writes what belongs to its driver's try, and to no other.
-
-        Args:
-            run_uri: URI of the folder.
-            run_id: the run's id.
-            attempt: the driver's try, as `StepTry.named` gives it; None outside a step.
-        """
+        """Open the folder in a task, for its driver's try. `attempt` is the driver's try, from `StepTry.named`; None
+        outside a step."""
         writer = open_writer(run_uri)
         found = None if attempt is None else StepTry(writer, *attempt)
         return cls(writer, run_id, found, call=uuid.uuid4().hex[:8])
 
     @property
     def label(self) -> str:
-        """`<run id>-t<try>`: begins the names of what a try writes outside the folder, so that no other try's
-        files have them."""
+        """`<run id>-t<try>`: prefix of names outside the folder, unique to the try."""
         return self.run_id if self.attempt is None else f"{self.run_id}-t{self.attempt.number:03d}"
 
     @property
     def call_label(self) -> str:
-        """As `label`, with the mark of a task's call: no other call of it has the same names."""
+        """`label` with the id of the task's call: unique to the call."""
         return f"{self.label}-{self.call}" if self.call else self.label
 
     @contextmanager
     def writing(self, attempt: StepTry) -> Iterator[None]:
-        """Let what is written meanwhile belong to a try."""
+        """Write for a try within a block."""
         before, self.attempt = self.attempt, attempt
         try:
             yield
@@ -101,9 +93,9 @@ class RunFolder:
             self.attempt = before
 
     def settle(self) -> None:
-        """Wait until all parts are there that are being written; see `keeping`. Comes before they are named to another
-        process. Raises the first error."""
-        if (parts := kept_parts(self.uri)) is not None:
+        """Wait until all parts are written; raises the first error. Call it before another process reads them; see
+        `keeping`."""
+        if (parts := get_part_cache(self.uri)) is not None:
             parts.settle()
 
     @property
@@ -112,15 +104,12 @@ class RunFolder:
         return self.writer.uri
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a JSON file, replacing what was there."""
+        """Write or replace a JSON file."""
         self.writer.put(name, json.dumps(value, sort_keys=True).encode())
 
     def publish_json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON object for people, unless a later try of the step has written it.
-
-        Raises:
-            OvertakenError: a later try was claimed.
-        """
+        """Write a JSON object for people, unless a later try of the step wrote it. Raises OvertakenError if there is a
+        later try."""
         if self.attempt is None:
             self.write_json(name, value)
         else:
@@ -136,12 +125,12 @@ class RunFolder:
         return read_json(self.writer, name)
 
     def write_bytes(self, name: str, data: bytes, rows: int) -> PartInfo:
-        """Write a file as a part; it lies in the folder of the try, and no other call of a task writes there."""
+        """Write a file as a part; its key is unique to the try and the task's call."""
         key = name if self.attempt is None else self.attempt.key(name)
         if self.call:
             stem, dot, kind = key.rpartition(".")
             key = f"{stem}-{self.call}{dot}{kind}"
-        if (parts := kept_parts(self.uri)) is None:
+        if (parts := get_part_cache(self.uri)) is None:
             self.writer.put(key, data)
         else:
             parts.write(self.writer, key, data)
@@ -153,45 +142,34 @@ class RunFolder:
         """Write rows as `<step>/<kind>-<index>.parquet`.
 
         Args:
-            step: folder.
-            index: makes the name; the same task must always give the same.
-            table: the rows.
-            kind: first half of the name.
-            grouped: for people, too, who look at some of the rows (`groups`).
+            index: the same for the same task.
+            grouped: write row groups for readers of some rows; see `parts`.
         """
         name = f"{step}/{kind}-{index:05d}.parquet"
         data = grouped_bytes(table) if grouped else parquet_bytes(table)
         return self.write_bytes(name, data, table.num_rows)
 
     def read_bytes(self, part: PartInfo) -> bytes:
-        """Read a part's bytes.
-
-        Raises:
-            FormatError: missing, or not the bytes that were written.
-        """
-        parts = kept_parts(self.uri)
+        """Read a part's bytes. Raises FormatError if missing, or not the bytes that were written."""
+        parts = get_part_cache(self.uri)
         data = None if parts is None else parts.get(part.key)
         if data is None:
             try:
                 data = self.writer.get(part.key)
             except NotFoundError:
-                raise FormatError(f"run {self.run_id}: {part.name} is gone. Start a new run.") from None
+                raise FormatError(f"run {self.run_id}: {part.name} is missing. Start a new run.") from None
             if parts is not None:
                 parts.put(part.key, data)
         check_digest(part, data, f"run {self.run_id}")
         return data
 
     def read_ahead(self, parts: Iterable[PartInfo]) -> None:
-        """Read some small parts side by side, where they are kept; see `keeping`.
-
-        Raises:
-            FormatError: as `read_bytes` does.
-        """
-        if kept_parts(self.uri) is not None:
+        """Read small parts in parallel into the cache; see `keeping`. Raises FormatError like `read_bytes`."""
+        if get_part_cache(self.uri) is not None:
             list(ordered_map(self.read_bytes, list(parts), _AT_ONCE))
 
     def read_part(self, part: PartInfo, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a part's rows; raises FormatError like `read_bytes`, and when rows are missing."""
+        """Read a part's rows; raises FormatError, also for missing rows."""
         table = read_parquet(self.read_bytes(part), columns)
         if table.num_rows != part.rows:
             raise FormatError(
@@ -203,17 +181,12 @@ class RunFolder:
     def read_parts(
         self, parts: Iterable[PartInfo], columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Read parts one after the other."""
+        """Read parts in sequence."""
         return (self.read_part(part, columns) for part in parts)
 
     def write_summary(self, summary: StepSummary) -> None:
-        """Write a step's summary; from then on the step is complete (or, by its status, known to be
-        incomplete).
-
-        Raises:
-            OvertakenError: a later try of the step was claimed. If the summary was written all the same, nobody
-                reads it.
-        """
+        """Write a step's summary; it completes the step, or marks it as incomplete by its status. Raises OvertakenError
+        if there is a later try. Readers ignore a late summary."""
         self.settle()
         is_complete = summary.status in _COMPLETE
         name = f"{summary.step}/{SUCCESS if is_complete else INCOMPLETE}"
@@ -228,10 +201,9 @@ class RunFolder:
             self._kept[summary.step] = summary if is_complete else None
 
     def read_summary(self, step: str) -> StepSummary | None:
-        """Read the summary of a complete step; None when it is not complete.
+        """Read the summary of a complete step; None if it is not complete.
 
-        Only the summary of the try that was claimed last counts: what an earlier one wrote, whenever it came, is no
-        result, and while a later one is at work there is none.
+        Only the summary of the newest try is a result; while a try is running, the step is not complete.
 
         Raises:
             FormatError: the summary was damaged.
@@ -248,15 +220,16 @@ class RunFolder:
 
     @contextmanager
     def keeping(self, goes_on: bool = False) -> Iterator[None]:
-        """Let this process not read again within the block what it read or wrote there: summaries of steps, the plan,
-        small parts; and let it write parts side by side. Numbers of tries are read again when a step begins, and the
-        whole chain before anything is deleted and before the state moves on.
+        """Cache summaries, the plan and small parts within the block, and write parts in parallel.
+
+        Try numbers are read again at the start of a step, and the whole chain before deletions and before the state
+        advances.
 
         Args:
-            goes_on: several steps are done within the block, one after the other.
+            goes_on: several steps run within the block.
         """
         before = self._kept, self.goes_on
-        with keeping_parts(self.uri):
+        with cache_parts(self.uri):
             self._kept = {} if self._kept is None else self._kept
             self.goes_on = self.goes_on or goes_on
             try:
@@ -265,7 +238,7 @@ class RunFolder:
                 self._kept, self.goes_on = before
 
     def read_once(self, name: str) -> Any:
-        """Read a JSON file that is written once, unless it is kept; see `read_json` and `keeping`."""
+        """Read an immutable JSON file; cached within `keeping`."""
         if self._kept is None:
             return self.read_json(name)
         if name not in self._kept:
@@ -273,18 +246,15 @@ class RunFolder:
         return self._kept[name]
 
     def read_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary | None]:
-        """Read the summaries of some steps side by side; each as `read_summary` does, which says what is raised."""
+        """Read summaries in parallel; see `read_summary`."""
         names = list(steps)
         return dict(zip(names, ordered_map(self.read_summary, names, _AT_ONCE), strict=True))
 
-    def standing_summaries(self, steps: Iterable[str], afresh: bool = False) -> dict[str, StepSummary | None]:
-        """Read which summaries stand now, side by side. What a try published only a later one replaces, so of those
-        that are kept the number of the try is enough.
-
-        Args:
-            steps: their names.
-            afresh: reads those that are kept as well.
-        """
+    def read_valid_summaries(
+        self, steps: Iterable[str], afresh: bool = False
+    ) -> dict[str, StepSummary | None]:
+        """Read the valid summaries in parallel. A summary of a try is replaced only by a later try, so for cached ones
+        the try number is enough. `afresh`: read cached summaries again."""
         names = list(steps)
 
         def read(step: str) -> StepSummary | None:
@@ -302,33 +272,19 @@ class RunFolder:
         return dict(zip(names, ordered_map(read, names, _AT_ONCE), strict=True))
 
     def last_summary(self, step: str) -> StepSummary | None:
-        """Read the summary of the last try of a step that was complete, also when another one was begun since; None
-        when there is none. It is no result that a later step may build on.
-
-        Raises:
-            FormatError: the summary was damaged.
-        """
+        """Read the summary of the last complete try, also if a later try has started; None if absent. No later step
+        may build on it. Raises FormatError if the summary was damaged."""
         return self._summary(f"{step}/{SUCCESS}")
 
     def read_incomplete(self, step: str) -> StepSummary | None:
-        """Read the summary that the last try of a step left without success; None when there is none."""
+        """Read the summary of the last try without success; None if absent."""
         return self._summary(f"{step}/{INCOMPLETE}")
 
     def write_failure(
         self, step: str, error: BaseException, at: datetime, attempt: StepTry | None = None
     ) -> None:
-        """Record why a step failed, for the report.
-
-        Args:
-            step: its name.
-            error: what was raised.
-            at: when.
-            attempt: the try that failed; None when the step could not even be begun. That is not recorded over
-                the failure of a try that was.
-
-        Raises:
-            OvertakenError: a later try was claimed.
-        """
+        """Record why a step failed, for the report. `attempt` is the failed try; None for a step before its start. Such
+        a failure does not replace the failure of a try. Raises OvertakenError if there is a later try."""
         stored = self.read_failure(step)
         claimed = attempt is not None
         attempt = attempt or StepTry.newest(self.writer, step)
@@ -353,10 +309,10 @@ class RunFolder:
         attempt.publish(f"{step}/{FAILED}", value)
 
     def read_failure(self, step: str) -> dict[str, Any] | None:
-        """Read why a step failed the last time it did; None when it never did.
+        """Read the last failure of a step; None if absent.
 
         Returns:
-            `step`, `kind`, `error` (class), `message`, `at`, `try_number`, `claimed` (whether the try was begun), and
+            `step`, `kind`, `error` (class), `message`, `at`, `try_number`, `claimed` (the try had started), and
             `traceback` of a defect.
         """
         try:
@@ -365,25 +321,22 @@ class RunFolder:
             return None
         return value
 
-    def damage_met(self, step: str) -> str | None:
-        """Read which damaged file a step ended at; None when it ended otherwise, or was done since."""
+    def read_damage(self, step: str) -> str | None:
+        """Return the message about a damaged file at the end of a step; None otherwise, or if the step is complete
+        now."""
         failure = self.read_failure(step)
         if failure is None or failure["kind"] != FormatError.kind or self.read_summary(step) is not None:
             return None
         return str(failure["message"])
 
-    def standing_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
-        """Read why a step is not done; None when it is, or nobody has failed at it.
-
-        Args:
-            step: its name.
-            done: its summary, as `read_summary` gave it.
-        """
+    def read_open_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
+        """Return why a step is not complete; None if it is complete or has no failure. `done`: its summary, from
+        `read_summary`."""
         failure = self.read_failure(step)
         if failure is None or done is None:
             return failure
-        # The summary that counts is of the newest try, so no failed one came after it. Of what could not even be
-        # begun only the clocks tell, and the worst that they can do is a wrong word in a report.
+        # The summary is of the newest try, so no try failed after it. For a failure before a try only the clocks
+        # decide; a wrong clock costs a wrong word in a report.
         late = not failure["claimed"] and datetime.fromisoformat(failure["at"]) > done.finished_at
         return failure if late else None
 
@@ -399,7 +352,7 @@ class RunFolder:
 
 
 def read_json(reader: ObjectReader, name: str) -> Any:
-    """Read a JSON object; raises NotFoundError, and FormatError when it is no JSON."""
+    """Read a JSON object; raises NotFoundError, and FormatError if it is not JSON."""
     data = reader.get(name)
     try:
         return json.loads(data)
@@ -408,17 +361,13 @@ def read_json(reader: ObjectReader, name: str) -> Any:
 
 
 def run_ids(reader: ObjectReader) -> list[str]:
-    """Ids of the runs below a run root, newest first.
-
-    Args:
-        reader: on the run root.
-    """
+    """Return the ids of the runs below a run root, newest first."""
     names = [folder.rstrip("/") for folder in reader.list_level("").folders]
     return sorted(name for name in names if is_run_id(name))
 
 
 def is_run_id(name: str) -> bool:
-    """Whether a name is one that runs get: a descending xid."""
+    """Whether a name is a descending xid, as run ids are."""
     try:
         descending_time(name)
     except FormatError:

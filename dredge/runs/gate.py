@@ -1,18 +1,17 @@
-"""What stands between a worker and each delete request: the lease, the try, and the driver's watch.
+"""Checks before each delete request: the lease, the try, and the driver's watch.
 
-While workers delete, the driver looks every few seconds at what must not have changed, and writes down after
-each look whether the gate is open. Workers read this before each request. What was seen too long ago is
-closed as well, so a driver that died or hangs stops its workers by its silence, and so does a machine that was
-suspended in the middle of a look, the driver's or the worker's. One clock says how long ago that was: the store's,
-which the driver asked before it looked, and the worker asks after it has read what the driver saw. What lies between,
-a pause of either machine or an answer that came late, makes the look older and never younger. A worker's own clock
-says for how long it has known a look: that one is no younger when the store's clock is set back, and its time comes
-once more. A driver that lives on although its step is being tried again is an orphan: its workers stop because theirs
-is not the newest try.
+While workers delete, the driver checks its conditions every few seconds, and writes each result, a "look",
+to the run folder. A worker reads the newest look before each request, and stops if the look closed the gate or is too
+old. So a crashed driver stops its workers, and so does a suspended machine.
 
-A driver may also find that some candidates came into use while workers delete. It publishes these in numbered files,
-each of which names everything published so far, and only then writes down its look. A worker reads the newest
-publication together with the look, and a request that was prepared before a newer one is not sent.
+The age of a look is measured by the store's clock: the driver asks for the time before it checks, the worker after it
+has read the look. Pauses in between make the look older, never younger. The worker's own clock measures how long it has
+known the look, for the case that the store's clock is set back. Workers of an orphaned driver stop because their try is
+not the newest.
+
+Candidates in use since the re-check are published by the driver in numbered files before it writes the look.
+Each file names all such candidates. A worker reads the newest publication with the look, and does not send a request
+that was prepared before a newer publication.
 """
 
 from __future__ import annotations
@@ -41,15 +40,12 @@ log = logging.getLogger("dredge")
 def write_look(
     folder: RunFolder, key: str, is_open: bool, reason: str, at: datetime | None, published: int = 0
 ) -> None:
-    """Write down what the driver saw.
+    """Write the result of a look.
 
     Args:
-        folder: the run folder.
-        key: where, relative to the folder.
-        is_open: whether workers may delete.
-        reason: why they may not.
-        at: the store's time when the look began; None where it could not be asked.
-        published: number of the newest publication of candidates that came into use; 0 for none.
+        key: relative to the run folder.
+        at: the store's time when the look began; None if the store did not answer.
+        published: number of the newest publication; 0 if absent.
     """
     seen = {
         "open": is_open,
@@ -65,14 +61,11 @@ def write_look(
 
 
 def publish(folder: RunFolder, where: str, number: int, parts: Sequence[PartInfo]) -> None:
-    """Publish which candidates came into use while workers delete. Comes before the look that found them is written.
+    """Publish candidates in use since the re-check. Call it before `write_look`.
 
     Args:
-        folder: the run folder.
         where: folder of the publications, relative to the run folder.
-        number: of this publication, from 1 without gaps. A number is used once, so an earlier publication that arrives
-            late at the store replaces nothing.
-        parts: everything published so far, and the new files.
+        number: from 1 without gaps. A number is used once, so a late write of an earlier publication has no effect.
     """
     folder.settle()
     folder.write_json(_publication(where, number), {"parts": [to_json(part) for part in parts]})
@@ -83,21 +76,18 @@ def _publication(where: str, number: int) -> str:
 
 
 def _shut(key: str) -> str:
-    """Where it is written besides that a gate was closed. An earlier look may arrive at the store after the last one,
-    when its request was taken for lost and sent again; here nothing replaces anything."""
     return f"{key}.shut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig:
-    """What a worker's gate looks at; a payload.
+    """Configuration of a worker's gate; a payload.
 
     Attributes:
-        lease: the right to delete.
-        watch: key of what the driver writes after each look, relative to the run folder.
-        trusted_seconds: how long a look through the gate counts.
-        silence_seconds_max: the gate is closed when what the driver saw last is older.
-        published: folder of the publications, relative to the run folder; "" for a driver that publishes nothing.
+        watch: key of the looks, relative to the run folder.
+        trusted_seconds: how long a worker relies on a look without reading it again.
+        silence_seconds_max: the gate is closed if the newest look is older.
+        published: folder of the publications; "" without publications.
     """
 
     lease: LeaseGrant
@@ -111,13 +101,11 @@ class Gate:
     """A worker's side.
 
     Args:
-        folder: the run folder; what is written there belongs to the try that deletes.
         state: the folder of the lease.
-        config: what to look at.
-        probe: the object by which the store is asked for the time.
+        probe: the object for requests of the store's time.
 
     Raises:
-        FormatError: the folder belongs to no try, so nobody could tell whether the worker still counts.
+        FormatError: the folder has no try.
     """
 
     def __init__(
@@ -135,28 +123,23 @@ class Gate:
         self._known: tuple[datetime | None, float] = None, 0.0
         self._lock = threading.Lock()
         self.has_shut = False
-        """Whether a request was not let through."""
+        # A request was held back.
         self.number = 0
-        """Number of the newest publication that was read."""
+        # Number of the newest publication that was read.
         self.published: tuple[PartInfo, ...] = ()
-        """Files of candidates that came into use, as that publication names them."""
+        # Files of that publication.
 
     @classmethod
     def of_task(cls, run: WorkerRun, config: GateConfig) -> Gate:
-        """Make the gate of a task of a step.
-
-        Args:
-            run: as the task sees it.
-            config: the same for all tasks.
-        """
+        """Make the gate of a task."""
         return cls(run.folder, run.open_state(), config, probe_of(run.task))
 
     def is_open(self) -> bool:
         """Whether the next request may be sent. A look is trusted for a few seconds.
 
         Raises:
-            LeaseHeldError: the right to delete is lost.
-            OvertakenError: the sweep is being tried again elsewhere.
+            LeaseHeldError: the lease is lost.
+            OvertakenError: another try of the sweep has started.
         """
         now = running_seconds()
         if self._looked is not None and now - self._looked < self._config.trusted_seconds:
@@ -175,9 +158,9 @@ class Gate:
         return True
 
     def lets_through(self) -> bool:
-        """Whether a deleter may send a request; it asks right before each, however long it waited or tried again.
+        """Whether a deleter may send a request; deleters call this before each request.
 
-        Once it said no it says so for good, also when it could not look; `is_open` raises what is wrong.
+        After the first False, also for an error, it stays False; `is_open` raises the error.
         """
         with self._lock:
             try:
@@ -188,13 +171,14 @@ class Gate:
             return not self.has_shut
 
     def permission(self) -> MaySend:
-        """Give a `lets_through` for requests that were prepared with what is published now: it refuses them once
-        something newer is published. Unlike a closed gate this ends nothing; prepare the rest again."""
+        """Return a `lets_through` for requests prepared with the current publication. It refuses them after a
+        newer publication; then prepare them again.
+        """
         number = self.number
         return lambda: self.lets_through() and self.number == number
 
     def _read_published(self, named: int) -> None:
-        """Read the newest publication: the one that the look names, or a later one that is there already."""
+        """Read the publication in the look, or a later one if it exists."""
         where, number = self._config.published, max(self.number, named)
         if not where:
             return
@@ -206,15 +190,12 @@ class Gate:
             self.number = number
 
     def _known_for(self, seen: datetime, now: float) -> timedelta:
-        """For how long at least this worker knows what the driver saw: it is as old, however the store's clock was set
-        meanwhile."""
         if self._known[0] != seen:
             self._known = seen, now
         return timedelta(seconds=now - self._known[1])
 
     def _seen_at(self) -> datetime | None:
-        """When the driver began its last look, by the store's clock; None where it found the gate closed, or has not
-        looked yet."""
+        """Return the store's time when the newest look began; None if the gate is closed, or without a look."""
         try:
             seen = self._folder.read_json(self._config.watch)
         except NotFoundError:
@@ -225,23 +206,21 @@ class Gate:
         return None
 
 
+# Returns why the sweep must stop, or None; raises if it cannot check.
 type Look = Callable[[], str | None]
-"""Looks once: gives why the sweep must stop, None while it may go on; raises when it cannot tell."""
 
 
 class Watch:
-    """What the driver saw.
+    """The driver's side.
 
     Args:
-        folder: the run folder.
-        state: the folder of the lease, whose clock the workers ask as well.
-        key: where the looks are written down, relative to the run folder.
-        look: looks once.
-        published: gives the number of the newest publication, after a look; see `dredge.runs.gate.publish`.
+        state: the folder of the lease: workers ask the same clock.
+        key: of the looks, relative to the run folder.
+        published: returns the number of the newest publication, after a look.
 
     Attributes:
-        found: why the sweep must stop; None while it may go on.
-        error: why the driver could not look, or could not write down that it did.
+        found: why the sweep must stop; None while it may continue.
+        error: why the driver could not check, or could not write the look.
     """
 
     def __init__(
@@ -261,13 +240,13 @@ class Watch:
         self._published = published
 
     def look(self) -> bool:
-        """Look, and write down whether the gate is open."""
+        """Check once, and write whether the gate is open."""
         at = None
         try:
-            at = store_clock(self._state, "")  # before the look: what is written late was still seen then
+            at = store_clock(self._state, "")  # before the check: a late write still has this time
             self.found = self._look()
         except Exception as error:
-            # Whatever it is: nobody looks now, so nobody may delete.
+            # Without a look no worker may delete.
             self.error = error
         is_open = self.found is None and self.error is None
         if not is_open:
@@ -281,7 +260,7 @@ class Watch:
 
     @property
     def reason(self) -> str:
-        """Why the gate was closed; "" while it is open."""
+        """Why the gate is closed; "" while it is open."""
         if self.error is not None:
             return str(self.error) or type(self.error).__name__
         return self.found or ""
@@ -296,15 +275,11 @@ def watching(
     every_seconds: float,
     published: Callable[[], int] = lambda: 0,
 ) -> Iterator[Watch]:
-    """Look while workers delete: at once, and then every few seconds.
+    """Look during a block: at once, and then every few seconds.
 
     Args:
-        folder: the run folder.
-        state: the folder of the lease.
-        key: where the looks are written down, relative to the run folder; no two drivers may share it.
-        look: looks once.
-        every_seconds: between two looks.
-        published: gives the number of the newest publication, after a look.
+        key: of the looks, relative to the run folder; no two drivers may share it.
+        published: returns the number of the newest publication, after a look.
     """
     watch, done = Watch(folder, state, key, look, published), threading.Event()
 

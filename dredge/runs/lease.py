@@ -1,15 +1,15 @@
-"""The exclusive right to work on a repository: one object, changed only by conditional puts.
+"""The lease of a repository: one object, changed only by conditional puts.
 
     absent, released or expired --acquire--> held by H with fencing number n+1, until T
     held by H --renew by H--> held until T'
-    held by H --release by H--> released (the number stays, so that it never repeats)
+    held by H --release by H--> released (the number remains, and never repeats)
 
-Expiry is counted by the store's clock. The fencing number grows with every new holder: work that carries an
-old one knows that it has been overtaken, and stops. Two holders cannot both win a conditional put.
+The store's clock decides about expiry. Every new holder gets a larger fencing number, so a process with an older number
+stops. A conditional put lets a single holder win.
 
-Clearing the tasks of a run in the scheduler takes the lease again under a new number, and later steps read the number
-from the stored plan. The task that brings it may itself be an older try, so `hand_over` replaces the plan by
-conditional puts only, and only by a higher number: a lower one would end every step with "the lease is lost".
+Clearing the tasks of a run takes the lease again under a new number, and later steps read the number from the stored
+plan. The task that writes it there may be an older try, so `hand_over` replaces the plan by conditional puts, and only
+by a higher number: a lower one would end every step with "the lease is lost".
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.failures import closing_with
 from dredge.runs.payload import from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -38,19 +39,13 @@ log = logging.getLogger("dredge")
 
 LEASE = "lease.json"
 _ROUNDS_MAX = 20
+# Renewals within the lifetime of a lease.
 _BEATS = 4
-"""How often a right is renewed in the time that it lives."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseGrant:
-    """A right that was given.
-
-    Attributes:
-        holder: who has it.
-        fencing: number of this right; larger than that of every earlier one.
-        expires_at: by the store's clock.
-    """
+    """The lease as its holder has it. `fencing`: number of this grant; larger than that of every earlier grant."""
 
     holder: str
     fencing: int
@@ -59,7 +54,7 @@ class LeaseGrant:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What the lease object says; holder "" means released."""
+    """The contents of the lease object; holder "" is a released lease."""
 
     holder: str
     fencing: int
@@ -69,14 +64,7 @@ class _Held:
 
 
 class Lease:
-    """The lease object of a repository.
-
-    Args:
-        writer: on the folder that holds it.
-        ttl: how long a right lives without being renewed.
-        clock: the store's time.
-        key: name of the object.
-    """
+    """The lease object of a repository. `ttl`: lifetime of a grant without renewal."""
 
     def __init__(
         self, writer: ObjectWriter, ttl: timedelta, clock: Callable[[], datetime], key: str = LEASE
@@ -87,13 +75,12 @@ class Lease:
         self._key = key
 
     def acquire(self, holder: str) -> LeaseGrant:
-        """Take the right, or take it over when it has expired.
+        """Take the lease, also after its expiry.
 
-        A holder that asks again gets it too, under a new number: what its earlier attempt may still be doing
-        is fenced off.
+        The same holder gets it under a new number: that fences off an earlier try of it.
 
         Raises:
-            LeaseHeldError: somebody else has it.
+            LeaseHeldError: another holder has it.
         """
         now = self._clock()
         held = self._read()
@@ -103,37 +90,32 @@ class Lease:
         grant = self._written(holder, 1 if held is None else held.fencing + 1, now, held)
         if grant is None:
             raise LeaseHeldError(
-                f"{self._writer.uri}/{self._key}: somebody else changed the lease at the same moment."
+                f"{self._writer.uri}/{self._key}: another process changed the lease at the same moment."
                 " Nothing was touched. Try again when the other run has ended."
             )
         return grant
 
     def check_free(self, holder: str) -> None:
-        """Check that a holder could take the right now.
-
-        Raises:
-            LeaseHeldError: somebody else has it.
-        """
+        """Check whether a holder could take the lease now. Raises LeaseHeldError if another holder has it."""
         self._refuse_other(self._read(), holder, self._clock())
 
     def renew(self, grant: LeaseGrant, take_back: bool = True, shorten: bool = False) -> LeaseGrant:
-        """Prolong a right, also an expired one, as long as nobody took it since.
+        """Extend a grant, also after its expiry, unless the lease has another holder.
 
         Args:
-            grant: the right.
-            take_back: also one that was given back. Right for a step that begins, because its run goes on; wrong
-                for one that is at work, because its run ended without it.
-            shorten: also one that lives longer. Right for who ends the wait that it was prolonged for; wrong for
-                all others, because they may be an earlier try of a step and know nothing of that wait.
+            take_back: also extend a released grant. Right at the start of a step, because its run continues; wrong
+                during a step, because its run has ended.
+            shorten: also replace a later expiry. Right at the end of a wait for an answer; wrong elsewhere, because an
+                earlier try of a step does not know about that wait.
 
         Raises:
-            LeaseHeldError: it has gone to somebody else, or was given back.
-            UnavailableError: others with this right renew it all the time.
+            LeaseHeldError: another holder has it, or it was released.
+            UnavailableError: other processes with this grant renew it all the time.
         """
-        # The number alone decides: it is this right's own until somebody else takes the lease.
+        # The fencing number is this grant's own until another holder takes the lease.
         holders = ("", grant.holder) if take_back else (grant.holder,)
         # Several hold a right at once (a step, its background thread, an earlier try of it), and any may renew it
-        # between another's look and put. That takes nothing from anybody.
+        # between another's read and put, which does no harm.
         for _ in range(_ROUNDS_MAX):
             held = self._read()
             if held is None or held.fencing != grant.fencing or held.holder not in holders:
@@ -145,18 +127,17 @@ class Lease:
         raise self._busy()
 
     def hold(self, grant: LeaseGrant, now: datetime) -> None:
-        """See that a right stands before a step begins, and prolong it unless that was done a short while ago.
+        """Check a grant before a step starts, and extend it unless it was renewed recently.
 
-        What is lost is told by the number, never by a clock. The clock only saves requests: when it is wrong, the
-        right lives as long as it would without this step, whose background thread then renews it.
+        The fencing number decides whether the lease is lost. A wrong clock only costs a renewal, and the background
+        thread of the step makes up for it.
 
         Args:
-            grant: the right, which may have been given back.
             now: this machine's time.
 
         Raises:
-            LeaseHeldError: it has gone to somebody else.
-            UnavailableError: others with this right renew it all the time.
+            LeaseHeldError: another holder has it.
+            UnavailableError: other processes with this grant renew it all the time.
         """
         held = self._read()
         stands = held is not None and (held.holder, held.fencing) == (grant.holder, grant.fencing)
@@ -164,23 +145,13 @@ class Lease:
             self.renew(grant)
 
     def check(self, grant: LeaseGrant, now: datetime | None = None) -> None:
-        """Look whether a right still stands.
-
-        Args:
-            grant: the right.
-            now: the store's time; with it an expired right does not stand.
-
-        Raises:
-            LeaseHeldError: it does not.
-        """
+        """Check that a grant is valid, and not expired if the store's time `now` is given. Raises LeaseHeldError if it
+        is not."""
         check_lease(self._writer, self._key, grant, now)
 
     def release(self, grant: LeaseGrant) -> None:
-        """Give a right back; nothing happens when it has gone to somebody else already.
-
-        Raises:
-            UnavailableError: others with this right renew it all the time.
-        """
+        """Release a grant; does nothing if the lease has another holder. Raises UnavailableError if other processes
+        with this grant renew it all the time."""
         for _ in range(_ROUNDS_MAX):
             held = self._read()
             if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
@@ -191,34 +162,15 @@ class Lease:
 
     @contextmanager
     def given_back(self, grant: LeaseGrant) -> Iterator[None]:
-        """Give a right back at the end of some work. Why the work failed is told, also when that fails as well: it
-        says whether to try again.
-
-        Args:
-            grant: the right.
-
-        Raises:
-            UnavailableError: the work was done, and the right could not be given back.
-        """
-        try:
+        """Release a grant at the end of a block. The error of the block is raised, not the error of the release: it
+        decides about a retry. Raises UnavailableError if the block succeeded, and the release failed."""
+        with closing_with(lambda: self.release(grant), "the release of the lease"):
             yield
-        except BaseException:
-            try:
-                self.release(grant)
-            except DredgeError as error:
-                log.warning("the lease is left to expire: %s", error)
-            raise
-        self.release(grant)
 
     @contextmanager
     def kept(self, grant: LeaseGrant, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """Renew a right in the background while a long step runs. A renewal that fails is logged: the sweep
-        has its gate.
-
-        Args:
-            grant: the right.
-            wanted: asked before each renewal; once it says no, the right is left to whoever goes on with the run.
-        """
+        """Renew a grant in the background during a step. Failures are logged: the gate of the sweep stops deletions.
+        `wanted`: called before each renewal; False ends them."""
         stop = threading.Event()
 
         def beat() -> None:
@@ -263,7 +215,7 @@ class Lease:
     def _written(
         self, holder: str, fencing: int, now: datetime, old: _Held | None, least: datetime | None = None
     ) -> LeaseGrant | None:
-        """Replace what was read, such that it lives until `least` at least; None when somebody has changed it since."""
+        """Replace the lease object, with an expiry not before `least`; None if another process changed it."""
         expires = now + self._ttl if least is None else max(now + self._ttl, least)
         data = json.dumps(
             {
@@ -271,7 +223,7 @@ class Lease:
                 "fencing": fencing,
                 "written_at": now.isoformat(),
                 "expires_at": expires.isoformat(),
-                "id": uuid.uuid4().hex,  # nobody else ever writes the same
+                "id": uuid.uuid4().hex,  # unique, so that a lost response can be checked
             }
         ).encode()
         # Clients send a request again whose answer was lost. The second one then meets what the first wrote.
@@ -289,35 +241,25 @@ class Lease:
     def _busy(self) -> UnavailableError:
         return UnavailableError(
             f"{self._writer.uri}/{self._key} was changed by others each of {_ROUNDS_MAX} times. Nothing was touched."
-            " Try again when this run is not at work elsewhere."
+            " Try again when this run is not in progress elsewhere."
         )
 
 
 def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime | None = None) -> None:
-    """Look whether a right still stands, with a reader only; see `Lease.check`."""
+    """Check a grant with a reader; see `Lease.check`."""
     held = _read(reader, key)
     if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
         raise _lost(reader, key, grant, held)
     if now is not None and now >= held.expires_at:
         raise LeaseHeldError(
             f"{reader.uri}/{key}: the lease of {grant.holder} expired at {held.expires_at:%H:%M:%S} UTC and"
-            " was not renewed. Nothing more was deleted. Run the step again; it goes on where it stopped."
+            " was not renewed. Nothing more was deleted. Run the step again; it continues there."
         )
 
 
-def used_until(reader: ObjectReader, key: str) -> datetime | None:
-    """Tell until when a lease was in use, or may be: when it was given back, or else when it expires.
-
-    Args:
-        reader: on a folder that holds it.
-        key: of the lease, relative to the reader.
-
-    Returns:
-        The time by the store's clock; None when nobody ever took it.
-
-    Raises:
-        FormatError: it is damaged.
-    """
+def read_lease_end(reader: ObjectReader, key: str) -> datetime | None:
+    """Return until when a lease was in use: its release, or its expiry; None if it was never taken. Raises FormatError
+    if it is damaged."""
     held = _read(reader, key)
     if held is None:
         return None
@@ -342,7 +284,7 @@ def _read(reader: ObjectReader, key: str) -> _Held | None:
 
 
 def _lost(reader: ObjectReader, key: str, grant: LeaseGrant, held: _Held | None) -> LeaseHeldError:
-    now = f"{held.holder or 'nobody'} (number {held.fencing})" if held is not None else "nobody"
+    now = f"{held.holder or 'no run'} (number {held.fencing})" if held is not None else "no run"
     return LeaseHeldError(
         f"{reader.uri}/{key}: the lease of {grant.holder} (number {grant.fencing}) is lost, it is held by"
         f" {now}. Nothing more was deleted. Start a new run when the other one has ended."
@@ -354,21 +296,15 @@ _ROUNDS_MAX = 20
 
 
 def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
-    """Write a lease into a stored plan that an earlier lease of the same holder is in.
-
-    Args:
-        writer: on the run folder.
-        key: name of the plan in it.
-        grant: the new lease.
+    """Write a lease into a stored plan with an earlier lease of the same holder.
 
     Returns:
-        Whether the plan carries this lease now. It does not when it is somebody else's, or when a lease with a
-        higher number was there already; both are left as they are.
+        Whether the plan has this lease now. A plan with another holder, or with a higher number, is not changed.
 
     Raises:
         NotFoundError: there is no plan.
-        FormatError: it is damaged.
-        UnavailableError: others replace the plan all the time.
+        FormatError: the plan is damaged.
+        UnavailableError: other processes replace the plan all the time.
     """
     for _ in range(_ROUNDS_MAX):
         tagged = read_tagged(writer, key)

@@ -1,10 +1,10 @@
-"""The ledger: what became of each object that was to be deleted.
+"""The ledger: the outcome of each object in a sweep.
 
     bulk_delete/_raw/<part>/<attempt>-<round>-<n>-<nonce>.parquet   written after each request, never changed
-    bulk_delete/<part>.parquet                                      one row for each object, settled at the end
+    bulk_delete/<part>.parquet                                      a row for each object, settled at the end
 
-Raw files are what a killed sweep resumes from. Their names never repeat, so a task that runs twice at once
-overwrites nothing; settling takes the best outcome of each object.
+A killed sweep continues from the raw files. Their names never repeat, so two runs of a task overwrite no file; settling
+takes the best outcome of each object.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dredge.runs.parts import grouped_bytes, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
 from dredge.storage import NOT_SENT, DeleteOutcome
 
+# Folder of the deleting step of every collector.
 STEP = "bulk_delete"
-"""Folder of the step that deletes, in every collection."""
 SCHEMA = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),
@@ -40,20 +40,19 @@ SCHEMA = pa.schema(
 )
 
 DELETED, MISSING, KEPT, NOT_ADDRESSABLE, FAILED = "deleted", "missing", "kept", "not_addressable", "failed"
+# Best first: the outcome of another attempt replaces a worse one.
 OUTCOMES = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE, FAILED)
-"""Best first: what another attempt found counts only if it is better."""
+# A later attempt does not try these again.
 FINAL = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE)
-"""Outcomes that a later attempt does not try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of the candidates of a part.
+    """Outcomes of the candidates of a part.
 
     Attributes:
-        part: the settled ledger of these candidates.
-        groups: `objects` and `bytes` by the columns that were asked for.
-        failures: address, code and message of some objects that could not be deleted.
+        groups: `objects` and `bytes` by the given columns.
+        failures: address, code and message of some failed deletions.
     """
 
     part: PartInfo
@@ -61,21 +60,17 @@ class Settled:
     failures: list[dict[str, Any]]
 
 
-def stem_of(part: PartInfo) -> str:
-    """What a part of the candidates is called in the ledger."""
+def part_stem(part: PartInfo) -> str:
+    """Return the name of a part of candidates in the ledger."""
     return part.name.rpartition("/")[2].removesuffix(".parquet")
 
 
 def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int, rows: pa.Table) -> None:
-    """Write what became of some objects of a part.
+    """Write outcomes of objects of a part.
 
     Args:
-        folder: the run folder.
         part: name of the candidates' part.
-        attempt: of the step.
         turn: round between two re-checks.
-        number: of the request.
-        rows: of `SCHEMA`.
     """
     nonce = uuid.uuid4().hex[:8]
     name = f"{STEP}/_raw/{part}/{attempt:03d}-{turn:03d}-{number:05d}-{nonce}.parquet"
@@ -83,13 +78,11 @@ def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int
 
 
 def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: int, fencing: int) -> pa.Table:
-    """Make rows of what a deleter did; none for keys whose request was held back.
+    """Return rows for the outcomes of a deleter, without held-back requests.
 
     Args:
         group: candidates with address, size and reason.
-        outcomes: one for each row.
-        attempt: of the step.
-        fencing: of the lease.
+        outcomes: one per row.
     """
     sent = [item for item in outcomes if item.code != NOT_SENT]
     return rows_of(
@@ -104,13 +97,12 @@ def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: in
 
 
 def read_raw(folder: RunFolder, part: str) -> pa.Table:
-    """Read everything known of the objects of a part, one row for each attempt."""
+    """Read all outcomes of the objects of a part, a row for each attempt."""
     return read_raw_with_time(folder, part)[0]
 
 
 def read_raw_with_time(folder: RunFolder, part: str) -> tuple[pa.Table, datetime | None]:
-    """The same, and when the last of it was written, by the store's clock: all that it tells was done by then. None
-    where nothing is known."""
+    """Read all outcomes of a part, and the store's time of the last file; None without a file."""
     times: dict[str, datetime] = {}
     for batch in folder.writer.list(f"{STEP}/_raw/{part}/"):
         times |= dict(zip(batch["key"].to_pylist(), batch["last_modified"].to_pylist(), strict=True))
@@ -119,7 +111,7 @@ def read_raw_with_time(folder: RunFolder, part: str) -> tuple[pa.Table, datetime
 
 
 def best(rows: pa.Table) -> pa.Table:
-    """Give one row for each object: the best outcome, the latest where they are equal."""
+    """Return a row for each object: the best outcome, the latest of equal ones."""
     if not rows.num_rows:
         return rows
     order = pc.index_in(rows["outcome"], pa.array(OUTCOMES))
@@ -132,7 +124,7 @@ def best(rows: pa.Table) -> pa.Table:
 
 
 def finished(rows: pa.Table) -> pa.Array:
-    """Addresses that need no further attempt."""
+    """Return the addresses with a final outcome."""
     final = rows.filter(pc.is_in(rows["outcome"], pa.array(FINAL)))
     return final["address"].combine_chunks()
 
@@ -148,11 +140,9 @@ def settle_rows(
     """Write the ledger of a part, and count.
 
     Args:
-        folder: the run folder.
-        part: of the candidates.
-        rows: one for each object, as `best` gives them.
+        rows: one for each object, from `best`.
         by: columns to count by.
-        failures_max: how many failures to give at most.
+        failures_max: largest number of failures in the result.
     """
     groups = [
         {
@@ -164,20 +154,18 @@ def settle_rows(
     ]
     failed = rows.filter(pc.equal(rows["outcome"], FAILED)).slice(0, failures_max)
     failures = failed.select(["address", "code", "message"]).to_pylist()
-    return Settled(write_settled(folder, stem_of(part), rows), groups, failures)
+    return Settled(write_settled(folder, part_stem(part), rows), groups, failures)
 
 
 def rows_of(
     candidates: pa.Table, outcome: Sequence[str], attempt: int, fencing: int, **columns: Sequence[str | None]
 ) -> pa.Table:
-    """Make rows of the ledger.
+    """Return rows of the ledger.
 
     Args:
         candidates: with address, size and reason.
-        outcome: one for each row.
-        attempt: of the step.
-        fencing: of the lease.
-        columns: `code`, `message`, `version_id`; None where not given.
+        outcome: one per row.
+        columns: `code`, `message`, `version_id`; None if missing.
     """
     count = candidates.num_rows
     nothing = [None] * count

@@ -1,7 +1,7 @@
-"""Limits on the damage a run may do, and the form in which guards report.
+"""Limits of a run's deletions, findings of guards, and figures.
 
-A finding is `passed`, `awaiting_approval` (a person may let it pass by raising the limit: the run deletes nothing by
-itself) or `refused` (nothing lets it pass: something could not be proved).
+A finding is `passed`, `awaiting_approval` (a person may raise the limit), or `refused` (a proof is missing; no approval
+helps).
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ _ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one guard found.
-
-    Attributes:
-        rule: stable name of the guard.
-        verdict: passed, awaiting_approval or refused.
-        figure: what was measured.
-        limit: what it was compared with; None where there is none.
-        text: a sentence for people.
-    """
+    """The result of a guard. `limit`: its bound; None if absent."""
 
     rule: str
     verdict: Verdict
@@ -36,11 +28,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds; None is none.
+    """Upper bounds; None is no limit.
 
     Attributes:
-        objects: objects that a run may delete.
-        size_bytes: their bytes together.
+        objects: number of deleted objects.
         percent: their share of all listed objects.
     """
 
@@ -49,13 +40,7 @@ class Limits:
     percent: float | None = None
 
     def check(self, objects: int, size_bytes: int, of_objects: int) -> list[Finding]:
-        """Compare what would be deleted with the limits.
-
-        Args:
-            objects: objects that would be deleted.
-            size_bytes: their bytes together.
-            of_objects: all listed objects.
-        """
+        """Compare candidates with the limits."""
         percent = 100.0 * objects / of_objects if of_objects else 0.0
         return [
             _at_most("max_objects", objects, self.objects, "objects would be deleted"),
@@ -77,23 +62,16 @@ def _at_most(rule: str, figure: float | int, limit: float | int | None, what: st
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """The verdict of several findings together."""
+    """Return the worst verdict."""
     return max((finding.verdict for finding in findings), key=_ORDER.__getitem__, default="passed")
 
 
 EXAMPLES_MAX = 10
-"""Examples shown of each kind of object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Some objects of one kind; a payload.
-
-    Attributes:
-        objects: how many.
-        size_bytes: their sizes together.
-        examples: addresses of a few of them.
-    """
+    """Count and size of a kind of objects; a payload."""
 
     objects: int = 0
     size_bytes: int = 0
@@ -107,12 +85,12 @@ class Figures:
         )
 
     def to_details(self) -> dict[str, Any]:
-        """As summaries have it: `objects`, `bytes`, `examples`."""
+        """Return the JSON for summaries: `objects`, `bytes`, `examples`."""
         return {"objects": self.objects, "bytes": self.size_bytes, "examples": list(self.examples)}
 
 
 def add_up(found: Iterable[Mapping[str, Figures]]) -> dict[str, Figures]:
-    """Add up figures by kind."""
+    """Add figures by kind."""
     total: dict[str, Figures] = {}
     for figures in found:
         for kind, more in figures.items():

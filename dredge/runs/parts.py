@@ -1,14 +1,12 @@
-"""Parts: the files of rows that steps write, how they are kept in memory, and how groups of their rows are read.
+"""Parts: files with the rows of steps. A cache of parts in this process, parquet files, and row groups.
 
-    parquet file:  group 0 | group 1 | … | footer: where each group lies, and its least and greatest values
+    parquet file:  group 0 | group 1 | … | footer: offset of each group, with its least and greatest values
 
-Nobody writes under the key of a part twice, and a reader compares its digest, so bytes from `KeptParts` are those that
-the store has, or will have before anybody else is told of them (`KeptParts.settle`). Tasks that run in the process of
-their driver find what the driver keeps, and the driver what they wrote.
+The key of a part is written once, and a reader compares the digest. So cached bytes are equal to those in the store, or
+will be before another process reads them (`PartCache.settle`). Tasks in the driver's process share its cache.
 
-Each page of a grouped part has a checksum, so a damaged one is noticed without reading the others. That is enough for
-people to look at rows; whoever decides by them reads the part whole, by `RunFolder.read_part`, which compares its
-digest.
+Each page of a grouped part has a checksum, so a damaged page is detected without reading the others. That is enough to
+show rows to people; a decision needs the whole part (`RunFolder.read_part`), with its digest.
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 _AT_ONCE = 16
 _PART_BYTES_MAX = 1 << 20
+# Rows of a run with millions of objects must not stay in memory.
 _BYTES_MAX = 64 << 20
-"""What a run of millions of objects reads and writes must not stay in memory."""
 
 
-class KeptParts:
-    """Bytes by key: those that are being written, and small ones that were used last."""
+class PartCache:
+    """A cache of bytes by key: pending writes, and recently used small parts."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -49,7 +47,7 @@ class KeptParts:
         self._lock = threading.Lock()
 
     def get(self, key: str) -> bytes | None:
-        """Give a part; None when it is not kept."""
+        """Return a part; None if it is not cached."""
         with self._lock:
             if key in self._writes:
                 return self._writes[key][1]
@@ -58,7 +56,7 @@ class KeptParts:
             return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep a part that was read or written, unless it is long."""
+        """Cache a part, unless it is large."""
         if len(data) > _PART_BYTES_MAX:
             return
         with self._lock:
@@ -68,19 +66,13 @@ class KeptParts:
                 self._found_bytes -= len(self._found.popitem(last=False)[1])
 
     def write(self, writer: ObjectWriter, key: str, data: bytes) -> None:
-        """Begin to write a part, and wait for others when too much waits to be written.
-
-        Args:
-            writer: of the folder.
-            key: in it.
-            data: the part.
-        """
+        """Start to write a part; waits for other writes if too many bytes are pending."""
         with self._lock:
             running = [(name, *item) for name, item in self._writes.items()]
             too_much = sum(len(item) for _, _, item in running) + len(data) - _BYTES_MAX
         for name, future, waiting in running:
             if too_much > 0 or name == key:
-                future.exception()  # it has ended; `settle` raises what it is
+                future.exception()  # wait only; `settle` raises the error
                 too_much -= len(waiting)
         with self._lock:
             self._writes = {
@@ -92,7 +84,7 @@ class KeptParts:
         self.put(key, data)
 
     def settle(self) -> None:
-        """Wait until all that is being written is there; raises the first error."""
+        """Wait for all writes; raises the first error."""
         with self._lock:
             writes, self._writes = self._writes, {}
         failed = [error for future, _ in writes.values() if (error := future.exception()) is not None]
@@ -100,34 +92,27 @@ class KeptParts:
             raise failed[0]
 
     def close(self) -> None:
-        """Wait until all has ended, however it has."""
+        """Wait for all writes, and ignore their errors."""
         self._pool.shutdown()
 
 
-_KEPT: dict[str, KeptParts] = {}
+_KEPT: dict[str, PartCache] = {}
 
 _LOCK = threading.Lock()
 
 
-def kept_parts(uri: str) -> KeptParts | None:
-    """What this process keeps of a folder now; None outside of `keeping_parts`.
-
-    Args:
-        uri: of the run folder.
-    """
+def get_part_cache(uri: str) -> PartCache | None:
+    """Return the cache of a run folder's URI; None outside of `cache_parts`."""
     return _KEPT.get(uri)
 
 
 @contextmanager
-def keeping_parts(uri: str) -> Iterator[None]:
-    """Keep parts of a folder within the block. At the end of the outermost one all are there that were written, or an
-    error is raised.
-
-    Args:
-        uri: of the run folder.
+def cache_parts(uri: str) -> Iterator[None]:
+    """Cache parts of a run folder's URI within the block. At the end of the outermost block all parts are written, or
+    an error is raised.
     """
     with _LOCK:
-        kept = _KEPT.setdefault(uri, KeptParts())
+        kept = _KEPT.setdefault(uri, PartCache())
         kept.users += 1
     try:
         yield
@@ -142,44 +127,32 @@ def keeping_parts(uri: str) -> Iterator[None]:
             kept.close()
 
 
+# Least and greatest value by column.
 type Bounds = Mapping[str, tuple[Any, Any]]
-"""Least and greatest value by column."""
 
 GROUP_ROWS = 10_000
+# Columns with few different texts, for dictionaries.
 _FEW_WORDS = ("reason", "hold", "outcome", "code")
-"""Columns with the same few texts again and again, where a table has them."""
 
 
 def grouped_bytes(table: pa.Table) -> bytes:
-    """Write rows as parquet that can be read a group at a time.
-
-    Args:
-        table: the rows; groups help most where they are in the order in which people ask for them.
-    """
-    codecs = {item.name: "NONE" if pa.types.is_uint64(item.type) else "ZSTD" for item in table.schema}
-    sink = pa.BufferOutputStream()
-    pq.write_table(
+    """Write rows as parquet with row groups. Groups help most if rows are sorted by the column of the queries."""
+    return parquet_bytes(
         table,
-        sink,
         row_group_size=GROUP_ROWS,
-        compression=codecs,
         use_dictionary=_FEW_WORDS,
         write_statistics=True,
         write_page_checksum=True,
     )
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some rows of a part that lie together.
+    """A row group of a part.
 
     Attributes:
-        number: of the group in its part.
-        first: the row of the part that it begins with.
-        rows: how many it has.
-        bounds: of the columns of which the file says them.
+        first: number of its first row in the part.
+        bounds: of the columns with statistics.
     """
 
     number: int
@@ -189,16 +162,8 @@ class Group:
 
 
 class GroupedPart:
-    """Reads groups of a part.
-
-    Args:
-        reader: on the run folder.
-        part: which.
-        metadata: its footer, where somebody has read it.
-
-    Raises:
-        FormatError: (all methods) the part is gone or damaged, or not as long as it was written.
-    """
+    """Reads row groups of a part. `metadata`: its footer, if it was read before. All methods raise FormatError if
+    the part is missing, damaged, or of another length."""
 
     def __init__(self, reader: ObjectReader, part: PartInfo, metadata: pq.FileMetaData | None = None) -> None:
         self._reader = reader
@@ -227,12 +192,7 @@ class GroupedPart:
             first += found.num_rows
 
     def read(self, numbers: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Read some columns of some groups, in that order.
-
-        Args:
-            numbers: of the groups.
-            columns: names; those that the part lacks are left out.
-        """
+        """Read columns of groups, in that order; missing columns are left out."""
         with self._opened(self.metadata) as file:
             return file.read_row_groups(list(numbers), columns=list(columns), use_threads=False)
 
@@ -246,7 +206,7 @@ class GroupedPart:
                 page_checksum_verification=True,
             )
         except NotFoundError:
-            raise FormatError(f"{self._part.name} is gone. Start a new run.") from None
+            raise FormatError(f"{self._part.name} is missing. Start a new run.") from None
         except (pa.ArrowException, OSError) as error:
             raise FormatError(
                 f"the bytes of {self._part.name} are not those that were written ({error}). Start a new run."
@@ -254,7 +214,7 @@ class GroupedPart:
 
 
 class _RangeFile:
-    """A part as a file, as Arrow asks for one, of which only what is asked for is read."""
+    """A part as a file for Arrow, read by ranges."""
 
     closed = False
 
@@ -264,17 +224,17 @@ class _RangeFile:
         self._at = 0
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Offset of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go elsewhere."""
+        """Change the offset."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._part.size_bytes}[whence]
         self._at = start + offset
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read so many bytes, or to the end."""
+        """Read bytes up to the end."""
         left = max(0, self._part.size_bytes - self._at)
         wanted = left if size is None or size < 0 else min(size, left)
         data = self._reader.get_range(self._part.key, self._at, wanted) if wanted else b""
@@ -288,37 +248,31 @@ def _bounds(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
     return {name: (item.min, item.max) for name, item in found if item is not None and item.has_min_max}
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """Write a table as parquet. Hashes do not compress, texts do not repeat: no dictionaries, no
-    statistics."""
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+    """Write a table as parquet. Hashes do not compress, and texts do not repeat: no dictionaries, no statistics."""
     codecs = {field.name: "NONE" if pa.types.is_uint64(field.type) else "ZSTD" for field in table.schema}
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression=codecs, use_dictionary=False, write_statistics=False)
+    pq.write_table(
+        table, sink, compression=codecs, **{"use_dictionary": False, "write_statistics": False, **options}
+    )
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
 
 def read_parquet(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a parquet file from memory, in this thread.
-
-    Raises:
-        FormatError: not such a file, or without one of the columns.
-    """
+    """Read a parquet file from memory, in this thread. Raises FormatError if not a parquet file, or without one of the
+    columns."""
     wanted = None if columns is None else list(columns)
     try:
         # Six times as fast as `pq.read_table` where files are small, and most are.
         table = pq.ParquetFile(pa.BufferReader(data)).read(wanted, use_threads=False)
-        return table if wanted is None else table.select(wanted)  # it leaves out what is not there
+        return table if wanted is None else table.select(wanted)  # `read` skips missing columns
     except (pa.ArrowException, OSError, KeyError) as error:
         raise FormatError(f"a parquet file cannot be read: {error}") from None
 
 
 def check_digest(part: PartInfo, data: bytes, whose: str) -> None:
-    """Compare a part's bytes with what its writer recorded.
-
-    Raises:
-        FormatError: they differ.
-    """
+    """Compare a part's bytes with its digest. Raises FormatError if they differ."""
     if len(data) != part.size_bytes or hashlib.sha256(data).hexdigest() != part.sha256:
         raise FormatError(
             f"{whose}: the bytes of {part.name} are not those that were written. Start a new run."

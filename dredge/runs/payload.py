@@ -1,7 +1,7 @@
-"""Values as JSON and back: what drivers hand to tasks, what tasks give back, and what files of runs and states say.
+"""Values as JSON: for tasks, and for files of runs and states.
 
-A payload is a frozen dataclass of text, numbers, bytes, times, tuples, mappings, and other payloads. Its fields are
-its format: nobody writes a `to_json` by hand. A field that is missing, or of another type, is an error that names it.
+A payload is a frozen dataclass of text, numbers, bytes, times, tuples, mappings, and other payloads. Its fields are its
+format. A missing or mistyped field is an error with the field's name.
 """
 
 from __future__ import annotations
@@ -21,34 +21,30 @@ class NewerFormatError(FormatError):
     """A newer version of Dredge wrote the file."""
 
     def as_refusal(self, uri: str) -> RefusedError:
-        """The error of a run that must not go on beside what a newer version left at a URI."""
+        """Return the refusal of a run because of this file."""
         return RefusedError(f"{uri}: {self}. A newer version worked here. Nothing was deleted.")
 
 
 class HasDigest(Protocol):
-    """A value that is stored with its digest."""
+    """A value with a digest."""
 
     @property
     def digest(self) -> str:
-        """Hex digest of its contents."""
+        """Hex digest of the contents."""
 
 
 def to_json(value: object) -> Json:
-    """Turn a payload into the JSON object of its fields; keys of mappings become text, times ISO 8601, bytes base64."""
+    """Convert a payload to a JSON object; keys become text, times ISO 8601, bytes base64."""
     found: Json = msgspec.to_builtins(value, str_keys=True, order="deterministic")
     return found
 
 
 def from_json[T](kind: type[T], value: object) -> T:
-    """Make a payload from the object that `to_json` made, in this process or another.
-
-    Args:
-        kind: the payload's dataclass.
-        value: JSON; fields that the dataclass does not have are ignored.
+    """Convert the JSON of `to_json` to a payload; unknown fields are ignored.
 
     Raises:
         FormatError: a field is missing or of another type.
-        DredgeError: the check of the dataclass itself (`__post_init__`) refused it.
+        DredgeError: `__post_init__` of the dataclass refused it.
     """
     try:
         return msgspec.convert(value, kind, str_keys=True)
@@ -59,16 +55,13 @@ def from_json[T](kind: type[T], value: object) -> T:
 
 
 def to_sealed(value: HasDigest) -> Json:
-    """Turn a payload into JSON with its digest."""
+    """Convert a payload to JSON with its digest."""
     return to_json(value) | {"digest": value.digest}
 
 
 def from_sealed[T: HasDigest](kind: type[T], value: object) -> T:
-    """Make a payload from the object that `to_sealed` made.
-
-    Raises:
-        FormatError: a field is missing or of another type, or the digest does not fit: the file was damaged or edited.
-    """
+    """Convert the JSON of `to_sealed` to a payload. Raises FormatError if a field is missing or of another type, or the
+    digest differs: the file was damaged or edited."""
     found = from_json(kind, value)
     if not isinstance(value, dict) or found.digest != value.get("digest"):
         raise FormatError(
@@ -78,13 +71,12 @@ def from_sealed[T: HasDigest](kind: type[T], value: object) -> T:
 
 
 def from_file[T](kind: type[T], value: object) -> T:
-    """Make a payload from a file that `to_json` made: fields with a default have to be there, too, at any depth.
-
-    A file in which one is missing was damaged, and the default may keep less than the file said.
+    """Convert the JSON of a file to a payload. Fields with defaults must be present too, at any depth: a file without
+    one was damaged, and the default may keep less than the file did.
 
     Raises:
         FormatError: a field is missing or of another type.
-        DredgeError: the check of the dataclass itself (`__post_init__`) refused it.
+        DredgeError: `__post_init__` of the dataclass refused it.
     """
     found = from_json(kind, value)
     lacking = _lacking(found, value)
@@ -94,7 +86,7 @@ def from_file[T](kind: type[T], value: object) -> T:
 
 
 def _lacking(found: object, value: object) -> str:
-    """Name the first field of what was read that JSON does not have; "" when it has all."""
+    """Return the first field of a payload that its JSON lacks; "" if it has all."""
     pairs: Iterable[tuple[str, object, object]] = ()
     if isinstance(value, dict):
         if dataclasses.is_dataclass(found):
@@ -111,16 +103,14 @@ def _lacking(found: object, value: object) -> str:
 
 
 def from_versioned[T](kind: type[T], value: object, version: int) -> T:
-    """Make a payload from a file that names its format in the member `format`.
+    """Convert the JSON of a file with a field `format` to a payload.
 
     Args:
-        kind: the payload's dataclass; it has a field `format`.
-        value: JSON, as for `from_file`.
-        version: number of the format that this version reads and writes.
+        version: the format that this version of Dredge reads and writes.
 
     Raises:
         NewerFormatError: a newer version wrote it.
-        FormatError: it is of an older format, or damaged.
+        FormatError: an older format, or damaged.
     """
     found = value.get("format") if isinstance(value, dict) else None
     if isinstance(found, int) and found > version:

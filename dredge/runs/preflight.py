@@ -1,7 +1,6 @@
-"""A preflight: asks for everything that a run will need, before the run, each question as one line with its answer.
+"""A preflight: checks before a run, each with a line as its result.
 
-All checks of a group work at once, each in a thread of its own: a service that does not answer costs the time of one
-check, and the others still say what they found.
+Checks of a group run in parallel, each in its own thread. A hanging service costs the time of a single check.
 """
 
 from __future__ import annotations
@@ -18,20 +17,18 @@ from dredge.runs.failures import defect
 
 type Level = Literal["ok", "warning", "error"]
 _ORDER: dict[Level, int] = {"ok": 0, "warning": 1, "error": 2}
+# For all checks, so that a command answers within 20 s.
 SECONDS_MAX = 18.0
-"""For everything, so that a command answers within 20 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The answer to one question; a payload.
+    """The result of a check; a payload.
 
     Attributes:
-        check: stable name of what was looked at.
-        level: "error" where a run that deletes would stop or be at fault, "warning" where a person should know.
-        text: what was found, half a sentence.
-        todo: the one thing to do; "" where there is nothing.
-        kind: of the error that was met; "" for none.
+        level: "error" if a wet run would stop or do harm; "warning" otherwise.
+        todo: the action to take; "" if absent.
+        kind: of the error; "" if absent.
     """
 
     check: str
@@ -43,12 +40,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A question.
+    """A check.
 
     Attributes:
-        name: stable; of the line that says that there was no answer.
-        ask: gives one line or more; a `DredgeError` becomes a line.
-        todo: for that line; "" takes what the family of the error says.
+        name: stable; for the line of a check without an answer.
+        ask: returns the lines; a `DredgeError` becomes a line.
+        todo: action for an error; "" takes that of the error's family.
     """
 
     name: str
@@ -58,13 +55,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """All answers.
-
-    Attributes:
-        about: the repository or store.
-        lines: in the order of the questions.
-        seconds: that it took.
-    """
+    """All results."""
 
     about: str
     lines: tuple[Line, ...]
@@ -72,11 +63,11 @@ class Preflight:
 
     @property
     def level(self) -> Level:
-        """The worst one."""
+        """The worst level."""
         return max((line.level for line in self.lines), key=_ORDER.__getitem__, default="ok")
 
     def to_report(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return a JSON object."""
         return {
             "about": self.about,
             "level": self.level,
@@ -90,12 +81,11 @@ class Preflight:
 
 
 def perform(about: str, groups: Iterator[Sequence[Check]], seconds_max: float = SECONDS_MAX) -> Preflight:
-    """Ask all questions.
+    """Run all checks.
 
     Args:
-        about: the repository or store.
-        groups: of checks; the next group is asked for when the one before was answered, so it may use its answers.
-        seconds_max: for all together; what has not answered by then is an error.
+        groups: of checks; a group is requested after the one before, so it may use its results.
+        seconds_max: for all; a check without an answer is an error.
     """
     started = time.monotonic()
     lines: list[Line] = []
@@ -105,7 +95,7 @@ def perform(about: str, groups: Iterator[Sequence[Check]], seconds_max: float = 
 
 
 def ok(check: str, text: str) -> Line:
-    """A line about something that is as it should be."""
+    """Return a line without a problem."""
     return Line(check, "ok", text)
 
 
@@ -136,18 +126,13 @@ def _answer(number: int, check: Check, answers: SimpleQueue[tuple[int, list[Line
 
 
 def line_of(check: str, error: DredgeError, todo: str = "") -> Line:
-    """The line about an error."""
+    """Return the line for an error."""
     what = todo or (DefectError if isinstance(error, DefectError) else type(error)).what_to_do
     return Line(check, "error", str(error), what, error.kind)
 
 
 def alarms_line(num_open: int, todo: str) -> Line:
-    """The line about alarms.
-
-    Args:
-        num_open: that nobody has acknowledged.
-        todo: what to do where there are some.
-    """
+    """Return the line for a number of open alarms."""
     if not num_open:
         return ok("alarms", "none is open")
     return Line("alarms", "error", f"{num_open:,} alarms are open", todo, AlarmError.kind)

@@ -1,4 +1,4 @@
-"""Turns values into words, pages and pictures."""
+"""Formats sizes and durations, and renders pages and curves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAYS_FROM_SECONDS = 48 * 3600
 
 
 def size_text(size_bytes: int | None) -> str:
-    """Word a size in bytes for people, such as "1.4 MiB"; "" when nobody counted."""
+    """Format a size, such as "1.4 MiB"; "" for None."""
     if size_bytes is None:
         return ""
     value = float(size_bytes)
@@ -29,7 +29,7 @@ def size_text(size_bytes: int | None) -> str:
 
 
 def duration_text(span: timedelta) -> str:
-    """Word a length of time for people, such as "12 s", "13 h 12 min" or "2 days": its two largest units."""
+    """Format a duration with its two largest units, such as "12 s", "13 h 12 min" or "2 days"."""
     seconds = abs(span.total_seconds())
     sign = "-" if span < timedelta(0) else ""
     if seconds < 59.95:
@@ -44,27 +44,17 @@ def duration_text(span: timedelta) -> str:
 
 
 def number_of(count: float, noun: str, several: str = "") -> str:
-    """Word a number of things, such as "1 day" or "2,000 days".
-
-    Args:
-        count: how many.
-        noun: of one.
-        several: of another number; "" adds an s.
-    """
+    """Format a number of things, such as "1 day" or "2,000 days". `several`: plural of the noun; "" adds an s."""
     return f"{count:,g} {noun}" if count == 1 else f"{count:,.12g} {several or f'{noun}s'}"
 
 
+# Includes for all pages, such as a curve.
 _SHARED = Path(__file__).parent / "templates"
-"""What pages of all kinds include, such as a curve."""
 
 
 def render(template: Path, **values: Any) -> str:
-    """Render a template that lies beside its user, in a folder `templates`.
-
-    Args:
-        template: the file; others of its folder can be included.
-        values: what it shows. A name that it needs and does not get is an error, not an empty text.
-    """
+    """Render a Jinja template; values are escaped, and a missing value is an error. `template` is the file; other files
+    of its folder can be included."""
     return _templates(template.parent).get_template(template.name).render(values)
 
 
@@ -90,17 +80,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 16, 36
 def place_curve(
     marks: Sequence[tuple[int, int, str]], title: str, axis: str, text: Callable[[int], str]
 ) -> dict[str, Any]:
-    """Place the points of a curve.
-
-    Args:
-        marks: at least one: place on the axis, height from 0, and what to say of it; in the order of their places.
-        title: of the picture.
-        axis: what the places are.
-        text: words a height.
-
-    Returns:
-        What `render_curve` and pages draw; JSON.
-    """
+    """Compute the points of a curve. `marks`: at least one: position on the axis, height from 0, and a label; sorted by
+    position; returns JSON for `render_curve` and pages."""
     first, last, most = marks[0][0], marks[-1][0], max(1, *(height for _, height, _ in marks))
     across, down = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     dots = [
@@ -128,5 +109,5 @@ def place_curve(
 
 
 def render_curve(curve: Mapping[str, Any]) -> str:
-    """Draw a curve as an SVG picture."""
+    """Render a curve as SVG."""
     return render(_CURVE_TEMPLATE, curve=curve)

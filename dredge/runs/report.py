@@ -1,4 +1,4 @@
-"""The reports as pages of HTML that need nothing else: of a run, and of the runs of many repositories."""
+"""Reports of runs as HTML pages and as text: for a run, and for the runs of many repositories."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from dredge.storage import StorageOptions, open_writer
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """Objects of one kind that met one fate.
+    """Objects of a kind with the same outcome.
 
     Attributes:
-        kind: what the objects are, such as "unreferenced".
-        verdict: what became of them, such as "deleted" or "kept".
-        why: the reason, as half a sentence.
-        objects: how many.
-        size_bytes: their length together; None when nobody counted.
+        kind: such as "unreferenced".
+        verdict: such as "deleted" or "kept".
+        size_bytes: total size; None if unknown.
     """
 
     kind: str
@@ -36,19 +34,14 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table.
-
-    Attributes:
-        title: its heading.
-        text: words a row's value, from the row as `ReportRow.to_json` gave it.
-        is_number: whether it is aligned to the right.
-    """
+    """A column of the table. `text`: formats the value of a row in JSON."""
 
     title: str
     text: Callable[[Mapping[str, Any]], str]
     is_number: bool = False
 
 
+# For page and terminal. A new column is a field of `ReportRow` and an entry here.
 COLUMNS = (
     Column("Kind", lambda row: str(row["kind"])),
     Column("Verdict", lambda row: str(row["verdict"])),
@@ -56,15 +49,10 @@ COLUMNS = (
     Column("Size", lambda row: size_text(row["size_bytes"]), is_number=True),
     Column("Why", lambda row: str(row["why"])),
 )
-"""From left to right. A new column is a field of `ReportRow` and an entry here."""
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Draw the table as text, a line for each row, below a line of headings.
-
-    Args:
-        rows: as `ReportRow.to_json` gave them.
-    """
+    """Format rows in JSON as a text table with headings."""
     table = [[column.title.upper() for column in COLUMNS]]
     table += [[column.text(row) for column in COLUMNS] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
@@ -80,14 +68,10 @@ _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 
 def render_html(report: Mapping[str, Any]) -> str:
-    """Render a report.
-
-    Args:
-        report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (as
-            `ReportRow.to_json` gives them), `problems`, `failures`, `warnings`, `findings`, `steps`; if wanted
-            `held` and `over_limit` (why, objects, bytes, examples), and `sections` (`title`, `columns`, `rows` of
-            texts, and if wanted `about`, `notes`, and `curve`, as `place_curve` gives it).
-    """
+    """Render a report as a self-contained HTML page. `report`: `title`, `outcome`, `outcome_text`, `headline`,
+    `what_to_do`, `facts` (pairs), `rows` (of `ReportRow`), `problems`, `failures`, `warnings`, `findings`, `steps`;
+    optional `held` and `over_limit` (why, objects, bytes, examples), and `sections` (`title`, `columns`, `rows` of
+    texts; optional `about`, `notes`, and `curve` of `place_curve`)."""
     rows = [
         {"colour": _colour(row["verdict"]), "cells": [(column, column.text(row)) for column in COLUMNS]}
         for row in report["rows"]
@@ -106,8 +90,8 @@ def _colour(verdict: str) -> str:
 
 LEFT_OUT, FAILED = "left_out", "failed"
 DRY = "dry_run"
+# Outcomes of complete runs.
 ENDED = ("success", DRY)
-"""Outcomes of runs that came to their end."""
 
 _PAGE = "report.html"
 _SUMMARY_TEMPLATE = Path(__file__).parent / "templates" / "summary.html.j2"
@@ -116,19 +100,13 @@ _SUMMARIES = "summaries"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one repository.
+    """The outcome of a repository.
 
     Attributes:
-        repository: its name.
-        outcome: of its run, as in its report; "left_out" when it had none, "failed" when nobody can tell.
-        text: the outcome, in words.
-        why: what went wrong, or why it was left out; "" when all is well.
-        found_objects: what the run could delete.
-        found_bytes: their length.
-        deleted_objects: what it deleted.
-        deleted_bytes: their length.
-        run_uri: folder of its run; "" when it came to none.
-        report_uri: page of its report; "" when there is none.
+        outcome: of its run's report; "left_out" without a run, "failed" if unknown.
+        why: the error, or the reason to leave it out; "" if absent.
+        run_uri: folder of the run; "" without a plan.
+        report_uri: page of the report; "" if absent.
     """
 
     repository: str
@@ -144,45 +122,37 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing needs to be done about it."""
+        """Whether no person is needed."""
         return self.outcome in ENDED or self.outcome == LEFT_OUT
 
 
 def left_out(repository: str, why: str) -> Outcome:
-    """Tell of a repository that had no run.
-
-    Args:
-        repository: its name.
-        why: the reason.
-    """
+    """Return the outcome of a repository without a run."""
     return Outcome(repository=repository, outcome=LEFT_OUT, text="left out", why=why)
 
 
 def lost(repository: str, why: str, run_uri: str = "") -> Outcome:
-    """Tell of a repository whose run has no report.
+    """Return the outcome of a run without a report.
 
     Args:
-        repository: its name.
-        why: what is known to have gone wrong; "" for nothing.
-        run_uri: folder of the run; "" when it came to no plan.
+        why: the known error; "" if unknown.
+        run_uri: folder of the run; "" without a plan.
     """
     return Outcome(repository=repository, outcome=FAILED, text=FAILED, why=why or _UNTOLD, run_uri=run_uri)
 
 
-_UNTOLD = "the run came to no plan; the log of its first red task says why"
+_UNTOLD = "the run has no plan; see the log of its first failed task"
 
 
 def reported(
     repository: str, run_uri: str, report: Mapping[str, Any], found: tuple[int, int], deleted: tuple[int, int]
 ) -> Outcome:
-    """Tell of a repository by the report of its run.
+    """Return the outcome in the report of a run.
 
     Args:
-        repository: its name.
-        run_uri: folder of the run.
         report: with `outcome`, `outcome_text` and `problems`.
-        found: objects that it could delete, and their length.
-        deleted: objects that it deleted, and their length.
+        found: candidates, and their size.
+        deleted: deleted objects, and their size.
     """
     outcome = report["outcome"]
     problems = report["problems"] if outcome not in ENDED else []
@@ -201,15 +171,7 @@ def reported(
 
 
 def summarize(outcomes: Sequence[Outcome], now: datetime) -> Json:
-    """Put together what became of all repositories.
-
-    Args:
-        outcomes: of each.
-        now: when this was written.
-
-    Returns:
-        A JSON object: `counts`, figures of all together, and `repositories`, those that need a look first.
-    """
+    """Combine the outcomes of all repositories; returns JSON: `counts`, and `repositories`, problems first."""
     kinds = Counter(item.outcome for item in outcomes)
     ordered = sorted(outcomes, key=lambda item: (item.is_good, item.outcome == LEFT_OUT, item.repository))
     return {
@@ -236,10 +198,8 @@ def save_summary(
     """Write a summary as JSON and as a page.
 
     Args:
-        summary: as `summarize` gave it.
         root: URI of the folder of summaries.
-        name: of this one; one with the same name is replaced.
-        options: how stores are reached; None reads the environment.
+        name: of this summary; replaces a summary of the same name.
 
     Returns:
         URI of the page.
@@ -252,28 +212,26 @@ def save_summary(
 
 
 def render_summary(summary: Mapping[str, Any]) -> str:
-    """Render a summary as a page of HTML that needs nothing else."""
+    """Render a summary as a self-contained HTML page."""
     return render(_SUMMARY_TEMPLATE, **summary, headline=headline(summary), size_text=size_text)
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Say in a sentence what became of all repositories."""
+    """Summarize the outcomes in a sentence."""
     counts = summary["counts"]
     collected, failed = counts["collected_repositories"], counts["failed_repositories"]
     was = "were" if counts["repositories"] != 1 else "was"
-    done = (
-        "looked at in dry runs" if collected and counts.get("dry_repositories") == collected else "collected"
-    )
+    done = "checked in dry runs" if collected and counts.get("dry_repositories") == collected else "collected"
     return (
         f"{collected:,} of {number_of(counts['repositories'], 'repository', 'repositories')} {was} {done},"
-        f" {counts['left_out_repositories']:,} left out, {failed:,} {'needs' if failed == 1 else 'need'} a look."
+        f" {counts['left_out_repositories']:,} left out, {failed:,} {'needs' if failed == 1 else 'need'} a person."
         f" {counts['deleted_objects']:,} objects ({size_text(counts['deleted_bytes'])}) were deleted,"
         f" of {counts['found_objects']:,} ({size_text(counts['found_bytes'])}) that could be."
     )
 
 
 def summary_lines(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Draw a summary as text: a line for each repository, and what went wrong below it."""
+    """Format a summary as text: a line for each repository, with its error below."""
     yield headline(summary)
     rows = summary["repositories"]
     width = max([10, *(len(row["repository"]) for row in rows)]) + 2

@@ -1,4 +1,4 @@
-"""A planned run, as its driver works on it: what the collectors have in common."""
+"""A planned run in its driver, for all collectors; and how a local run is resumed."""
 
 from __future__ import annotations
 
@@ -24,32 +24,28 @@ _HELD_SECONDS = 60
 
 
 class RunPlan(Protocol):
-    """What every plan says."""
+    """Fields of every plan."""
 
     @property
     def run_id(self) -> str:
-        """Descending xid of the store's time, so that newer runs sort first."""
+        """Descending xid of the store's time, newer runs sort first."""
 
     @property
     def lease(self) -> LeaseGrant:
-        """The right to run."""
+        """The lease of the run."""
 
     @property
     def store_uri(self) -> str:
-        """URI of what is collected."""
+        """URI of the collected storage namespace or repository."""
 
 
 @dataclass(slots=True)
 class PlannedRun[P: RunPlan](ABC):
-    """One run: its plan, its folder, and its stores.
+    """A run with its plan, its folder, and its stores.
 
     Attributes:
-        plan: the run's plan.
-        folder: the run folder.
-        reader: on what is collected.
         state: on the folder with lease and index.
-        clock: this machine's clock.
-        options: how stores are reached by the driver; tasks read the same settings from their environment.
+        options: store options of the driver; tasks read theirs from their environment.
     """
 
     plan: P
@@ -68,11 +64,11 @@ class PlannedRun[P: RunPlan](ABC):
 
     @property
     def tasks_per_core(self) -> int:
-        """How many tasks a core gets, so that a slow one delays little."""
+        """Number of tasks for each core; several reduce the delay of a slow one."""
         return 1
 
     def store_now(self) -> datetime:
-        """The object store's time."""
+        """Return the object store's time."""
         if self._store_clock is None:
             self._store_clock = StoreClock(self.state, self.clock)
         return self._store_clock.now()
@@ -83,16 +79,8 @@ class PlannedRun[P: RunPlan](ABC):
         body: Callable[[StepRecord], None],
         inputs: Sequence[type[StepOutput]] | None = None,
     ) -> StepSummary:
-        """Do a step of this run under its lease; see `perform`.
-
-        Args:
-            output: of the step; it names the steps that this one reads.
-            body: does the work and notes it in the record.
-            inputs: that this run's step reads, where it depends on the run; None for the output's own.
-
-        Raises:
-            LeaseHeldError: another run has taken over.
-        """
+        """Run a step under the run's lease; see `perform`. `inputs`: for a step whose inputs depend on the run; None
+        takes the output's. Raises LeaseHeldError if another run has the lease."""
 
         def under_lease(record: StepRecord) -> None:
             with self.lease.kept(self.plan.lease, record.attempt.is_newest):
@@ -106,14 +94,10 @@ class PlannedRun[P: RunPlan](ABC):
             return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots)
 
     def check_right(self, now: datetime) -> None:
-        """Look whether the run has its lease, and whether the try at work is the newest one: comes before something
-        outside of the run's folder is replaced.
-
-        Args:
-            now: the store's time.
+        """Check the lease and the try before a file outside of the run's folder is replaced.
 
         Raises:
-            OvertakenError: a later try was begun.
+            OvertakenError: there is a later try.
             LeaseHeldError: the lease is lost.
         """
         with at_once() as ask:
@@ -124,14 +108,12 @@ class PlannedRun[P: RunPlan](ABC):
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Do several steps one after the other in this process; see `RunFolder.keeping`."""
+        """Run several steps in this process; see `RunFolder.keeping`."""
         self._held_at = None
         with self.folder.keeping(goes_on=True):
             yield
 
     def _hold_lease(self) -> None:
-        """What stood a moment ago can only have gone to somebody who goes on with this very run. Before anything is
-        deleted the lease is read again, and by each worker's gate."""
         held_at, now = self._held_at, running_seconds()
         if not self.folder.goes_on or held_at is None or now - held_at > _HELD_SECONDS:
             self.lease.hold(self.plan.lease, self.clock())
@@ -147,16 +129,11 @@ class PlannedRun[P: RunPlan](ABC):
         unit: str,
         total: int | None = None,
     ) -> list[R]:
-        """Run a partition function over tasks, with a line of progress every few seconds.
+        """Run a partition function over tasks, and log progress.
 
         Args:
-            runner: spreads the tasks.
-            step: name of the step, for logs and progress.
-            fn: the partition function.
-            config: the same for all tasks.
-            tasks: one a call; nothing is started when there are none.
-            unit: what is counted.
-            total: of how many; None when nobody knows.
+            tasks: one for each call; may be empty.
+            total: number of units; None if unknown.
 
         Returns:
             The results in the order of the tasks.
@@ -176,51 +153,42 @@ class PlannedRun[P: RunPlan](ABC):
             return fn.spread(runner, step, stores, config, tasks)
 
     def num_tasks(self, runner: TaskRunner, items: int) -> int:
-        """How many tasks a number of items is worth."""
+        """Return the number of tasks for a number of items."""
         return max(1, min(items, runner.default_parallelism * self.tasks_per_core))
 
 
 def local_holder(run_id: str) -> str:
-    """Name who holds the lease of a run that no orchestrator looks after.
-
-    Args:
-        run_id: of the run.
-    """
+    """Return the lease holder of a run without an orchestrator."""
     return f"run {run_id}"
 
 
 def is_local(plan: RunPlan) -> bool:
-    """Whether a run has no orchestrator that would go on with it.
-
-    Args:
-        plan: of the run.
-    """
+    """Whether a run has no orchestrator."""
     return plan.lease.holder == local_holder(plan.run_id)
 
 
-def take_again[P: RunPlan, S: State](
+def resume_local[P: RunPlan, S: State](
     run: PlannedRun[P],
     state_etag: str | None,
     current: Callable[[], Current[S]],
     resume: Callable[[LeaseGrant], bool],
 ) -> None:
-    """Take the lease of a local run again, and let the run go on under it.
+    """Take the lease of a local run again, and continue the run.
 
     Args:
-        run: as it was planned.
-        state_etag: of the pointer to the state when it was.
-        current: reads the state that stands, when the lease is taken.
-        resume: lets the run go on under a lease; says whether it does.
+        state_etag: ETag of the state pointer when the run was planned.
+        current: reads the current state, under the lease.
+        resume: continues the run under a lease; returns False if another process resumed it.
 
     Raises:
-        ConfigError: an orchestrator looks after it.
-        LeaseHeldError: another run works on the repository.
-        RefusedError: another run came in between.
+        ConfigError: the run has an orchestrator.
+        LeaseHeldError: another run is in progress.
+        RefusedError: another run was completed in between.
     """
     if not is_local(run.plan):
         raise ConfigError(
-            f"{run.folder.uri} is a run of {run.plan.lease.holder}. Nothing was done. Clear its tasks there; they go on"
-            " from what is complete."
+            f"{run.folder.uri} is a run of {run.plan.lease.holder}. Nothing was done. Clear its tasks there; they"
+            " continue after the last complete step."
         )
     grant = run.lease.acquire(run.plan.lease.holder)
     try:
@@ -236,24 +204,17 @@ def take_again[P: RunPlan, S: State](
 def check_resumable[P: RunPlan, S: State](
     run: PlannedRun[P], state_etag: str | None, current: Callable[[], Current[S]]
 ) -> None:
-    """Check that `take_again` would let a local run go on now. Nothing is changed.
-
-    Args:
-        run: as it was planned.
-        state_etag: of the pointer to the state when it was.
-        current: reads the current state.
+    """Check whether `resume_local` would succeed now. No changes.
 
     Raises:
-        LeaseHeldError: another run works on the repository.
-        RefusedError: another run came in between.
+        LeaseHeldError: another run is in progress.
+        RefusedError: another run was completed in between.
     """
     run.lease.check_free(run.plan.lease.holder)
     _refuse_other_state(run.plan.run_id, state_etag, current())
 
 
 def _refuse_other_state[S: State](run_id: str, state_etag: str | None, current: Current[S]) -> None:
-    """Refuse to go on from a state that is not the last one any more. Nothing that lives would be lost, but the run
-    would end without a state of its own."""
     ours = current.state is not None and current.state.run_id == run_id
     if current.etag != state_etag and not ours:
         raise RefusedError(

@@ -1,10 +1,9 @@
-"""Does a step: inputs checked, done once, summary last, failures recorded; and checks the chain of digests.
+"""Runs a step: checks inputs, runs once, writes the summary last, records failures; and checks the chain of digests.
 
     plan ← slice_listing ← mark_uncommitted ← list_committed ← subtract ← check_limits
 
-Every summary names the digests of what its step read, and a step reads its inputs before it begins. So an unbroken
-chain proves without any clock that nothing in it was made from a result that was replaced since, and that the steps
-came one after the other in the order of the chain.
+Every summary has the digests of the step's inputs, and a step reads its inputs before it starts. An unbroken chain
+proves without any clock: no input was replaced later, and the steps ran in this order.
 """
 
 from __future__ import annotations
@@ -29,18 +28,8 @@ log = logging.getLogger("dredge")
 
 @dataclass(slots=True)
 class StepRecord:
-    """What a step notes while it works; becomes its summary.
-
-    Attributes:
-        inputs: summaries of the steps it reads.
-        attempt: the try that is at work.
-        counts: figures.
-        parts: files of the result.
-        warnings: sentences for the report.
-        details: further small facts, JSON.
-        status: becomes the summary's.
-        error: raised after the summary was written, for steps that end without success.
-    """
+    """Notes of a running step; becomes its summary. `error`: raised after the summary was written, for a step without
+    success."""
 
     inputs: dict[str, StepSummary]
     attempt: StepTry
@@ -52,27 +41,23 @@ class StepRecord:
     error: Exception | None = None
 
     def input[O: StepOutput](self, output: type[O]) -> O:
-        """Give the result of a step that this one reads."""
+        """Return the result of an input step."""
         return output.of(self.inputs[output.STEP])
 
     def warn(self, text: str) -> None:
-        """Note a sentence for the report, and log it."""
+        """Add a sentence to the report, and log it."""
         log.warning(text)
         self.warnings.append(text)
 
     def add(self, **counts: int) -> None:
-        """Add to figures."""
+        """Add to counts."""
         for name, value in counts.items():
             self.counts[name] = self.counts.get(name, 0) + value
 
 
 def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, StepSummary]:
-    """Read the summaries a step builds on.
-
-    Raises:
-        RefusedError: one of them is not complete.
-    """
-    return _complete(folder, step, folder.standing_summaries(inputs, afresh=True))
+    """Read the summaries of input steps. Raises RefusedError if a step is not complete."""
+    return _complete(folder, step, folder.read_valid_summaries(inputs, afresh=True))
 
 
 def _complete(
@@ -98,39 +83,35 @@ def perform(
     right: Callable[[], object] = lambda: None,
     roots: Mapping[str, str] | None = None,
 ) -> StepSummary:
-    """Do a step unless it is done.
+    """Run a step unless it is complete with the same inputs.
 
-    The inputs are read before the body begins. So the digest of an input in the summary proves that the input was
-    complete before this try looked at anything, whatever the clocks of the machines say.
+    The inputs are read before the body starts. So the digest of an input in the summary proves that the input was
+    complete before, independent of any clock.
 
     Args:
-        folder: the run folder.
-        step: its name.
-        inputs: steps that must be complete. When one of them was done again, so is this one.
-        body: does the work and notes it in the record.
-        clock: for the summary's times.
-        right: called before a try is claimed; raises when this run may not go on, so that it fences nobody off.
-        roots: digests of what the step reads and no step wrote, by name.
+        inputs: must be complete; after a change of an input, this step runs again.
+        right: called before a try is claimed; raises if this run may not continue, so that it fences off no other try.
+        roots: digests of further inputs, by name.
 
     Returns:
-        The stored summary when the step is complete and its inputs are the same, else the new one.
+        The stored summary of a complete step, else the new summary.
 
     Raises:
         RefusedError: an input is missing.
-        OvertakenError: a later try of the step was begun; this one wrote no result.
-        DefectError: an error from outside `dredge.errors`, which is its cause.
+        OvertakenError: there is a later try; this try wrote no result.
+        DefectError: an unexpected exception, which is its cause.
     """
     attempt: StepTry | None = None
     try:
         with foreseen(f"step {step} of run {folder.run_id}", folder.uri):
-            if folder.goes_on:  # a step that nobody has tried has no result
+            if folder.goes_on:  # a step without a try has no result
                 right()
                 with at_once() as ask:
                     first = ask(StepTry.claim_first, folder.writer, step)
-                    found = folder.standing_summaries(inputs)
+                    found = folder.read_valid_summaries(inputs)
                 attempt = first.result()
             else:
-                found = folder.standing_summaries([*inputs, step])
+                found = folder.read_valid_summaries([*inputs, step])
             stored = found.pop(step, None)
             if folder.goes_on and attempt is None:
                 stored = folder.read_summary(step)
@@ -175,7 +156,6 @@ def perform(
 def _note_failure(
     folder: RunFolder, step: str, error: Exception, clock: Clock, attempt: StepTry | None
 ) -> None:
-    """Record a failure for the report; the step's own error is what its caller must see."""
     try:
         folder.settle()
         folder.write_failure(step, error, clock(), attempt)
@@ -187,24 +167,17 @@ PLAN = "plan"
 _LEASE = "lease"
 
 
-def links_of(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
-    """What each of some results, and of those they were made from, must have been made from.
-
-    Args:
-        outputs: of steps.
-
-    Returns:
-        The names of the steps that each step reads, by step; `PLAN` where it reads nothing but the plan.
-    """
+def collect_links(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
+    """Return the input steps of each of some steps, and of their inputs; `PLAN` for a step without inputs."""
     links: dict[str, list[str]] = {}
     for output in outputs:
-        links |= links_of(output.INPUTS)
+        links |= collect_links(output.INPUTS)
         links[output.STEP] = [item.STEP for item in output.INPUTS] or [PLAN]
     return links
 
 
 def plan_digest(folder: RunFolder) -> str:
-    """SHA-256 of the run's plan as it is stored, but for the lease: a run that is resumed goes on under a new one."""
+    """Return the SHA-256 of the stored plan without its lease: a resumed run has a new lease."""
     return _digest(folder.read_once(f"{PLAN}.json"))
 
 
@@ -216,13 +189,7 @@ def _digest(stored: Mapping[str, Any]) -> str:
 def breaks(
     links: Mapping[str, Sequence[str]], summaries: Mapping[str, StepSummary], plan: str
 ) -> Iterator[str]:
-    """Tell where a chain is broken, as half sentences; nothing when it holds.
-
-    Args:
-        links: what each step must have read, by step; `PLAN` stands for the plan.
-        summaries: of all these steps.
-        plan: digest of the plan.
-    """
+    """Yield the breaks in a chain, as half sentences. `links`: input steps by step; `PLAN` is the plan."""
     digests = {PLAN: plan, **{step: summary.digest for step, summary in summaries.items()}}
     for step, wanted in links.items():
         read = summaries[step].inputs
@@ -230,7 +197,7 @@ def breaks(
             yield f"{step} was made without {', '.join(missing)}"
         for name, digest in read.items():
             if digests.get(name) != digest:
-                yield f"{step} was made from another result of {name} than the one that stands now"
+                yield f"{step} was made from another result of {name} than the current one"
 
 
 def check_chain(
@@ -239,16 +206,14 @@ def check_chain(
     links: Mapping[str, Sequence[str]],
     seen: Mapping[str, StepSummary] | None = None,
 ) -> dict[str, StepSummary]:
-    """Read a chain afresh, and demand that it is unbroken.
+    """Read a chain of summaries from the store, and check it.
 
     Args:
-        folder: the run folder.
-        step: that builds on the chain.
-        links: what each step must have read, by step; `PLAN` stands for the plan.
-        seen: summaries that the caller works with; they must be the ones that stand.
+        links: input steps by step; `PLAN` is the plan.
+        seen: summaries of the caller; must equal the stored ones.
 
     Returns:
-        The summaries, by step.
+        The summaries by step.
 
     Raises:
         RefusedError: a step is not complete, or the chain is broken.
@@ -259,10 +224,10 @@ def check_chain(
     wrong = list(breaks(links, found, _digest(plan.result())))
     for name, summary in (seen or {}).items():
         if name in found and found[name].digest != summary.digest:
-            wrong.append(f"{name} was done again meanwhile")
+            wrong.append(f"{name} was run again in the meantime")
     if wrong:
         raise RefusedError(
-            f"run {folder.run_id}: its results do not belong together: {'; '.join(wrong)}. Nothing (more) was"
+            f"run {folder.run_id}: its results do not match: {'; '.join(wrong)}. Nothing (more) was"
             " deleted. Run these steps and the ones after them again, or start a new run."
         )
     return found

@@ -1,7 +1,6 @@
-"""What a step leaves behind: its summary, and the parts it wrote.
+"""The summary of a step, the parts it wrote, and typed views of summaries.
 
-A summary is written last. Who reads a step takes the parts that its summary names, and nothing else that lies
-in the folder: leftovers of a killed try are therefore harmless.
+A summary is written last. A reader of a step uses only the parts in its summary, so files of a killed try do no harm.
 """
 
 from __future__ import annotations
@@ -16,23 +15,20 @@ from typing import Any, ClassVar, Literal, Self
 from dredge.errors import FormatError
 from dredge.runs.payload import to_json
 
+# Fields that are not part of the digest.
 _NO_MATTER = ("started_at", "finished_at", "warnings")
-"""Fields of a summary that no reader acts on."""
 
 type Status = Literal["success", "dry_run", "awaiting_approval", "rejected", "refused", "partial", "alarm"]
 
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
-    """One file that a step wrote.
+    """A file of a step.
 
     Attributes:
-        name: what other steps look it up by, such as "committed/ranges-00000.parquet".
-        rows: rows in it (values, for files of bare numbers).
-        size_bytes: length.
-        sha256: of its bytes, hex.
-        key: where it lies, relative to the folder it was written to. Files of a step's try lie in the try's own
-            folder; all others under their name, which is what "" stands for.
+        name: how other steps find it, such as "committed/ranges-00000.parquet".
+        rows: number of rows, or of values in a file of bare numbers.
+        key: relative to the folder it was written to; a try has its own folder. "" is the name.
     """
 
     name: str
@@ -48,23 +44,15 @@ class PartInfo:
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """What a step did.
+    """The result of a step.
 
     Attributes:
-        step: its name, which is also its folder.
-        run_id: the run it belongs to.
-        status: "success"; "dry_run" where a wet run would have changed something; "awaiting_approval"
-            when a person has to say yes before the run may go on, "rejected" when one said no, "refused" when a guard
-            did; "partial" when some objects could not be deleted; "alarm" when live objects had been deleted. Only
-            the first two count as complete.
-        counts: figures by name, unit last (`candidates_objects`, `candidates_bytes`).
-        parts: files that belong to the result.
-        inputs: digest of each step this one read, by step; of "plan" as well where it builds on nothing else.
-        warnings: sentences for the report.
-        details: further small facts, JSON.
-        started_at: aware UTC.
-        finished_at: aware UTC.
-        try_number: of the try that did it; 0 where a step is not tried by numbers.
+        status: "success"; "dry_run" if a wet run would make changes; "awaiting_approval"; "rejected" by a person;
+            "refused" by a guard; "partial" if some objects could not be deleted; "alarm" if live objects had been
+            deleted. The first two are complete.
+        counts: by name, unit last (`candidates_objects`, `candidates_bytes`).
+        inputs: digests of the input steps, by step; of the plan for a step without inputs.
+        try_number: 0 for a step without tries.
     """
 
     step: str
@@ -81,36 +69,31 @@ class StepSummary:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything that matters to a reader: not of times and warnings.
+        """SHA-256 of all fields except times and warnings.
 
-        The number of the try belongs to it. A step that was done again was done at another time, and what read
-        the earlier result must be done again too, however equal the two look.
+        The try number is included: after another try, dependent steps must run again, even if the results are equal.
         """
         matter = {name: value for name, value in to_json(self).items() if name not in _NO_MATTER}
         return hashlib.sha256(json.dumps(matter, sort_keys=True).encode()).hexdigest()
 
     @property
     def seconds(self) -> float:
-        """How long the step took."""
+        """Duration of the step."""
         return (self.finished_at - self.started_at).total_seconds()
 
     def part(self, name: str) -> PartInfo:
-        """Give the part of that name.
-
-        Raises:
-            FormatError: the step wrote none.
-        """
+        """Return a part by name. Raises FormatError if there is no such part."""
         for part in self.parts:
             if part.name == name:
                 return part
         raise FormatError(f"run {self.run_id}: step {self.step} names no part {name}. Run the step again.")
 
     def parts_below(self, prefix: str) -> list[PartInfo]:
-        """Give the parts whose name starts with a prefix, in the order they were recorded."""
+        """Return the parts whose names start with a prefix, in recorded order."""
         return [part for part in self.parts if part.name.startswith(prefix)]
 
     def as_xcom(self) -> dict[str, Any]:
-        """What an orchestrator may keep: figures, no lists of files."""
+        """Return figures for an orchestrator, without lists of files."""
         return {
             "step": self.step,
             "run_id": self.run_id,
@@ -124,12 +107,11 @@ class StepSummary:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """The result of a complete step.
+    """A typed view of a step's summary. Each step has a subclass with its name, its inputs, and its files and figures.
 
     Attributes:
-        STEP: its name: the task's id, the package, the folder in the store.
-        INPUTS: outputs that the step reads; none for a step that reads nothing but the plan.
-        summary: what the step left.
+        STEP: the step's name: task id, package, and folder in the store.
+        INPUTS: outputs of the input steps; () for a step after the plan.
     """
 
     STEP: ClassVar[str]
@@ -139,18 +121,14 @@ class StepOutput:
 
     @classmethod
     def of(cls, summary: StepSummary) -> Self:
-        """View a summary.
-
-        Raises:
-            FormatError: it is another step's.
-        """
+        """View a summary. Raises FormatError if the summary is of another step."""
         if summary.step != cls.STEP:
             raise FormatError(f"run {summary.run_id}: a summary of {summary.step} is none of {cls.STEP}")
         return cls(summary)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything that matters to a reader."""
+        """Digest of the summary."""
         return self.summary.digest
 
     @property
@@ -159,11 +137,7 @@ class StepOutput:
         return self.summary.counts
 
     def detail(self, name: str) -> Any:
-        """Give a further fact.
-
-        Raises:
-            FormatError: the step left none of that name.
-        """
+        """Return a detail. Raises FormatError if the step wrote no such detail."""
         try:
             return self.summary.details[name]
         except KeyError:
@@ -172,9 +146,9 @@ class StepOutput:
             ) from None
 
     def part(self, name: str) -> PartInfo:
-        """Give the part `<step>/<name>`; raises FormatError when the step wrote none."""
+        """Return the part `<step>/<name>`; raises FormatError if there is none."""
         return self.summary.part(f"{self.STEP}/{name}")
 
     def parts(self, prefix: str) -> list[PartInfo]:
-        """Give the parts whose name starts with `<step>/<prefix>`, in the order they were recorded."""
+        """Return the parts whose names start with `<step>/<prefix>`, in recorded order."""
         return self.summary.parts_below(f"{self.STEP}/{prefix}")

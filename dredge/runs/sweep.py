@@ -1,8 +1,8 @@
-"""What every sweep does around its deleting: no old mark, the ledger settled whatever happened, and, in each task,
-nothing deleted without the gate and a row in the ledger.
+"""Shared parts of all sweeps: the age of the mark, the ledger after any error, and, in each task, the gate and a row in
+the ledger for each object.
 
-    driver   refuse_old_mark → sweep_then_settle ┬ sweep   re-check, then tasks that delete
-                                                 └ settle  one row for each object, and figures
+    driver   refuse_old_mark → sweep_then_settle ┬ sweep   re-check, then deleting tasks
+                                                 └ settle  a row for each object, and figures
     task     DeletingTask    undone → keep, protect and delete group by group
 """
 
@@ -31,8 +31,8 @@ from dredge.storage.model import MaySend
 log = logging.getLogger("dredge")
 
 _DESCRIBED = ("size", "last_modified", "etag")
+# A group is sent so often for keys that failed for another reason than being held back.
 _TURNS_MAX = 3
-"""So often a group is sent again for the sake of keys that failed otherwise than by being held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,8 @@ class Protected:
     """Whether an object may be deleted.
 
     Attributes:
-        outcome: "" when it may; else what the ledger says became of it.
-        code: of what kept it, or of the store's error.
-        message: the store's words.
+        outcome: "" if it may; else its outcome in the ledger.
+        code: why it is kept, or the store's error.
     """
 
     outcome: str = ""
@@ -50,27 +49,25 @@ class Protected:
     message: str | None = None
 
 
+# Protects a group of candidates right before its deletion, such as by copies; returns for each row whether it
+# may be deleted. A row that was held back has the outcome "failed" and the code `NOT_SENT`.
 type Protect = Callable[[pa.Table, MaySend], list[Protected]]
-"""Makes sure that the deletion of a group of candidates can be taken back, right before it; says of each row whether it
-may be deleted. What was not let through has the outcome "failed" and the code `NOT_SENT`."""
 
 
+# Returns the code that keeps a row because it became live during the sweep, or null. The parts are those of
+# `dredge.runs.gate.publish`.
 type StillUsed = Callable[[Sequence[PartInfo], pa.Table], pa.StringArray]
-"""Gives for each row the code that keeps it because it came into use while workers delete, or null. The parts are what
-the driver published; see `dredge.runs.gate.publish`."""
 
 
 def refuse_old_mark(run_id: str, planned_at: datetime, now: datetime, age_max: timedelta) -> None:
-    """Refuse to delete for a mark that is too old.
+    """Refuse a sweep of an old mark.
 
     Args:
-        run_id: for the message.
-        planned_at: the store's time when the run was planned, which is before its mark.
-        now: the store's time.
-        age_max: oldest mark that may be swept.
+        planned_at: the store's time before the mark.
+        age_max: oldest mark for a sweep.
 
     Raises:
-        RefusedError: it is older.
+        RefusedError: the mark is older.
     """
     age = now - planned_at
     if age > age_max:
@@ -88,19 +85,18 @@ def sweep_then_settle(
     settle: Callable[[bool], DredgeError | None],
     has_begun: Callable[[], bool],
 ) -> None:
-    """Delete, and settle the ledger whatever stopped the deleting.
+    """Delete, and settle the ledger also after an error.
 
     Args:
-        record: of the step; gets the status and the error to end with, when not all was deleted.
-        what: names the sweep in the error of a defect.
-        uri: where the run lies, for the same.
-        sweep: deletes.
-        settle: counts in the record what became of each object; is told whether the sweep went through all of them,
-            and gives the error for objects that could not be deleted.
-        has_begun: whether anything may have been deleted.
+        record: of the step; gets status and error if not all was deleted.
+        what: name of the sweep, for a defect.
+        uri: the run's folder, for a defect.
+        settle: counts the outcomes in the record; gets whether the sweep was complete, and returns the error for
+            failed deletions.
+        has_begun: whether objects may have been deleted.
 
     Raises:
-        DredgeError: the ledger could not be settled after a sweep that nothing stopped.
+        DredgeError: the sweep was complete, and the ledger could not be settled.
     """
     stopped: DredgeError | None = None
     try:
@@ -108,7 +104,7 @@ def sweep_then_settle(
             sweep()
     except DredgeError as error:
         stopped = error
-    with partial_after(lambda: what_was_deleted(record, has_begun())):
+    with partial_after(lambda: describe_deleted(record, has_begun())):
         try:
             failed = settle(stopped is None)
         except DredgeError:
@@ -119,36 +115,30 @@ def sweep_then_settle(
     error_to_end_with = stopped or failed
     if error_to_end_with is not None:
         record.status = "partial"
-        record.error = as_partial(error_to_end_with, what_was_deleted(record, has_begun()))
+        record.error = as_partial(error_to_end_with, describe_deleted(record, has_begun()))
 
 
-def what_was_deleted(record: StepRecord, has_begun: bool) -> str:
-    """Say in a sentence what a sweep has deleted; "" when it has deleted nothing.
-
-    Args:
-        record: of the step.
-        has_begun: whether anything may have been deleted, as long as the ledger is not settled.
-    """
+def describe_deleted(record: StepRecord, has_begun: bool) -> str:
+    """Return a sentence about deleted objects; "" without any. `has_begun`: whether objects may have been deleted, for
+    an unsettled ledger."""
     deleted = record.counts.get("deleted_objects")
     if deleted is None:  # the ledger was not settled
-        return "What was deleted is in the ledger." if has_begun else ""
+        return "Deleted objects are in the ledger." if has_begun else ""
     return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
 
 
 class DeletingTask:
-    """One task of a sweep.
+    """A task of a sweep.
 
     Args:
-        run: as the task sees it.
-        deleter: on what is collected.
-        gate: what must hold before each request.
-        turn: round between two re-checks; makes the names of the ledger's raw files.
-        protect: what comes before each group is deleted; None for nothing.
-        still_used: which rows of a group came into use since the re-check; None where the driver publishes nothing.
+        gate: checks before each request.
+        turn: round between two re-checks; part of the names of the ledger's raw files.
+        protect: called before each group is deleted; None for no protection.
+        still_used: rows in use since the re-check; None without publications.
 
     Attributes:
-        failed: objects that could not be deleted.
-        kept: objects that stay for other reasons, those of earlier tries included.
+        failed: number of failed deletions.
+        kept: number of objects kept for other reasons, including earlier tries.
     """
 
     def __init__(
@@ -171,19 +161,12 @@ class DeletingTask:
         self._still_used = still_used
 
     def undone(self, part: PartInfo, folder: str) -> pa.Table:
-        """Read the candidates of a part that have no final outcome yet.
-
-        Args:
-            part: of the candidates.
-            folder: where all of them must lie, with its slash.
-
-        Raises:
-            FormatError: one lies elsewhere.
-        """
+        """Read the candidates of a part without a final outcome. `folder`: prefix of all candidates, with its slash.
+        Raises FormatError if a candidate has another prefix."""
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
-        known = ledger.read_raw(self._run.folder, ledger.stem_of(part))
+        known = ledger.read_raw(self._run.folder, ledger.part_stem(part))
         self.kept += pc.sum(pc.equal(known["outcome"], ledger.KEPT)).as_py() or 0
         done = ledger.finished(known)
         undone = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
@@ -191,36 +174,29 @@ class DeletingTask:
         return undone
 
     def keep(self, part: PartInfo, rows: pa.Table, codes: Sequence[str]) -> None:
-        """Write into the ledger that candidates of a part are kept.
-
-        Args:
-            part: of the candidates.
-            rows: with address, size and reason.
-            codes: why, one for each row.
-        """
+        """Write candidates of a part into the ledger as kept. `rows`: with address, size and reason."""
         if rows.num_rows:
             kept = [ledger.KEPT] * rows.num_rows
             self.kept += rows.num_rows
             self._write(part, 0, ledger.rows_of(rows, kept, self._attempt, self._fencing, code=codes))
 
     def delete(self, part: PartInfo, groups: Iterable[pa.Table]) -> bool:
-        """Delete candidates of a part, group by group, as long as the gate is open.
+        """Delete candidates of a part, group by group, while the gate is open.
 
         Args:
-            part: of the candidates.
-            groups: with address, size and reason; the next one is taken when the last one is done.
+            groups: with address, size and reason; the next one is requested after the last one was deleted.
 
         Returns:
-            Whether all were gone through; no when the gate is closed.
+            Whether all groups were processed; False if the gate is closed.
 
         Raises:
-            LeaseHeldError: the right to delete is lost.
-            OvertakenError: the sweep is being tried again elsewhere.
+            LeaseHeldError: the lease is lost.
+            OvertakenError: another try of the sweep has started.
         """
         return all(self._delete_group(part, number, group) for number, group in enumerate(groups, 1))
 
     def _delete_group(self, part: PartInfo, number: int, candidates: pa.Table) -> bool:
-        """Delete a group; what was held back because more came into use meanwhile is compared and sent again."""
+        """Delete a group; rows held back by a new publication are compared and sent again."""
         left = candidates
         for turn in itertools.count(1):
             if not self._gate.is_open():
@@ -235,19 +211,19 @@ class DeletingTask:
             if group.num_rows:
                 left = pa.concat_tables([left, self._sent(part, number, group, turn)])
             if self._gate.has_shut:
-                self._gate.is_open()  # raises what is wrong
+                self._gate.is_open()  # raises the error
                 return False
             if not left.num_rows:
                 break
         return True
 
     def _unused(self, part: PartInfo, group: pa.Table) -> pa.Table:
-        """The rows of a group that did not come into use since the re-check; the others go to the ledger as kept."""
+        """Return the rows not in use since the re-check; the ledger gets the others as kept."""
         if not self._gate.published or not group.num_rows:
             return group
         if self._still_used is None:
             raise FormatError(
-                f"{part.name}: what came into use is published, and this task cannot compare with it"
+                f"{part.name}: candidates that became live are published, and this task cannot compare them"
             )
         codes = self._still_used(self._gate.published, group)
         used = codes.is_valid()
@@ -255,7 +231,7 @@ class DeletingTask:
         return group.filter(codes.is_null())
 
     def _sent(self, part: PartInfo, number: int, group: pa.Table, turn: int) -> pa.Table:
-        """Delete the rows of a group; gives those to try again because more came into use meanwhile."""
+        """Delete rows; returns those to send again because of a new publication."""
         known = self._gate.number
         outcomes = self._delete(group, self._gate.permission())
         self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
@@ -269,7 +245,6 @@ class DeletingTask:
         return group.filter(pa.array(again, pa.bool_()))
 
     def _delete(self, group: pa.Table, may_send: MaySend) -> list[DeleteOutcome]:
-        """Delete a group: exactly what was listed, where the store can do that."""
         names = group["address"].to_pylist()
         if not isinstance(self._deleter, ListedDeleter) or not {*_DESCRIBED} <= {*group.column_names}:
             return self._deleter.delete(names, may_send)
@@ -278,8 +253,7 @@ class DeletingTask:
         return self._deleter.delete_listed(listed, may_send)
 
     def _protected(self, part: PartInfo, number: int, group: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The rows of a group that may be deleted, and those that were held back; what became of the others goes to
-        the ledger."""
+        """Return the deletable rows, and the held-back rows; the ledger gets the others."""
         assert self._protect is not None
         found = self._protect(group, self._gate.permission())
         told = [bool(item.outcome) and item.code != NOT_SENT for item in found]
@@ -305,6 +279,6 @@ class DeletingTask:
         self.kept += outcomes.count(ledger.KEPT)
 
     def _write(self, part: PartInfo, number: int, rows: pa.Table) -> None:
-        name = ledger.stem_of(part)
+        name = ledger.part_stem(part)
         ledger.write_raw(self._run.folder, name, self._attempt, self._turn, number, rows)
         self._run.progress.add(rows.num_rows)

@@ -1,24 +1,17 @@
-"""How the work of a step is spread: a plain function over many small task descriptions.
+"""How a step's work is spread: a partition function is called for each of many small tasks.
 
     @partition_function
     def count_rows(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult: ...
 
     results = run.spread(runner, STEP, count_rows, CountConfig(...), tasks, unit="rows")
 
-The three types are payloads (`dredge.runs.payload`). The decorator makes of the function what a `TaskRunner` calls:
-`fn(config, task) -> result`, JSON in and JSON out, in any process. It opens the run as the worker sees it, and a result
-holds counts and names, never rows: rows are written as parts whose names follow from the task. It can therefore run in
-this process, in another one, or in a Spark worker, and again after a failure: the keys of parts are each call's own,
-and what counts is the call whose result was taken.
+The three types are payloads (`dredge.runs.payload`). The decorator makes a function with JSON arguments and result,
+which a `TaskRunner` calls in any process: `LocalRunner` in this process or in fresh ones, a Spark runner (spark_jobs)
+in the workers of a cluster. A result has counts and names, never rows: rows are written as parts with names that follow
+from the task. A task may run twice: each call has its own keys, and only the call with the accepted result counts.
 
-Who runs it is the caller's choice:
-
-    LocalRunner()             in this process; tests, small repositories, the floor of the benchmarks
-    LocalRunner(processes=4)  in fresh processes
-    a Spark runner            in the workers of a cluster (spark_jobs)
-
-Tasks leave a small file every few seconds that says how far they are. The driver reads them, logs one line and leaves
-it in the run folder, for pages.
+Tasks write a small progress file every few seconds. The driver reads them, logs one line and writes it to the run
+folder for pages.
 """
 
 from __future__ import annotations
@@ -41,7 +34,7 @@ from typing import Any, Protocol, Self, get_type_hints
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.runs.clock import running_seconds, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.parts import keeping_parts
+from dredge.runs.parts import cache_parts
 from dredge.runs.payload import Json, from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 
@@ -49,33 +42,27 @@ type TaskFunction = Callable[[Json, Json], Json]
 
 
 class TaskRunner(Protocol):
-    """Runs a partition function over tasks."""
+    """Runs a function over tasks."""
 
     @property
     def default_parallelism(self) -> int:
-        """How many tasks can run at once."""
+        """Number of parallel tasks."""
 
     def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         """Run `fn(config, task)` for every task.
 
         Args:
-            name: of the step, for logs and the engine's own pages.
-            fn: module-level function.
             config: the same for all tasks; JSON, no secrets.
-            tasks: one a call; JSON, no secrets.
+            tasks: one for each call; JSON, no secrets.
 
         Returns:
-            The results in the order of the tasks. An exception of any task is raised after all have stopped.
+            The results in the order of the tasks. An exception of a task is raised after all have stopped.
         """
 
 
 class LocalRunner:
-    """Runs tasks on this machine. Close it, or use it as a context manager, when it has processes.
-
-    Args:
-        processes: 0 runs every task in this process, one after the other; n runs n at once in other
-            processes, which stay for the next step.
-    """
+    """Runs tasks on this machine. With processes it must be closed, or used as a context manager. `processes`: 0 runs
+    tasks one after the other in this process; n runs n at once in other processes, which stay for the next step."""
 
     def __init__(self, processes: int = 0) -> None:
         self.processes = processes
@@ -83,7 +70,7 @@ class LocalRunner:
 
     @property
     def default_parallelism(self) -> int:
-        """How many tasks run at once."""
+        """Number of parallel tasks."""
         return max(1, self.processes)
 
     def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
@@ -104,13 +91,13 @@ class LocalRunner:
         return [future.result() for future in futures]
 
     def _ended(self, error: BaseException) -> BaseException:
-        """The error to raise for a task's; a process that was killed takes all of them with it."""
+        """Return the error to raise for a task's; a killed process ends all tasks."""
         if not isinstance(error, BrokenProcessPool):
             return error
         self._pool = None
         return UnavailableError(
-            "a process that ran tasks ended all of a sudden: it was killed, or out of memory. What was written so far"
-            " is kept. Run the step again, with fewer processes if it repeats."
+            "a process with tasks was killed, or ran out of memory. Written parts"
+            " are kept. Run the step again, with fewer processes if it repeats."
         )
 
     def close(self) -> None:
@@ -127,24 +114,14 @@ class LocalRunner:
 
 
 def round_robin[T](items: Iterable[T], num_lists: int) -> list[list[T]]:
-    """Spread items over at most `num_lists` lists, none empty: neighbours go to different lists.
-
-    Args:
-        items: in any order.
-        num_lists: at least 1.
-    """
+    """Spread items over at most `num_lists` lists, none empty; neighbours are in different lists."""
     everything = list(items)
     count = max(1, min(num_lists, len(everything)))
     return [everything[first::count] for first in range(count)] if everything else []
 
 
 def in_chunks[T](items: Sequence[T], num_chunks: int) -> list[list[T]]:
-    """Split items into at most `num_chunks` chunks of neighbours of nearly equal length, none empty.
-
-    Args:
-        items: in the order that neighbours keep.
-        num_chunks: at least 1.
-    """
+    """Split items into at most `num_chunks` chunks of neighbours of nearly equal length, none empty."""
     count = max(1, min(num_chunks, len(items)))
     bounds = [len(items) * chunk // count for chunk in range(count + 1)]
     return [list(items[low:high]) for low, high in itertools.pairwise(bounds) if high > low]
@@ -153,19 +130,18 @@ def in_chunks[T](items: Sequence[T], num_chunks: int) -> list[list[T]]:
 log = logging.getLogger("dredge")
 
 EVERY_SECONDS = 5.0
+# Progress of a step, below its folder; written by the driver.
 NOW = "_progress/now.json"
-"""Below the folder of a step: how far it is, by its driver."""
 
+# Attribute of the log records of `log_progress`: step, unit, done, total (None if unknown) and seconds.
 PROGRESS = "dredge_progress"
-"""Attribute of the log records of `log_progress`: step, unit, done, total (None where nobody knows) and seconds."""
 
 
 class Progress:
-    """One task's side.
+    """Progress of a task.
 
     Args:
-        folder: the run folder.
-        where: the folder for progress files that `log_progress` gave to the tasks.
+        where: folder of progress files, from `log_progress`.
         task: name of this task's file.
     """
 
@@ -177,7 +153,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def add(self, done: int) -> None:
-        """Note work done; writes at most every few seconds. Safe to call from threads."""
+        """Count finished work, and write it at most every few seconds. Thread-safe."""
         with self._lock:
             self._done += done
             now = running_seconds()
@@ -189,15 +165,7 @@ class Progress:
 
 
 def line(step: str, unit: str, done: int, total: int | None, seconds: float) -> str:
-    """Word one line of progress.
-
-    Args:
-        step: name.
-        unit: what is counted, such as "objects".
-        done: so far.
-        total: of how many; None when nobody knows.
-        seconds: since the start.
-    """
+    """Format a line of progress, with the remaining time if the total is known."""
     rate = done / seconds if seconds > 0 else 0.0
     text = f"{step}: {done:,}" + (f" of {total:,}" if total else "") + f" {unit}, {rate:,.0f}/s"
     if total and rate > 0:
@@ -208,18 +176,16 @@ def line(step: str, unit: str, done: int, total: int | None, seconds: float) -> 
 
 @contextmanager
 def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> Iterator[str]:
-    """Log the progress of tasks while they run.
+    """Log the progress of tasks during a block.
 
     Args:
-        folder: the run folder.
-        step: name, and the folder below which progress files lie.
-        unit: what is counted.
-        total: of how many; None when nobody knows.
+        step: name, and folder of the progress files.
+        total: None if unknown.
 
     Yields:
-        The folder name to hand to `Progress` in the tasks.
+        The folder for `Progress` in the tasks.
     """
-    # A name of its own for each attempt: files of an earlier one must not count.
+    # A folder for each try: progress files of an earlier try must not count.
     where = f"{step}/_progress/{uuid.uuid4().hex[:8]}"
     stop = threading.Event()
     started = running_seconds()
@@ -233,8 +199,8 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
                 continue
             seconds = running_seconds() - started
             text = line(step, unit, done, total, seconds)
-            told = {"step": step, "unit": unit, "done": done, "total": total, "seconds": seconds}
-            log.info("%s", text, extra={PROGRESS: told})
+            progress = {"step": step, "unit": unit, "done": done, "total": total, "seconds": seconds}
+            log.info("%s", text, extra={PROGRESS: progress})
             _leave(folder, step, {"text": text, "done": done, "total": total, "at": utc_now().isoformat()})
 
     thread = threading.Thread(target=poll, name=f"progress-{step}", daemon=True)
@@ -252,15 +218,8 @@ def _done(folder: RunFolder, where: str) -> int:
 
 
 def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
-    """Read how far a step was when its driver last looked; None where it left no word.
-
-    Args:
-        folder: the run folder.
-        step: name.
-
-    Returns:
-        `text` for people, `done`, `total` (None where nobody knows) and `at`, the time of the driver's machine.
-    """
+    """Read the last progress of a step's driver; None if absent; returns `text` for people, `done`, `total` (None if
+    unknown) and `at`, the driver's time."""
     try:
         found: dict[str, Any] = folder.read_json(f"{step}/{NOW}")
     except (NotFoundError, FormatError):
@@ -277,14 +236,12 @@ def _leave(folder: RunFolder, step: str, value: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """Where a task finds its run.
+    """URIs of a run, for its tasks.
 
     Attributes:
-        run_uri: URI of the run folder.
-        run_id: the run's id.
-        attempt: the try that the task's results belong to, as `StepTry.named` gives it; None outside a step.
-        store_uri: URI of the storage namespace (lakeFS) or the repository (Icechunk) that is collected.
-        state_uri: URI of the folder with lease and index.
+        attempt: the try, from `StepTry.named`; None outside a step.
+        store_uri: the collected storage namespace (lakeFS) or repository (Icechunk).
+        state_uri: the folder with lease and index.
         progress: folder of progress files, relative to the run folder.
     """
 
@@ -298,13 +255,11 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRun:
-    """A run as one task sees it.
+    """A run in a task.
 
     Attributes:
-        stores: URIs.
-        folder: the run folder; what is written belongs to the driver's try.
-        progress: of this task.
-        task: its name, among the tasks of the step.
+        folder: the run folder; files belong to the driver's try.
+        task: name among the tasks of the step.
     """
 
     stores: Stores
@@ -314,17 +269,12 @@ class WorkerRun:
 
     @classmethod
     def open(cls, stores: Stores, task: str) -> WorkerRun:
-        """Open a run in a worker; stores are reached as this process's environment says.
-
-        Args:
-            stores: as the driver named them.
-            task: name of the task, and of its progress file.
-        """
+        """Open a run in a worker, with the store settings of this process's environment."""
         folder = RunFolder.of_task(stores.run_uri, stores.run_id, stores.attempt)
         return cls(stores, folder, Progress(folder, stores.progress, task), task)
 
     def open_store(self) -> ObjectReader:
-        """Open what is collected, for reading."""
+        """Open the collected store for reading."""
         return open_reader(self.stores.store_uri)
 
     def open_state(self) -> ObjectWriter:
@@ -333,11 +283,7 @@ class WorkerRun:
 
 
 class PartitionFunction[C, T, R]:
-    """What a `TaskRunner` calls for each task; made by `partition_function`.
-
-    Args:
-        body: the decorated function.
-    """
+    """A function for a `TaskRunner`; made by `partition_function`."""
 
     def __init__(self, body: Callable[[WorkerRun, C, T], R]) -> None:
         self.body = body
@@ -350,27 +296,16 @@ class PartitionFunction[C, T, R]:
         return hints[config], hints[task], hints["return"]
 
     def __call__(self, config: Json, task: Json) -> Json:
-        """Do one task, JSON in and JSON out."""
+        """Run a task, with JSON arguments and result."""
         config_type, task_type, _ = self._types
         run = WorkerRun.open(from_json(Stores, config["stores"]), task["name"])
-        with keeping_parts(run.folder.uri):
+        with cache_parts(run.folder.uri):
             return to_json(
                 self.body(run, from_json(config_type, config["config"]), from_json(task_type, task["task"]))
             )
 
     def spread(self, runner: TaskRunner, step: str, stores: Stores, config: C, tasks: Sequence[T]) -> list[R]:
-        """Run the function over tasks.
-
-        Args:
-            runner: spreads the tasks.
-            step: name of the step, for logs and the engine's own pages.
-            stores: where the tasks find the run.
-            config: the same for all tasks.
-            tasks: one a call.
-
-        Returns:
-            The results in the order of the tasks.
-        """
+        """Run the function over tasks; returns the results in the order of the tasks."""
         _, _, result_type = self._types
         common = {"stores": to_json(stores), "config": to_json(config)}
         items = [{"name": f"{number:05d}", "task": to_json(task)} for number, task in enumerate(tasks)]
@@ -382,5 +317,5 @@ class PartitionFunction[C, T, R]:
 
 
 def partition_function[C, T, R](body: Callable[[WorkerRun, C, T], R]) -> PartitionFunction[C, T, R]:
-    """Make a partition function of a function at module level with payloads for types."""
+    """Make a partition function of a module-level function; its types are payloads."""
     return PartitionFunction(body)

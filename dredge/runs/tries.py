@@ -1,15 +1,12 @@
-"""Tries of a step: each claims a number, and only the newest one counts.
+"""Tries of a step: each claims a number, and only the newest try counts.
 
-    <step>/_try.json     {"try": n}, changed only by conditional puts; n grows by one with every claim
-    <step>/t003/…        what the third try wrote; no other try writes there
+    <step>/_try.json     {"try": n}, changed only by conditional puts; each claim adds one
+    <step>/t003/…        files of the third try
 
-A scheduler that loses sight of a worker starts the step again while the first driver, or one of its tasks, may
-live on. Nobody can stop such an orphan. Its try is therefore fenced off: it has files of its own, it cannot
-replace what a later try published, and who reads a step compares the number of the result with the number that
-was claimed last. So whatever an orphan still writes, and whenever it does, is no result of the step.
-
-Two claims never get the same number: the store lets one conditional put win. A number says nothing about whether
-its holder still lives, only that somebody came after everybody with a smaller one.
+After losing contact with a worker, a scheduler starts the step again while the first driver, or one of its tasks, may
+still run. Such an orphan is fenced off: it has its own files, it cannot replace files of a later try, and a reader of
+the step compares the try of the result with the newest claim. A conditional put gives a number to a single try. A
+number does not prove a running process.
 """
 
 from __future__ import annotations
@@ -29,13 +26,7 @@ _ROUNDS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class StepTry:
-    """One try of a step.
-
-    Attributes:
-        writer: on the run folder.
-        step: the step's folder in it, such as "committed".
-        number: from 1; larger than that of every earlier try. 0 stands for a step that nobody has tried.
-    """
+    """A try of a step. `number`: from 1; 0 is a step without a try."""
 
     writer: ObjectWriter
     step: str
@@ -43,16 +34,16 @@ class StepTry:
 
     @classmethod
     def claim_first(cls, writer: ObjectWriter, step: str) -> Self | None:
-        """Begin the first try; None when there was one."""
+        """Start the first try; None after an earlier try."""
         is_first = replace_tagged(writer, f"{step}/{TRY}", json.dumps({"try": 1}).encode(), None)
         return cls(writer, step, 1) if is_first else None
 
     @classmethod
     def claim(cls, writer: ObjectWriter, step: str) -> Self:
-        """Begin a try, and fence off all earlier ones.
+        """Start a try, and fence off earlier tries.
 
         Raises:
-            UnavailableError: others claim all the time.
+            UnavailableError: other processes claim tries all the time.
             FormatError: the object with the number is damaged.
         """
         if (first := cls.claim_first(writer, step)) is not None:
@@ -69,49 +60,39 @@ class StepTry:
 
     @classmethod
     def newest(cls, writer: ObjectWriter, step: str) -> Self:
-        """The try that was claimed last."""
+        """Return the newest try."""
         return cls(writer, step, newest_number(writer, step))
 
     def is_newest(self) -> bool:
-        """Whether nobody has claimed a later try."""
+        """Whether there is no later try."""
         return newest_number(self.writer, self.step) == self.number
 
     def check(self) -> None:
-        """Look whether this try still counts.
-
-        Raises:
-            OvertakenError: a later one was claimed.
-        """
+        """Check that this try is the newest. Raises OvertakenError if there is a later try."""
         newest = newest_number(self.writer, self.step)
         if newest != self.number:
             raise OvertakenError(
-                f"{self.writer.uri}: try {self.number} of step {self.step} was overtaken by try {newest}. What it"
-                " was about to do or write was left undone; the later try alone counts. Nothing is to be done"
-                " here: look at the later one."
+                f"{self.writer.uri}: try {self.number} of step {self.step} was overtaken by try {newest}. This try"
+                " stopped; only the later try counts. Nothing is to be done: see the later try."
             )
 
     @property
     def named(self) -> tuple[str, int]:
-        """Step and number, for tasks of this try."""
+        """Step and number, for the tasks of this try."""
         return self.step, self.number
 
     def key(self, name: str) -> str:
-        """Where this try keeps a file: `<step>/t<number>/…`."""
+        """Return the key of a file of this try: `<step>/t<number>/…`."""
         return f"{self.step}/t{self.number:03d}/{name.removeprefix(f'{self.step}/')}"
 
     def publish(self, key: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON object that every try writes under the same name, unless a later try has done so.
+        """Write a JSON object under a name shared by all tries, unless a later try wrote it.
 
-        A later try may have been claimed; what this one then writes where nothing is names its try, so that readers can
-        tell, and gives way to whatever the later one publishes.
-
-        Args:
-            key: relative to the run folder.
-            value: gets the number of this try as its `try_number`.
+        The object has the number of its try as `try_number`. A later try replaces it.
 
         Raises:
-            OvertakenError: a later try was claimed, and something is there.
-            UnavailableError: others write all the time.
+            OvertakenError: there is a later try, and the object exists.
+            UnavailableError: other processes write all the time.
         """
         data = json.dumps({**value, "try_number": self.number}, sort_keys=True).encode()
         if replace_tagged(self.writer, key, data, None):
@@ -126,20 +107,16 @@ class StepTry:
         raise self._busy(key)
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write an object that every try writes under the same name, unless a later try was begun.
-
-        Args:
-            key: relative to the run folder.
-            data: the object, which need not name its try.
+        """Write an object without a try number under a name shared by all tries, unless there is a later try.
 
         Raises:
-            OvertakenError: a later try was claimed.
-            UnavailableError: others write all the time.
+            OvertakenError: there is a later try.
+            UnavailableError: other processes write all the time.
         """
         if replace_tagged(self.writer, key, data, None):
             return  # where nothing is; a later try replaces it
         for _ in range(_ROUNDS_MAX):
-            # In this order: whoever writes after the look at the number has changed the tag.
+            # In this order: a write after the check of the number changes the ETag.
             found = read_tagged(self.writer, key)
             self.check()
             if replace_tagged(self.writer, key, data, None if found is None else found[0]):
@@ -154,11 +131,8 @@ class StepTry:
 
 
 def newest_number(reader: ObjectReader, step: str) -> int:
-    """The number of the try that was claimed last; 0 when there was none.
-
-    Raises:
-        FormatError: the object with the number is damaged.
-    """
+    """Return the number of the newest try; 0 without a try. Raises FormatError if the object with the number is
+    damaged."""
     key = f"{step}/{TRY}"
     try:
         return _number(reader, key, reader.get(key))
@@ -167,7 +141,6 @@ def newest_number(reader: ObjectReader, step: str) -> int:
 
 
 def _newest(reader: ObjectReader, step: str) -> tuple[int, str | None]:
-    """The number, and the tag of the object that says it, for who wants to claim the next one."""
     key = f"{step}/{TRY}"
     found = read_tagged(reader, key)
     if found is None:
@@ -186,7 +159,7 @@ def _number(reader: ObjectReader, key: str, data: bytes) -> int:
 
 
 def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
-    """The tag of a published object, None when there is none, and the number of the try that wrote it."""
+    """Return the ETag of a published object (None if absent), and the number of the try that wrote it."""
     found = read_tagged(reader, key)
     if found is None:
         return None, 0
@@ -194,4 +167,4 @@ def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
     try:
         return etag, int(json.loads(data).get("try_number", 0))
     except (ValueError, TypeError, AttributeError):
-        return etag, 0  # damaged: anybody may replace it
+        return etag, 0  # damaged: may be replaced

@@ -1,12 +1,12 @@
-"""State that a complete run leaves for the next one: where it lies, and how it moves on.
+"""State of a complete run, for the next run.
 
     state/versions/<run>-<digest>.json   never changed
-    state/current.json                   names the newest version and its digest; written conditionally
-    state/distrusted/<version>           a version that a run found damaged; it is not used again
+    state/current.json                   name and digest of the newest version; written conditionally
+    state/distrusted/<version>           a version found damaged by a run; it is not used again
 
-The pointer is replaced only when it still names the version that the new one built on, so two runs can never
-both move the state on from the same place. What cannot be read, or does not fit its digest, is no state: the
-next run is then a clean one and makes a new state.
+The pointer is replaced only if it names the version under the new version, so two runs cannot both advance the
+same state. An unreadable state, or a state with another digest, is not used: the next run is clean and
+writes a new state.
 """
 
 from __future__ import annotations
@@ -32,51 +32,46 @@ POINTER = "state/current.json"
 VERSIONS = "state/versions"
 DISTRUSTED = "state/distrusted"
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
+# Superseded own files are kept so long, for runs that started before.
 KEEP_DAYS_MIN = 7
-"""What newer files of a collector's own superseded stays so long, for runs that began before."""
 _AT_ONCE = 16
 _VERIFY_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the state.
-
-    Attributes:
-        name: of its file.
-        sha256: of the file's bytes.
-    """
+    """A version of the state."""
 
     name: str
     sha256: str
 
     @property
     def run_id(self) -> str:
-        """The run that left it."""
+        """Id of its run."""
         return self.name.rpartition("/")[2].rpartition("-")[0]
 
 
 class State(Protocol):
-    """What every state says."""
+    """Fields of every state."""
 
     @property
     def run_id(self) -> str:
-        """The run it came from."""
+        """Id of its run."""
 
     @property
     def clean_at(self) -> datetime:
-        """When the last clean run was planned, by the store's clock."""
+        """The store's time when the last clean run was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Current[S: State]:
-    """What the pointer led to.
+    """The state in the pointer.
 
     Attributes:
-        etag: of the pointer; None when there is none.
-        version: the newest version; None when the pointer leads nowhere.
-        state: None when it cannot be used.
-        problem: why; "" when there is nothing wrong (also when there never was a state).
+        etag: of the pointer; None if absent.
+        version: None if the pointer names none.
+        state: None if it cannot be used.
+        problem: why; "" without a problem, also if there never was a state.
     """
 
     etag: str | None = None
@@ -86,11 +81,11 @@ class Current[S: State]:
 
 
 class VersionStore[S: State](ABC):
-    """Reads the state and moves it on.
+    """Reads the state and advances it.
 
     Args:
         writer: on the folder of lease, index and state.
-        options: how run folders are reached.
+        options: store options for run folders.
     """
 
     def __init__(self, writer: ObjectWriter, options: StorageOptions | None = None) -> None:
@@ -99,18 +94,12 @@ class VersionStore[S: State](ABC):
 
     @abstractmethod
     def parse(self, value: Mapping[str, Any]) -> S:
-        """Give the state that `to_json` made; raises FormatError when it is none."""
+        """Return the state of a JSON object; raises FormatError."""
 
     def find(self, fits: Mapping[str, Any]) -> Current[S]:
-        """Read the newest state and see whether a run may build on it.
-
-        Args:
-            fits: what it must be about, by the name of an attribute; a value is compared as text, a callable is
-                asked.
-
-        Raises:
-            RefusedError: a newer version of Dredge left it. A run of this version could undo what that one noted.
-        """
+        """Read the newest state, and check whether a run may build on it. `fits`: expected values by attribute; a
+        callable checks the attribute. Raises RefusedError if a newer version of Dredge wrote it. A run of this
+        version could undo its changes."""
         try:
             tagged = read_tagged(self.writer, POINTER)
         except DredgeError as error:
@@ -141,23 +130,20 @@ class VersionStore[S: State](ABC):
 
     @abstractmethod
     def files(self, state: S) -> Iterable[tuple[RunFolder, PartInfo]]:
-        """Give every file that a state names, with the folder that it lies in."""
+        """Return all files of a state, with their folders."""
 
     def load(self, version: Version) -> S:
         """Read a version.
 
         Raises:
-            DredgeError: it is gone.
-            ValueError: damaged.
+            DredgeError: it is missing.
+            ValueError: it is damaged.
         """
         return self.read(version.name, version.sha256)
 
     def newest(self) -> Version | None:
-        """The version that the pointer names, whether it can be used or not; None when there never was one.
-
-        Raises:
-            FormatError: the pointer cannot be read.
-        """
+        """Return the version in the pointer, also if damaged; None if there never was a state. Raises
+        FormatError if the pointer cannot be read."""
         try:
             pointer = read_json(self.writer, POINTER)
         except NotFoundError:
@@ -171,32 +157,30 @@ class VersionStore[S: State](ABC):
         """Read a version by its name.
 
         Args:
-            name: of the file.
-            sha256: of its bytes; None believes the beginning of it that is in the name.
+            sha256: of its bytes; None checks the first digits, in the name.
 
         Raises:
-            DredgeError: it is gone.
-            ValueError: damaged.
+            DredgeError: it is missing.
+            ValueError: it is damaged.
         """
         data = self.writer.get(name)
         digest = hashlib.sha256(data).hexdigest()
         if digest != sha256 and (
             sha256 is not None or digest[:16] != name.removesuffix(".json").rpartition("-")[2]
         ):
-            raise ValueError("its bytes do not fit the digest that names it")
+            raise ValueError("its bytes do not match its digest")
         return self.parse(json.loads(data))
 
     def advance(self, state: S, before: Current[S], attempt: int = 0) -> Version:
-        """Write a new version and let the pointer name it.
+        """Write a new version and point to it.
 
         Args:
-            state: the new one.
-            before: what the run found when it was planned.
-            attempt: number of the try. One that a try of the same run moved already it may move again, but never
-                back to what an earlier try found.
+            before: the state when the run was planned.
+            attempt: number of the try. It may replace the pointer of an earlier try of the run, but not that of a later
+                one.
 
         Raises:
-            ConflictError: the pointer was moved meanwhile.
+            ConflictError: another run changed the pointer.
         """
         data = json.dumps(to_json(state), sort_keys=True).encode()
         digest = hashlib.sha256(data).hexdigest()
@@ -208,7 +192,7 @@ class VersionStore[S: State](ABC):
         pointer = json.dumps(ours, sort_keys=True).encode()
         etag = etag_read.result()
         if etag != before.etag and not self._is_of_earlier_try(state.run_id, attempt):
-            raise ConflictError(f"{POINTER} was moved while the run went on")
+            raise ConflictError(f"{POINTER} was changed by another run")
         if etag is None:
             self.writer.put_if_absent(POINTER, pointer)
         else:
@@ -216,7 +200,7 @@ class VersionStore[S: State](ABC):
         return version
 
     def distrust(self, version: Version, why: str) -> None:
-        """Note that a version is damaged, or holds no more, so that no run builds on it again."""
+        """Mark a version as damaged: no run builds on it again."""
         name = f"{DISTRUSTED}/{version.name.rpartition('/')[2]}"
         self.writer.put(name, json.dumps({"why": why}).encode())
 
@@ -243,15 +227,11 @@ class VersionStore[S: State](ABC):
 
 
 def verify(files: Iterable[tuple[RunFolder, PartInfo]]) -> None:
-    """See that files are there as they were written; where they are long together, they are compared by length only,
-    and in full when they are read.
-
-    Args:
-        files: each with the folder that it lies in.
+    """Check files: small ones completely, many bytes by length only; those are checked when they are read.
 
     Raises:
-        DredgeError: one is gone or damaged.
-        ValueError: one has another length.
+        DredgeError: a file is missing or damaged.
+        ValueError: a file has another length.
     """
     known = list(files)
     whole = sum(part.size_bytes for _, part in known) <= _VERIFY_BYTES_MAX
@@ -273,20 +253,18 @@ def choose_mode[S: State](
     """Choose between a clean and an optimized run.
 
     Args:
-        mode: CLEAN, OPTIMIZED or AUTO, as the user asks for.
-        clean_every_days: an AUTO run is a clean one when the last clean run is as long ago.
-        current: what earlier runs left.
-        now: the store's time.
+        mode: CLEAN, OPTIMIZED or AUTO.
+        clean_every_days: age of the last clean run at which an AUTO run is clean.
 
     Returns:
-        CLEAN or OPTIMIZED, and why, as half a sentence.
+        CLEAN or OPTIMIZED, and the reason, half a sentence.
     """
     if mode == CLEAN:
         return CLEAN, "asked for"
     if current.state is None:
         if current.problem:
             return CLEAN, f"the state of earlier runs is unusable: {current.problem}"
-        return CLEAN, "no complete run came before"
+        return CLEAN, "there is no earlier complete run"
     age = now - current.state.clean_at
     if mode == AUTO and age >= timedelta(days=clean_every_days):
         return CLEAN, f"the last clean run was {duration_text(age)} ago"

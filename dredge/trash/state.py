@@ -38,7 +38,7 @@ from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import from_file, from_sealed, to_json, to_sealed
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import is_part, superseded_parts
+from dredge.runs.pending.store import is_part, list_superseded_parts
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectWriter, StorageOptions, store_clock
 from dredge.trash.noted import Noted
@@ -294,7 +294,9 @@ class TrashState:
         files that stay."""
         try:
             week_ago = self.now() - timedelta(days=KEEP_DAYS_MIN)
-            old = list(superseded_parts(self.writer, ListedFiles.of(self.writer, f"{PENDING}/", week_ago)))
+            old = list(
+                list_superseded_parts(self.writer, ListedFiles.of(self.writer, f"{PENDING}/", week_ago))
+            )
             self.check_right()
             if old:
                 OwnFilesDeleter(self.writer.uri, is_part, self._options).delete(old)

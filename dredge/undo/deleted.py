@@ -88,7 +88,7 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
         raise FormatError(
             f"{part.name} of {folder.uri} names an object outside {', '.join(below)}. Nothing was done."
         )
-    raw, done_by = ledger.read_raw_with_time(folder, ledger.stem_of(part))
+    raw, done_by = ledger.read_raw_with_time(folder, ledger.part_stem(part))
     found = ledger.best(raw)
     places = pc.index_in(rows["address"], found["address"].combine_chunks())
     for name in ("outcome", "version_id"):

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from dredge.approve.records import AIRFLOW, Asked, Decision
-from dredge.cli import main
 from dredge.errors import AwaitingApprovalError, RejectedError
 from dredge.gc.approve import answer, approve, find_question
 from dredge.gc.check_limits.step import check_limits
@@ -100,14 +99,3 @@ def change(run: Run, name: str, **fields: Any) -> None:
     ]
     value = {**json.loads(writer.get(key)), **fields}
     writer.put(key, json.dumps(value, sort_keys=True).encode())
-
-
-def gc(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc` with these words."""
-    code = 0
-    try:
-        main(["gc", *words])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    said = capsys.readouterr()
-    return code, said.out, said.err

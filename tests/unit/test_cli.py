@@ -37,7 +37,7 @@ def test_a_command_that_falls_over_says_that_it_is_a_defect_and_what_to_send(
     assert ended.value.code == 8
     said = capsys.readouterr().err
     assert "Traceback" in said
-    assert "dredge: the command: KeyError: 'token'. Dredge did not foresee this" in said
+    assert "dredge: the command: KeyError: 'token'. This is a defect of Dredge" in said
 
 
 def test_an_invalid_setting_is_named_as_the_option_that_gives_it(capsys: pytest.CaptureFixture[str]) -> None:

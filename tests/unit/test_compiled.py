@@ -22,7 +22,6 @@ find = compiled.kernels.__wrapped__  # without the memory of the first answer
 
 @pytest.fixture
 def imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[bool, str]]:
-    """Imports of the kernels, as (whether they are cached, where), without compiling anything."""
     from numba.core import config
 
     seen: list[tuple[bool, str]] = []

@@ -20,7 +20,6 @@ from dredge.hashing import hash64
 
 @pytest.fixture(params=["compiled", "library"], autouse=True, scope="module")
 def _way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both ways to hash: a process uses the kernels when they are loaded."""
     kernels()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hashing, "are_loaded", lambda: request.param == "compiled")

@@ -14,6 +14,7 @@ from dredge.errors import FormatError
 from dredge.xid import ascending_time, descending_time, is_xid, new_descending_xid, new_xid
 
 IDS = json.loads((Path(__file__).parents[1] / "fixtures/lakefs/ids.json").read_text())
+
 TIMES = st.datetimes(datetime(1970, 1, 1), datetime(2106, 2, 7), timezones=st.just(UTC))
 
 

@@ -81,7 +81,7 @@ class BulkDeleteOutput(StepOutput):
 
     def settled_of(self, part: PartInfo) -> PartInfo:
         """Give the rows of the ledger for a part of the candidates; raises FormatError when there are none."""
-        return self.part(f"{ledger.stem_of(part)}.parquet")
+        return self.part(f"{ledger.part_stem(part)}.parquet")
 
     @property
     def is_settled(self) -> bool:

@@ -150,7 +150,7 @@ def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> Sett
 
 def _best(folder: RunFolder, part: PartInfo) -> pa.Table:
     """The best outcome of each object of a part."""
-    rows = ledger.best(ledger.read_raw(folder, ledger.stem_of(part)))
+    rows = ledger.best(ledger.read_raw(folder, ledger.part_stem(part)))
     candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
     if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
         raise FormatError(

@@ -36,7 +36,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
 from dredge.runs.gate import GateConfig, Watch
-from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
@@ -105,7 +105,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 def _check_chain(run: Run, record: StepRecord) -> None:
     """Demand that what the sweep reads was made in one unbroken chain, and stands."""
     approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
-    check_chain(run.folder, _STEP, links_of([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+    check_chain(run.folder, _STEP, collect_links([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:

@@ -98,7 +98,7 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
         rows = deleting.undone(part, DATA)
         kept = _codes_of_kept(run, config, holds, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
-        doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.stem_of(part)}")
+        doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.part_stem(part)}")
         if not deleting.delete(part, _Groups(doomed, keys_max, config.gate.trusted_seconds)):
             return SweepResult(stopped=True)
     return SweepResult(stopped=False)

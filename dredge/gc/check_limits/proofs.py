@@ -6,7 +6,7 @@ from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.check import Check, must
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.runs.limits import Finding
-from dredge.runs.steps import breaks, links_of, plan_digest
+from dredge.runs.steps import breaks, collect_links, plan_digest
 
 _SHOWN_MAX = 10
 
@@ -41,7 +41,7 @@ def order(check: Check) -> Finding:
     A step reads its inputs before it begins, so a result that names the digest of another one was made after it.
     Clocks prove nothing here: each step may have run on another machine.
     """
-    links = links_of(CheckLimitsOutput.INPUTS)
+    links = collect_links(CheckLimitsOutput.INPUTS)
     wrong = list(breaks(links, check.record.inputs, plan_digest(check.run.folder)))
     text = "results were made from each other in the order of the safety argument: listing, staging, commits"
     if wrong:

@@ -27,7 +27,7 @@ from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
 from dredge.lakefs.files.gc_files import COMMITS, UNCOMMITTED
-from dredge.runs.lease import LEASE, used_until
+from dredge.runs.lease import LEASE, read_lease_end
 from dredge.settings import check_settings, read_settings, setting
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
@@ -172,7 +172,7 @@ def other_collector(reader: ObjectReader) -> str:
     Raises:
         FormatError: the lease is damaged.
     """
-    ours = used_until(reader, f"{STATE}/{LEASE}")
+    ours = read_lease_end(reader, f"{STATE}/{LEASE}")
     for run_id, when in _of_others(reader):
         if ours is None or when > ours + _CLOCKS:
             before = "never collected it" if ours is None else f"last collected it {ours:%Y-%m-%d %H:%M} UTC"

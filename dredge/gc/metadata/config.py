@@ -8,7 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
-from dredge.runs.pending.grace import GRACE_HOURS_FINAL, grace_hours_setting, grace_of, unsafe_grace_setting
+from dredge.runs.pending.grace import (
+    GRACE_HOURS_FINAL,
+    choose_grace,
+    grace_hours_setting,
+    unsafe_grace_setting,
+)
 from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
 
 REPORT, DELETE = "report", "delete"
@@ -71,7 +76,7 @@ class MetadataConfig:
             keeps_id: whether the server keeps the id of the last mark.
         """
         least = 0 if keeps_id else GRACE_HOURS_FINAL
-        return grace_of(self.grace_hours, self.unsafe_grace_seconds, can_undo=True, least_hours=least)
+        return choose_grace(self.grace_hours, self.unsafe_grace_seconds, can_undo=True, least_hours=least)
 
     @property
     def min_age(self) -> timedelta:

@@ -29,7 +29,7 @@ from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, Turn, advance, changes
-from dredge.runs.pending.store import same_or_written
+from dredge.runs.pending.store import write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
@@ -390,7 +390,7 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     if config.writes:
         known = todo.before[0] if len(todo.before) == 1 and not todo.found.before else None
         label = run.folder.call_label
-        parts = same_or_written(run.open_state(), label, todo.shard, advanced.rows, previous, known)
+        parts = write_if_changed(run.open_state(), label, todo.shard, advanced.rows, previous, known)
     return AdvanceResult(
         rows=found.num_rows,
         parts=parts,

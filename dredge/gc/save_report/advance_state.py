@@ -32,7 +32,7 @@ from dredge.hashing import hash64
 from dredge.lakefs.files.gc_files import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
@@ -69,7 +69,7 @@ def advance_state(run: Run) -> StepSummary:
 
 
 def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -> None:
-    check_chain(run.folder, StateOutput.STEP, links_of(inputs), record.inputs)
+    check_chain(run.folder, StateOutput.STEP, collect_links(inputs), record.inputs)
     plan, base = run.plan, base_of(run)
     gone = list(_gone(run, record))
     record.parts.extend(gone)
@@ -186,7 +186,7 @@ def distrust_state(run: Run) -> None:
     if plan.mode != OPTIMIZED or plan.state is None:
         return
     for output in _READ_THE_STATE:
-        why = run.folder.damage_met(output.STEP)
+        why = run.folder.read_damage(output.STEP)
         if why is not None:
             log.error("run %s could not read %s; the next run is a clean one", plan.run_id, plan.state.name)
             StateStore(run.state, run.options).distrust(plan.state, why)

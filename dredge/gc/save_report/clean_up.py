@@ -43,10 +43,10 @@ from dredge.gc.save_report.own_files import (
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
-from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
+from dredge.runs.cleanup import ListedFiles, read_recent_versions, remove_own_files
 from dredge.runs.clock import check_clocks
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import superseded_parts
+from dredge.runs.pending.store import list_superseded_parts
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepOutput
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
@@ -126,7 +126,7 @@ def find_superseded(run: Run) -> Superseded:
     # Listed first: files of a version written meanwhile are new, or in the version before it.
     files = ListedFiles.of(reader, f"{OWN}/", week_ago)
     with at_once() as ask:
-        versions_read = ask(counting_versions, StateStore(run.state, run.options), files, f"{OWN}/")
+        versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files, f"{OWN}/")
         others = [
             ask(_superseded_index, run, run.state, f"{OWN}/", files),
             ask(_superseded_referring, run, files),
@@ -188,7 +188,7 @@ def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
     of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
     with at_once() as ask:
         asked = [
-            ask(superseded_parts, state, files, f"{OWN}/{place}/")
+            ask(list_superseded_parts, state, files, f"{OWN}/{place}/")
             for place, state in ((PENDING, run.state), (FILES_PENDING, of_files))
         ]
     return [key for parts in asked for key in parts.result()]

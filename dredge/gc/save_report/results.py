@@ -19,7 +19,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
 from dredge.runs.rendering import number_of, size_text
 from dredge.runs.report import ReportRow
 from dredge.runs.summary import StepOutput, StepSummary
@@ -54,7 +54,7 @@ class StepResult:
         """
         try:
             done = known or folder.read_summary(step)
-            failure = folder.standing_failure(step, done)
+            failure = folder.read_open_failure(step, done)
             if done is not None and failure is None:
                 return cls(step, done, None)
             incomplete = folder.read_incomplete(step)
@@ -221,7 +221,7 @@ def headline(results: RunResults, counts: Mapping[str, int]) -> str:
     listing = results.of(SliceListingOutput)
     young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
     guards = results.of(CheckLimitsOutput)
-    waiting = "" if guards is None else what_waits(guards.pending)
+    waiting = "" if guards is None else describe_waiting(guards.pending)
     return " ".join(filter(None, (_deleted(results.outcome, counts), waiting, young)))
 
 
@@ -283,7 +283,7 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
     yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
     yield from _slices(plan, results.of(SliceListingOutput))
     if (guards := results.of(CheckLimitsOutput)) is not None:
-        yield from map(list, facts_of_waiting(guards.pending))
+        yield from map(list, list_waiting_facts(guards.pending))
     candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
     if candidates is not None:
         for text in candidates.summary.details.get("pins", []):

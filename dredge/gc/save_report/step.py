@@ -65,7 +65,7 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
 def _complete(run: Run) -> dict[str, StepSummary]:
     """Read the summaries of all steps; {} if a step is not complete."""
     try:
-        found = run.folder.standing_summaries(item.STEP for item in StateOutput.INPUTS)
+        found = run.folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
     except FormatError:
         return {}
     complete = {step: summary for step, summary in found.items() if summary is not None}

@@ -20,7 +20,7 @@ from dredge.approve.settings import (
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.config import Expiration
 from dredge.runs.limits import Limits
-from dredge.runs.pending.grace import grace_hours_setting, grace_of, unsafe_grace_setting
+from dredge.runs.pending.grace import choose_grace, grace_hours_setting, unsafe_grace_setting
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
 from dredge.settings import (
     DAYS_MAX,
@@ -257,7 +257,7 @@ class CollectConfig:
             spec_version: 1 or 2.
         """
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
-        return grace_of(
+        return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
         )
 

@@ -46,7 +46,7 @@ def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock
     """
     run = Run.open(run_uri, options, clock)
     plan = run.plan
-    shared.take_again(
+    shared.resume_local(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, options).current(plan.uri, plan.spec_version),

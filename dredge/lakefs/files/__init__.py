@@ -1,11 +1,11 @@
-"""The bytes that a lakeFS server writes, which collectors read: on them rests what is live.
+"""Files of a lakeFS server. They decide which objects are live.
 
-    addresses                    which keys an entry's address may mean
-    entries, values, ident       an object under a path; identity and data of a record
+    addresses                    possible keys of an entry's address
+    entries, ident               an object at a path; identity and data of a record; ids
     sstable                      tables: the strict reader, the reader of columns, the writer
-    ranges, metaranges           tables of entries, and the table of a commit's ranges
+    ranges                       tables of entries, and the table of a commit's ranges
     records, messages            rows of the key-value store, and the protobuf messages of rows and entries
-    rules, prepared              files of garbage collection: the rules, and what a server prepares
+    gc_files                     files of garbage collection: the rules, and lists of a server
 
-The embedded lakeFS writes by the same modules; nothing here knows a server.
+The embedded lakeFS writes with the same modules; no module here depends on a server.
 """

@@ -1,14 +1,14 @@
-"""Physical addresses, and the form in which Dredge compares them: the key relative to the namespace.
+"""Physical addresses, and their form in comparisons: the key relative to the namespace.
 
-A relative address is taken literally. A full one is a URI; inside the namespace (compared with a trailing
-slash; `s3`, `s3a` and `s3n` are the same) its prefix is stripped; outside, it has no key in this namespace.
-A server on a local folder knows where the namespace `local://name` lies and writes addresses as whole paths,
-`local:///…/name/key`. Only the server knows how that path begins, so we try every occurrence of the name.
-The oldest entries do not say which kind they hold (type 0): those with a known scheme are full.
+A relative address is taken literally. A full address is a URI; inside the namespace (compared with a trailing slash;
+`s3`, `s3a` and `s3n` are the same) its prefix is stripped; outside, it has no key in this namespace. A server on a
+local folder writes addresses as whole paths, `local:///…/name/key`, for the namespace `local://name`. Only the server
+knows the start of that path, so every occurrence of the name is tried. The oldest entries have no kind (type 0): those
+with a known scheme are full.
 
-A server parses a full address as a URI: `%20` may stand for a space, `?x` is a query and not part of the
-key, a trailing slash is trimmed on Azure, `x@` before the host is nobody's. `canonical_address` reads it like the
-server; `address_readings` gives every key that it may mean, so that whoever decides what is live can keep them all.
+A server parses a full address as a URI: `%20` can be a space, `?x` is a query and not part of the key, Azure trims a
+trailing slash, and a user before the host (`x@`) is ignored. `canonical_address` reads it like the server;
+`address_readings` returns every possible key, for a live set.
 
 Source: lakeFS pkg/block/namespace.go, pkg/block/azure/adapter.go
 """
@@ -31,7 +31,7 @@ _UNESCAPED_IN_PATH = "$&+,/:;=@-_.~"
 
 
 class AddressType(IntEnum):
-    """How an entry's address is to be read."""
+    """Kinds of an entry's address."""
 
     BY_PREFIX_DEPRECATED = 0
     RELATIVE = 1
@@ -39,18 +39,8 @@ class AddressType(IntEnum):
 
 
 def canonical_address(address: str, address_type: int, namespace: str) -> str | None:
-    """The key of an address relative to the namespace, as a server resolves it.
-
-    Args:
-        address: as stored in an entry.
-        address_type: 0 to 2, as stored.
-        namespace: the repository's URI, with or without trailing slash.
-
-    Returns:
-        The key, or None when the address lies outside the namespace.
-
-    Raises:
-        FormatError: unknown address type.
+    """Return the key of an address relative to the namespace, as a server resolves it; None outside the namespace.
+    Raises FormatError for an unknown address type.
     """
     readings = _readings(address, address_type, namespace)
     return readings[0] if readings else None
@@ -63,7 +53,7 @@ def is_parsed_by_server(address: str) -> bool:
 
 
 def reworded(address: str) -> str:
-    """A full address as a server words it: without user and query, and decoded where that loses nothing."""
+    """Return a full address in a server's spelling: without user and query, and decoded if it is lossless."""
     match = _URI.match(address)
     if match is None or not _parses(match[2]):
         return address
@@ -72,16 +62,15 @@ def reworded(address: str) -> str:
 
 
 def _decoded_path(path: str) -> str:
-    """Decode a path; a server keeps the escaped text where escaping the decoded text would not reproduce it."""
+    """Decode a path; a server keeps the escaped text if escaping the decoded text would not reproduce it."""
     decoded = unquote(path, errors="surrogateescape")
     return decoded if quote(decoded, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") == path else path
 
 
 def address_readings(address: str, address_type: int, namespace: str) -> tuple[str, ...]:
-    """Every key of the namespace that an address may mean, the server's reading first where it is inside.
+    """Return every possible key of an address in the namespace, the server's reading first.
 
-    More than one only for full addresses with `%`, `?`, `#` or a trailing slash, and for type 0 with a
-    scheme.
+    There are several only for full addresses with `%`, `?`, `#` or a trailing slash, and for type 0 with a scheme.
     """
     if address_type == AddressType.RELATIVE:  # nearly all are
         return (address,)
@@ -90,10 +79,10 @@ def address_readings(address: str, address_type: int, namespace: str) -> tuple[s
 
 
 def answer_readings(address: str, namespace: str) -> tuple[str, ...]:
-    """Every key of the namespace that a server may mean by an address in an answer, its own reading first.
+    """Return every possible key of an address in a server's response, the server's reading first.
 
-    A server may word an address decoded, so that `x%20y` becomes `x y`. It also leaves out a query; whether a key with
-    one is meant, only the store tells.
+    A server may return an address decoded, so that `x%20y` becomes `x y`. It also leaves out a query; only the store
+    can say whether a key has one.
     """
     found = address_readings(address, AddressType.FULL, namespace)
     encoded = [quote(key, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") for key in found]
@@ -135,7 +124,7 @@ def _full_readings(address: str, namespace: str) -> list[str | None]:
 
 
 def _whole_namespaces(address: str, namespace: str) -> list[str]:
-    """The whole paths that `local://name` may stand for, judging by an address that has a whole path."""
+    """Return the possible whole paths of `local://name`, from an address with a whole path."""
     (scheme, path), (namespace_scheme, root) = _split(address), _split(namespace)
     if not scheme == namespace_scheme == "file" or root.startswith("/") or not path.startswith("/"):
         return []

@@ -1,4 +1,4 @@
-"""Entries: what a path of a commit or of a staging area points to."""
+"""Entries: objects at paths of commits and staging areas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Entry:
         address_type: relative to the storage namespace, full, or unknown (old entries).
         size: bytes.
         etag: checksum without quotes; the hex MD5 of the content for plain uploads.
-        last_modified: aware UTC; may be supplied by the uploader, so it proves nothing about age.
+        last_modified: aware UTC; may be supplied by the uploader, so it does not prove an age.
         metadata: user metadata.
         content_type: as given at upload.
         nanoseconds: the part of `last_modified` below a microsecond, 0 to 999.
@@ -41,7 +41,7 @@ class Entry:
     nanoseconds: int = 0
 
     def encode(self) -> bytes:
-        """Encode the message, with metadata in key order, so that equal entries have equal bytes."""
+        """Encode the message, with metadata in key order, so equal entries have equal bytes."""
         stamp = messages.to_timestamp(self.last_modified)
         stamp.nanos += self.nanoseconds
         return messages.encode(
@@ -84,7 +84,7 @@ class Entry:
         )
 
     def identity(self) -> bytes:
-        """The SHA-256 that identifies the content, 32 bytes. Address and time do not enter it.
+        """SHA-256 of the content, 32 bytes, without address and time.
 
         Source: lakeFS pkg/catalog/entry.go
         """
@@ -105,7 +105,7 @@ PART_SIZE_MAX = 640 << 16
 class Value:
     """The value of a table's record: an identity, and data.
 
-        svarint(length of identity) · identity · svarint(length of data) · data     (anything after that is ignored)
+        svarint(length of identity) · identity · svarint(length of data) · data     (the rest is ignored)
 
     The lengths are zig-zag numbers: 32 is the byte 40, 64 the bytes 80 01. Identity is 32 raw bytes in a range, and the
     range's id as 64 ASCII characters in a metarange. Source: lakeFS pkg/graveler/committed/value.go
@@ -119,11 +119,7 @@ class Value:
     data: bytes
 
     def encode(self) -> bytes:
-        """Encode the value as a table holds it.
-
-        Raises:
-            ValueError: a part is larger than a server accepts.
-        """
+        """Encode the value as a table holds it. Raises ValueError if a part is larger than a server accepts."""
         if len(self.identity) > PART_SIZE_MAX or len(self.data) > PART_SIZE_MAX:
             raise ValueError(f"identity and data are limited to {PART_SIZE_MAX} bytes each")
         return b"".join(
@@ -139,7 +135,7 @@ class Value:
             name: file and record, for the error.
 
         Raises:
-            FormatError: cut off, or lengths that cannot be.
+            FormatError: cut off, or impossible lengths.
         """
         try:
             identity, at = _part(raw, 0)

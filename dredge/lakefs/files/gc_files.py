@@ -1,11 +1,11 @@
-"""Files of garbage collection in a storage namespace: the rules, and the lists that a server prepares.
+"""Files of garbage collection in a storage namespace: the rules, and lists prepared by a server.
 
-    _lakefs/retention/gc/rules/config.json                         days that commits stay active, a protobuf message
+    _lakefs/retention/gc/rules/config.json                         days of active commits, a protobuf message
     _lakefs/retention/gc/commits/run_id=<run>/commits.csv          active commits
     _lakefs/retention/gc/addresses/                                named in responses, never written
-    _lakefs/retention/gc/uncommitted/<run>/uncommitted/<xid>       parquet, one file per page with rows
+    _lakefs/retention/gc/uncommitted/<run>/uncommitted/<xid>       parquet, a file per page with rows
 
-An empty rules file means "no rules", and so do rules that serialise to nothing: default 0 and no branches (L29).
+An empty rules file means "no rules", and so do rules with an empty message: default 0 and no branches (L29).
 
 Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 """
@@ -31,7 +31,7 @@ class Rules:
     """How many days commits stay active.
 
     Args:
-        default_days: for branches without a rule and for commits that no branch leads to; may be 0 or
+        default_days: for branches without a rule and for commits without a branch; may be 0 or
             negative.
         branch_days: days by exact branch name; patterns are not supported.
     """
@@ -40,12 +40,8 @@ class Rules:
     branch_days: Mapping[str, int] = field(default_factory=dict)
 
     def threshold(self, now: datetime, branch: str | None) -> datetime:
-        """The time that the commits of a line are compared with; strictly younger ones keep their parent active.
-
-        Args:
-            now: aware UTC.
-            branch: the branch whose head the line starts at; None when it starts at no head.
-        """
+        """The cutoff for the commits of a line; strictly younger ones keep their parent active. `branch`: branch of the
+        line's first commit, if it is a head; else None."""
         days = self.default_days if branch is None else self.branch_days.get(branch, self.default_days)
         try:
             return now - timedelta(days=days)
@@ -62,11 +58,7 @@ class Rules:
 
     @classmethod
     def decode(cls, data: bytes) -> Rules | None:
-        """Read the file's content; None where it is empty.
-
-        Raises:
-            FormatError: not a GarbageCollectionRules message.
-        """
+        """Read the file; None if it is empty. Raises FormatError if not a GarbageCollectionRules message."""
         if not data:
             return None
         record = messages.decode(messages.GarbageCollectionRules, data, RULES_KEY)
@@ -74,11 +66,7 @@ class Rules:
 
 
 def read_rules(reader: ObjectReader) -> Rules | None:
-    """Read a repository's rules; None where there is no file, or an empty one.
-
-    Args:
-        reader: of the storage namespace.
-    """
+    """Read a repository's rules; None where there is no file, or an empty one. `reader` is of the storage namespace."""
     try:
         return Rules.decode(reader.get(RULES_KEY))
     except NotFoundError:

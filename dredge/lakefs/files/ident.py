@@ -1,4 +1,4 @@
-"""The canonical encoding that lakeFS hashes: for identities of entries, and ids of commits and tables.
+"""The canonical encoding for lakeFS's hashes: for identities of entries, and ids of commits and tables.
 
     part      type byte, then
     bytes     00  int64(length)  the bytes
@@ -26,7 +26,7 @@ _EMPTY_MAP = b"\x04" + _INT.pack(2, 8, 0)
 
 
 class Ident:
-    """A SHA-256 under construction; each method adds one part and returns the builder."""
+    """A SHA-256 under construction; each method adds a part and returns the builder."""
 
     __slots__ = ("_hash",)
 
@@ -59,7 +59,7 @@ class Ident:
         return self
 
     def embedded(self, other: Ident) -> Self:
-        """Add the hash of a value that is hashed on its own."""
+        """Add the hash of a separately hashed value."""
         self._hash.update(b"\x05")
         return self.raw(other.digest())
 
@@ -73,7 +73,7 @@ class Ident:
 
 
 def string_map(values: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
-    """The bytes that a map adds to a hash."""
+    """The bytes of a map in a hash."""
     if not values:
         return _EMPTY_MAP
     items = sorted((key.encode(), value) for key, value in values.items())
@@ -109,14 +109,8 @@ class TableHash:
         self._hash.update(b"%d%b|%d%b|" % (len(key), key, len(value), value))
 
     def finish(self, properties: Mapping[str, str] | Mapping[str, bytes]) -> str:
-        """Add the properties and return the id.
-
-        Args:
-            properties: `type`, and those of a refs dump; not the ones computed when the table is closed.
-
-        Returns:
-            64 lowercase hex digits.
-        """
+        """Add the properties and return the id. `properties`: `type`, and those of a refs dump; without those computed
+        at its end; returns 64 lowercase hex digits."""
         self._hash.update(string_map(properties))
         return self._hash.hexdigest()
 

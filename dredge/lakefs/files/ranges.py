@@ -1,4 +1,4 @@
-"""What a metarange records about a range, and where one range ends and the next begins."""
+"""A range's record in a metarange, and the rule that splits ranges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, slots=True)
 class RangeInfo:
-    """One range of a metarange.
+    """A range of a metarange.
 
     Attributes:
         id: 64 hex digits; the file is `_lakefs/<id>`.
@@ -58,7 +58,7 @@ class RangeInfo:
             name: file and record, for error messages.
 
         Raises:
-            FormatError: not a record of a range, or an inconsistent one.
+            FormatError: not a record of a range, or inconsistent.
         """
         value = Value.decode(raw, name)
         data = messages.decode(messages.RangeData, value.data, name)
@@ -79,8 +79,8 @@ class SplitRule:
     Attributes:
         min_size: estimated bytes below which a range is never closed.
         max_size: estimated bytes from which on it is always closed.
-        raggedness: between the two, one key in this many closes the range. The key's hash decides, so equal
-            keys make equal ranges whatever was written before.
+        raggedness: between the two, a key in this many closes the range. The key's hash decides, so equal
+            keys make equal ranges independent of earlier writes.
 
     Source: lakeFS configuration committed.permanent.*
     """
@@ -130,7 +130,7 @@ class MetaRange:
         return sum(item.count for item in self.ranges)
 
     def position(self, key: bytes) -> int:
-        """Index of the first range whose last key is not less than a key."""
+        """Index of the first range with a last key >= a key."""
         return bisect_left(self.ranges, key, key=lambda item: item.max_key)
 
 
@@ -141,9 +141,8 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
     """Read a metarange file.
 
     Args:
-        data: the file.
         name: name of the file in error messages.
-        expected_id: the id that the file must have, by its content.
+        expected_id: expected id of the content.
 
     Raises:
         FormatError: the file is damaged, or it is a range, a refs dump or another metarange.
@@ -159,12 +158,5 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
 
 
 def write_metarange(ranges: list[RangeInfo]) -> WrittenTable:
-    """Write a metarange file.
-
-    Args:
-        ranges: sorted by key, disjoint.
-
-    Raises:
-        ValueError: not sorted.
-    """
+    """Write a metarange file. `ranges`: sorted by key, disjoint. Raises ValueError if not sorted."""
     return write_table(((item.max_key, item.value().encode()) for item in ranges), METARANGES)

@@ -9,7 +9,7 @@ Layout (partition / key → message):
                          tags/<name>           TagData
                          repo-metadata         RepoMetadata
                          settings/<name>, tasks/<id>, imports/<id>, pulls/<id>
-    <name>-<branch>:<uuid4>  <path>            StagedEntryData (one partition per staging token)
+    <name>-<branch>:<uuid4>  <path>            StagedEntryData (a partition per staging token)
 
 Source: lakeFS pkg/graveler/model.go, graveler.proto.
 """
@@ -41,13 +41,12 @@ _STATE_NUMBERS = {state: number for number, state in _STATES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository: one instance of its name.
+    """A repository: an instance of its name.
 
     Args:
         name: the repository's id.
         storage_namespace: URI prefix of all its objects, without trailing slash.
-        default_branch: the branch that cannot be deleted.
-        creation_date: aware UTC.
+        default_branch: cannot be deleted.
         instance_uid: xid of this instance; a repository that reuses the name has another.
         state: `initial` while it is being created by the design's step 2; `in-deletion` once a deletion has
             begun, when it can only be deleted again. Unknown states are read as `in-deletion`.
@@ -91,11 +90,7 @@ class Repository:
 
     @classmethod
     def decode(cls, data: bytes) -> Repository:
-        """Read a record.
-
-        Raises:
-            FormatError: not a RepositoryData message.
-        """
+        """Read a record. Raises FormatError if not a RepositoryData message."""
         record = messages.decode(messages.RepositoryData, data, "repository record")
         return cls(
             name=record.id,
@@ -129,7 +124,7 @@ class Branch:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """All staging tokens, newest first. What any of them holds is live."""
+        """All staging tokens, newest first. All their entries are live."""
         return (self.staging_token, *self.sealed_tokens) if self.staging_token else self.sealed_tokens
 
     def sealed(self, token: str) -> Branch:
@@ -150,11 +145,7 @@ class Branch:
 
     @classmethod
     def decode(cls, data: bytes) -> Branch:
-        """Read a record.
-
-        Raises:
-            FormatError: not a BranchData message.
-        """
+        """Read a record. Raises FormatError if not a BranchData message."""
         record = messages.decode(messages.BranchData, data, "branch record")
         return cls(
             record.id, record.commit_id, record.staging_token, tuple(record.sealed_tokens), record.hidden
@@ -174,11 +165,7 @@ class Tag:
 
     @classmethod
     def decode(cls, data: bytes) -> Tag:
-        """Read a record.
-
-        Raises:
-            FormatError: not a TagData message.
-        """
+        """Read a record. Raises FormatError if not a TagData message."""
         record = messages.decode(messages.TagData, data, "tag record")
         return cls(record.id, record.commit_id)
 
@@ -189,13 +176,13 @@ class Commit:
 
     Args:
         id: 64 hex digits, computed from the rest except version and generation.
-        committer: who.
+        committer: user name.
         message: why.
-        creation_date: aware UTC; may be any date the caller chose, so it proves nothing about age.
+        creation_date: aware UTC; chosen by the caller, so it does not prove an age.
         metarange_id: 64 hex digits, or "" for the first commit of a repository.
         metadata: the caller's.
         parents: parent ids; a merge has [destination head, source head].
-        version: 0 or 1; decides which parent is the main one.
+        version: 0 or 1; decides about the main parent.
         generation: the parents' largest + 1.
     """
 
@@ -211,7 +198,7 @@ class Commit:
 
     @property
     def main_parent(self) -> str | None:
-        """The parent that retention follows: the last one of a version 0 commit, else the first."""
+        """The parent for retention: the last of a version 0 commit, else the first."""
         if not self.parents:
             return None
         return self.parents[-1] if self.version == 0 else self.parents[0]
@@ -234,11 +221,7 @@ class Commit:
 
     @classmethod
     def decode(cls, data: bytes) -> Commit:
-        """Read a record.
-
-        Raises:
-            FormatError: not a CommitData message.
-        """
+        """Read a record. Raises FormatError if not a CommitData message."""
         record = messages.decode(messages.CommitData, data, "commit record")
         return cls(
             id=record.id,
@@ -259,7 +242,7 @@ def repository_key(name: str) -> bytes:
 
 
 def deleted_key(repository: Repository) -> bytes:
-    """Key of an instance's entry in DELETED_PARTITION; several instances of one name may be there."""
+    """Key of an instance's entry in DELETED_PARTITION; a name may have several instances."""
     return f"repo/{repository.name}/{repository.instance_uid}".encode()
 
 

@@ -1,8 +1,7 @@
-"""The pending list: what marks found that nothing references, and that waits, is held, or is young.
+"""The pending list: unreferenced waiting, held or young objects of earlier marks.
 
     mark ──▶ found ─┐
-    previous list ──┴─▶ advance (`rows`) ──▶ list (`store`), and which of the found have waited
+    previous list ──┴─▶ advance (`rows`) ──▶ list (`store`), and confirmed objects
 
-A run deletes only what an earlier run has found and what has waited since. Neither the rows nor their store know what
-kind of repository they are about.
+A run deletes only objects found by an earlier run, after their wait.
 """

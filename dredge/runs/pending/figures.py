@@ -1,4 +1,4 @@
-"""Figures about what waits, which add up over shards."""
+"""Figures of the pending list, additive over shards, and their text in reports."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.pending.rows import WAITING, Mask, Turn
 from dredge.runs.rendering import size_text
 
+# Beside the statuses of rows: rows that wait since this run.
 FOUND_NOW = "found_now"
-"""Beside the statuses of rows: what waits since this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """Some rows of the list, and the candidates among them; a payload.
+    """Counts of rows of the list, and of candidates; a payload.
 
     Attributes:
-        by_status: rows of the list by status, and `FOUND_NOW`.
-        first_since: when the first wait began of what may not be deleted yet; None where there is none.
-        last_since: when the last one began.
-        waiting: candidates that wait, by the reason why they are garbage.
+        by_status: rows by status, and `FOUND_NOW`.
+        first_since: start of the first open wait; None if absent.
+        last_since: start of the last open wait.
+        waiting: waiting candidates, by reason.
         sizes: of the examples of these, by address.
-        confirmed: candidates that have waited, by the reason why they are garbage.
+        confirmed: candidates after their wait, by reason.
     """
 
     by_status: dict[str, Figures] = field(default_factory=dict)
@@ -52,11 +52,7 @@ class Waits:
 
     @classmethod
     def of_rows(cls, rows: pa.Table) -> Waits:
-        """Count rows of the list that a run left as they were.
-
-        Args:
-            rows: with at least `size`, `status` and `since`, of which only rows that wait have one.
-        """
+        """Count unchanged rows; needs `size`, `status` and `since`."""
         bounds = pc.min_max(rows["since"]).as_py()
         return cls(by_status=_sums(rows, "status"), first_since=bounds["min"], last_since=bounds["max"])
 
@@ -65,17 +61,15 @@ class Waits:
         """Count a shard.
 
         Args:
-            rows: the list after the run.
-            found: what the run found, with `code` and `reason`.
-            confirmed: which of that have waited.
-            turn: the run.
+            found: by the run, with `code` and `reason`.
+            confirmed: mask of candidates after their wait.
         """
         new = rows.filter(
             pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _us(turn.begins_at)))
         )
         mask = pa.array(confirmed)
-        goes = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
-        rest = cls.of_rows(rows.filter(pc.invert(goes)))
+        is_confirmed = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
+        rest = cls.of_rows(rows.filter(pc.invert(is_confirmed)))
         by_status = _sums(rows, "status")
         if new.num_rows:
             by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
@@ -93,17 +87,16 @@ class Waits:
 
     @property
     def examples(self) -> list[dict[str, Any]]:
-        """A few candidates that wait: `address`, `size`."""
+        """Some waiting candidates: `address`, `size`."""
         names = [name for figures in self.waiting.values() for name in figures.examples]
         return [{"address": name, "size": self.sizes[name]} for name in names[:EXAMPLES_MAX]]
 
     def to_details(self, grace: timedelta) -> dict[str, Any]:
-        """As summaries and reports have it.
+        """Return the JSON for summaries and reports.
 
         Returns:
-            `by_status` (objects and bytes by status), `found_now`, `waiting`, `confirmed` (each `objects`, `bytes`),
-            `first_deletion` and `last_deletion` (from when what waits first, and last, may be deleted, ISO 8601; None
-            where nothing waits), `grace_seconds`.
+            `by_status` (objects and bytes), `found_now`, `waiting`, `confirmed` (each `objects`, `bytes`),
+            `first_deletion` and `last_deletion` (ISO 8601; None without waiting objects), `grace_seconds`.
         """
         counted = {name: {"objects": f.objects, "bytes": f.size_bytes} for name, f in self.by_status.items()}
         confirmed = sum(self.confirmed.values(), Figures())
@@ -149,12 +142,8 @@ def _us(at: datetime) -> pa.Scalar:
     return pa.scalar(at, pa.timestamp("us", tz="UTC"))
 
 
-def what_waits(pending: Mapping[str, Any]) -> str:
-    """Say what was found, and from when on runs may delete what waits; "" where nothing waits.
-
-    Args:
-        pending: figures; {} for none.
-    """
+def describe_waiting(pending: Mapping[str, Any]) -> str:
+    """Return a sentence about waiting objects, and when the first may be deleted; "" without any."""
     if not pending or not pending["waiting"]["objects"]:
         return ""
     found, waiting, dates = pending["found_now"], pending["waiting"], _dates(pending)
@@ -163,12 +152,8 @@ def what_waits(pending: Mapping[str, Any]) -> str:
     return f"{text}; the first run that can delete some is one after {dates[0]}." if dates else f"{text}."
 
 
-def facts_of_waiting(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say what became of what runs find, in pairs of a title and a text.
-
-    Args:
-        pending: figures; {} for none.
-    """
+def list_waiting_facts(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield titles and texts about the pending list, from `Waits.to_details`."""
     if not pending:
         return
 

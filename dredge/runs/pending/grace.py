@@ -1,4 +1,4 @@
-"""How long garbage waits: the settings of every collector."""
+"""The grace: how long garbage waits, for every collector."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from typing import Any
 
 from dredge.settings import HOURS_MAX, SECONDS_MAX, setting
 
+# Hours. With undo, daily runs confirm each other; without, an older or another database must be noticed
+# first.
 GRACE_HOURS, GRACE_HOURS_FINAL = 20.0, 72.0
-"""How long garbage waits where deletions can be taken back: daily runs confirm each other. And where they cannot, or
-nothing tells an older or another database."""
 
 
 def grace_hours_setting(more: str = "") -> Any:
-    """The setting `grace_hours`.
-
-    Args:
-        more: a sentence about this collector.
-    """
+    """Return the setting `grace_hours`; `more` is a sentence about this collector."""
     return setting(
         "Grace in hours",
         "A run deletes only objects that an earlier run found and that have waited for this long since. At least 20."
@@ -31,7 +27,7 @@ def grace_hours_setting(more: str = "") -> Any:
 
 
 def unsafe_grace_setting() -> Any:
-    """The setting `unsafe_grace_seconds`."""
+    """Return the setting `unsafe_grace_seconds`."""
     return setting(
         "Unsafe grace in seconds",
         "Replaces the grace and **skips the wait for a second run**. 0: a run deletes its own finds. For"
@@ -42,17 +38,11 @@ def unsafe_grace_setting() -> Any:
     )
 
 
-def grace_of(
+def choose_grace(
     hours: float | None, unsafe_seconds: float | None, *, can_undo: bool, least_hours: float = 0
 ) -> timedelta:
-    """How long garbage waits before another run may delete it.
-
-    Args:
-        hours: as the user asks for; None takes the default.
-        unsafe_seconds: replace everything else; None: not used.
-        can_undo: whether deletions can be taken back.
-        least_hours: of this repository.
-    """
+    """Return how long garbage waits before another run may delete it. `unsafe_seconds`: replaces all others; None if
+    not used."""
     if unsafe_seconds is not None:
         return timedelta(seconds=unsafe_seconds)
     default = GRACE_HOURS if can_undo else GRACE_HOURS_FINAL

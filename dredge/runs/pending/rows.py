@@ -1,16 +1,17 @@
 """Rows of the pending list, and how a mark advances them.
 
-    found now      the row before                          the row after                    may be deleted
-    free           waits, unchanged, old when that began   keeps its `since`                when the grace is over, and
-                                                                                            another run began the wait
-    free           anything else, or none                  waits from now on                no
-    young          waits, unchanged                        stays as it was                  no
-    young          anything else, or none                  young                            no
-    held           anything                                the code of the hold             no
-    no, but live   anything                                live, until the state that runs build on knows it as live
-    no             deleted by the run that left the state  leaves
-    no             was looked for                          leaves
-    no             anything else                           stays as it was
+    found now      the row before                            the row after                       may be deleted
+    free           waits, unchanged, old at start of wait    keeps `since`                       after the grace, if
+    another
+                                                                                                 run started the wait
+    free           other, or none                            waits from now on                   no
+    young          waits, unchanged                          unchanged                           no
+    young          other, or none                            young                               no
+    held           any                                       code of the hold                    no
+    no, but live   any                                       live, until the state of runs knows it as live
+    no             deleted by the run of the state           removed                             no
+    no             was searched for                          removed                             no
+    no             other                                     unchanged                           no
 
 Pure: tables in, tables out.
 """
@@ -36,9 +37,12 @@ _OBJECT = [
     pa.field("version_id", pa.string()),
     pa.field("last_modified", _TIME),
 ]
+# Objects that a mark found. `last_modified` is null if the store was not asked. `code` is that of a hold, or
+# `YOUNG`; null without a hold. `reason` is why it is garbage.
 FOUND = pa.schema([*_OBJECT, pa.field("code", pa.string()), pa.field("reason", pa.string())])
-"""Rows of what a mark found. `last_modified` is null where nobody asked the store. `code` is that of what holds the
-object, or `YOUNG`; null: nothing holds it. `reason`: why it is garbage."""
+# Rows of the list. `status` is `WAITING`, `YOUNG`, `LIVE`, or the code of a hold. `since`, `run_id` and
+# `min_age` (microseconds) are of the run that started the wait; `run_id` of a live row is the run that saw it
+# live.
 PENDING = pa.schema(
     [
         *_OBJECT,
@@ -48,27 +52,22 @@ PENDING = pa.schema(
         pa.field("min_age", pa.int64()),
     ]
 )
-"""Rows of the list. `status` is `WAITING`, `YOUNG`, `LIVE`, or the code of what holds the object. `since`, `run_id` and
-`min_age` (microseconds) are of the run that began the wait; of a live row `run_id` is the run that saw it live."""
 
 type Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A run that advances the list; a payload.
+    """A run, as it advances the list; a payload.
 
     Attributes:
-        run_id: the run.
-        marked_at: when it was planned, before it read anything.
-        now: when its mark had read its last input; waits begin then, but never before `marked_at`.
-        cutoff: an object that was modified later is young.
-        min_age: younger objects are young; a wait that began at an earlier age is none.
-        grace: how long an object waits at least.
-        waits: whether an object waits for another run at all; without it every free one may be deleted.
-        lists_all: whether what is old and was not found is gone: the run listed everything.
-        state_of: run that left the state that the next run builds on if this one does not come to its end; None where
-            the next one would build on none.
+        marked_at: when it was planned, before it read any input.
+        now: when its mark had read its last input; waits start then, but not before `marked_at`.
+        cutoff: objects modified later are young.
+        min_age: younger objects are young; a wait that started at a lower age does not count.
+        waits: objects wait for another run; if False, every free object may be deleted.
+        lists_all: the run listed everything: old objects not found are deleted.
+        state_of: the run of the state for the next run, if this run fails; None if absent.
     """
 
     run_id: str
@@ -88,17 +87,17 @@ class Turn:
 
     @property
     def begins_at(self) -> datetime:
-        """When waits begin: a clock that went back since the run was planned makes none longer."""
+        """Start of new waits; a clock that was set back since planning makes none longer."""
         return max(self.now, self.marked_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What became of some rows.
+    """Advanced rows.
 
     Attributes:
         rows: the new list (`PENDING`), sorted by address.
-        confirmed: for each that was found, whether it may be deleted.
+        confirmed: for each found object, whether it may be deleted.
     """
 
     rows: pa.Table
@@ -106,38 +105,27 @@ class Advanced:
 
 
 def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime) -> Mask:
-    """Tell of each row whether a run that does not list everything has to look for the object.
-
-    Args:
-        rows: of the list.
-        marked_at: when the run was planned.
-        grace: how long an object waits at least.
-        cutoff: an object that was modified later is young.
-    """
+    """Return for each row whether a run without a complete listing must look for the object. `cutoff`: objects modified
+    later are young."""
     over = _is_at_most(rows["since"], marked_at - grace)
     old = _is_before(rows["last_modified"], cutoff)
     return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))
 
 
 def changes(rows: pa.Table, turn: Turn) -> bool:
-    """Tell whether any of some rows, of which none was found and none is live, does not stay as it is.
-
-    Args:
-        rows: of the list, with at least `last_modified`, `status` and `since`.
-        turn: the run.
-    """
+    """Whether a row changes, of rows neither found nor live; needs `last_modified`, `status` and
+    `since`."""
     return bool((_is_gone(rows, turn) | _is_future(rows, turn)).any())
 
 
 def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn: Turn) -> Advanced:
-    """Advance the list by what a mark found.
+    """Advance the list by the objects of a mark.
 
     Args:
         previous: the list (`PENDING`), sorted by address.
-        found: by the mark (`FOUND`); no address is live, and none is in it twice.
+        found: by the mark (`FOUND`); none is live, and each is there once.
         live: for each row of the list, whether it is live now.
-        deleted: for each row of the list, whether the run that left the state deleted it.
-        turn: the run.
+        deleted: for each row of the list, whether the run of the state deleted it.
     """
     previous, live, deleted = _in_time(previous, turn), np.array(live), np.array(deleted)
     if not found.num_rows:
@@ -152,7 +140,7 @@ def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn
 
 
 def _in_time(previous: pa.Table, turn: Turn) -> pa.Table:
-    """The list without waits that begin in the future: the clock went back, and they begin now."""
+    """Restart waits with a start in the future: the clock was set back."""
     future = _is_future(previous, turn)
     if not future.any():
         return previous
@@ -164,7 +152,7 @@ def _is_future(rows: pa.Table, turn: Turn) -> Mask:
 
 
 def _is_gone(rows: pa.Table, turn: Turn) -> Mask:
-    """Whether objects that were not found, and are not live, are gone: they were listed, or looked for."""
+    """Whether objects that were not found, and are not live, are deleted: they were listed, or searched for."""
     if turn.lists_all:
         return _mask(pc.fill_null(pc.less(rows["last_modified"], _time(turn.cutoff)), True))
     return due(rows, turn.marked_at, turn.grace, turn.cutoff)
@@ -205,12 +193,11 @@ def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) 
 
 
 def _known(before: pa.ChunkedArray, found: pa.ChunkedArray, goes_on: Mask) -> pa.ChunkedArray:
-    """A column of what was found; where an object is as it was, all that is known of it stays."""
+    """A column of found objects; unchanged objects keep known values."""
     return pc.if_else(pa.array(goes_on), pc.coalesce(before, found), found)
 
 
 def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
-    """Rows of what was not found."""
     was_live = _is(rows, LIVE)
     rows = _with(
         rows, live & ~was_live, {"status": LIVE, "since": None, "run_id": turn.run_id, "min_age": None}
@@ -225,8 +212,9 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
 
 
 def _was_old(before: pa.Table, found: pa.Table, turn: Turn) -> Mask:
-    """Whether an object was old by the age of this run when its wait began: the run that began it asked for that age,
-    or the object's own time shows it."""
+    """Whether an object had the age of this run when its wait started: the run of the wait required it, or the object's
+    own time shows it.
+    """
     asked = pc.greater_equal(before["min_age"], turn.min_age_us)
     modified = pc.coalesce(before["last_modified"], found["last_modified"])
     shown = pc.less_equal(pc.add(modified, turn.min_age), before["since"])
@@ -234,7 +222,7 @@ def _was_old(before: pa.Table, found: pa.Table, turn: Turn) -> Mask:
 
 
 def _unchanged(before: pa.Table, found: pa.Table) -> Mask:
-    """Whether an object is as it was; a field that one side lacks is not compared."""
+    """Whether an object is unchanged; missing fields are not compared."""
     same = np.ones(found.num_rows, bool)
     for name in ("size", "etag", "version_id"):
         same &= _mask(pc.fill_null(pc.equal(before[name], found[name]), True))
@@ -244,7 +232,6 @@ def _unchanged(before: pa.Table, found: pa.Table) -> Mask:
 
 
 def _with(rows: pa.Table, which: Mask, values: Mapping[str, object]) -> pa.Table:
-    """Rows with other values where a mask says so."""
     mask = pa.array(which)
     for name, value in values.items():
         place = PENDING.get_field_index(name)

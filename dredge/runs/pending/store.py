@@ -1,11 +1,11 @@
-"""Where the pending list lies, and whether a run may believe it.
+"""The stored pending list, and whether a run may use it.
 
-    <state>/pending/current.json      the pointer: what the list is about, whose it is, when, its parts with digests
+    <state>/pending/current.json      the pointer: subject, run, times, and parts with digests
     <state>/pending/<label>-….parquet a part: the rows of one shard
-    <state>/newest_list.json          a note: when the newest list was left
+    <state>/newest_list.json          when the newest list was written
 
-The parts are written first and then the pointer, under the lease and with a condition: after a kill between the two the
-old list counts. A part whose rows did not change is named again. The note comes last, so no list that counts is older.
+Parts are written first, then the pointer, under the lease and conditionally: after a kill in between, the old list is
+valid. A part with unchanged rows is named again. The time is written last, so every valid list is at least as new.
 """
 
 from __future__ import annotations
@@ -36,25 +36,22 @@ FORMAT = 2
 FOLDER = "pending"
 POINTER = f"{FOLDER}/current.json"
 NEWEST = "newest_list.json"
+# Largest difference between the clocks of a store's servers.
 _AHEAD_MAX = timedelta(minutes=5)
-"""The clocks of a store's servers may differ so much."""
 
 _LATE_MAX = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingList:
-    """The list that a mark left; a payload.
+    """The list of a mark; a payload.
 
     Attributes:
-        subject: what it is about, such as the storage namespace.
-        life: tells the repository from one that was made again in its place; "" where nothing tells.
-        run_id: the run.
-        marked_at: when that was planned, by the store's clock.
-        left_at: when the list was written, by the store's clock.
+        subject: such as the storage namespace.
+        life: id of the repository's life, which changes if it is created again; "" if unknown.
+        marked_at: the store's time when the run was planned.
+        left_at: the store's time when the list was written.
         bits: there are 2**bits shards.
-        parts: files of rows (`PENDING`) by number of the shard; none for one without rows.
-        format: of this record.
     """
 
     subject: str
@@ -68,7 +65,7 @@ class PendingList:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return sum(part.rows for part in self.parts.values())
 
 
@@ -80,13 +77,11 @@ class _Newest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a list must be to be believed.
+    """Conditions for using a list.
 
     Attributes:
-        subject: see `PendingList`.
-        life: see `PendingList`.
-        valid_from: a list whose run was planned by then counts no more; None: any.
-        why: what came since, as half a sentence.
+        valid_from: a list of a run planned by then is not used; None: any.
+        why: the event since then, half a sentence.
     """
 
     subject: str
@@ -97,12 +92,12 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What is stored.
+    """The stored list.
 
     Attributes:
-        etag: of the pointer; None without one.
-        pending: the list; None without one, and where it may not be believed.
-        problem: why it may not be, as half a sentence; "" otherwise.
+        etag: of the pointer; None if absent.
+        pending: None without a list, or if it may not be used.
+        problem: why it may not be used, half a sentence.
     """
 
     etag: str | None = None
@@ -111,12 +106,7 @@ class Stored:
 
 
 def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
-    """Read the list, and see whether a run may believe it.
-
-    Args:
-        state: on the folder of lease and index.
-        expected: what it must be.
-        now: the store's time.
+    """Read the list, and check whether a run may use it.
 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
@@ -150,7 +140,7 @@ def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at
     if written_at is not None and written_at > pending.left_at + _LATE_MAX:
         return (
             f"it was left at {pending.left_at:%Y-%m-%d %H:%M} UTC and written at {written_at:%Y-%m-%d %H:%M} UTC, so"
-            " that it is a copy of an older one"
+            " it is a copy of an older one"
         )
     if expected.valid_from is not None and pending.marked_at <= expected.valid_from:
         return expected.why
@@ -165,51 +155,40 @@ def _later(state: ObjectReader, pending: PendingList) -> str:
     except (FormatError, ValueError) as error:
         return f"{NEWEST} cannot be read ({error})"
     if pending.left_at < newest.left_at:
-        return f"a later one was left at {newest.left_at:%Y-%m-%d %H:%M} UTC, so that somebody put it back"
+        return f"a later one was left at {newest.left_at:%Y-%m-%d %H:%M} UTC, so this is an older one"
     return ""
 
 
 def _damage(state: ObjectReader, pending: PendingList) -> str:
-    folder = folder_of(state, pending.run_id)
+    folder = parts_folder(state, pending.run_id)
     try:
         verify((folder, part) for part in pending.parts.values())
     except (FormatError, NotFoundError, ValueError) as error:
-        return f"a part of it is gone or damaged ({error})"
+        return f"a part of it is missing or damaged ({error})"
     return ""
 
 
-def folder_of(state: ObjectReader, run_id: str) -> RunFolder:
-    """The folder that keys of parts are relative to."""
+def parts_folder(state: ObjectReader, run_id: str) -> RunFolder:
+    """Return the folder for keys of parts."""
     return RunFolder(state, run_id)  # type: ignore[arg-type]
 
 
 def write_part(state: ObjectWriter, label: str, shard: int, rows: pa.Table) -> PartInfo:
-    """Write the rows of a shard.
-
-    Args:
-        state: on the folder of lease and index.
-        label: begins the name; no other try and no other call of a task has it.
-        shard: its number.
-        rows: of the list.
-    """
+    """Write the rows of a shard; `label` is unique to the try and the task's call."""
     return RunFolder(state, label).write_table(FOLDER, shard, rows.cast(PENDING), label)
 
 
-def same_or_written(
+def write_if_changed(
     state: ObjectWriter, label: str, shard: int, rows: pa.Table, before: pa.Table, known: PartInfo | None
 ) -> dict[int, PartInfo]:
-    """Name the part of a shard again where its rows are as they were; else write it.
+    """Write the part of a shard, or return the known part if its rows are unchanged.
 
     Args:
-        state: on the folder of lease and index.
-        label: see `write_part`.
-        shard: its number.
-        rows: of the list.
-        before: rows of the list that the run has read.
-        known: the one part that has these; None where they are in none, or in several.
+        before: rows read by the run.
+        known: the part with these rows; None if there is none, or several.
 
     Returns:
-        The part by number of the shard; none where there are no rows.
+        The part by shard; none without rows.
     """
     if not rows.num_rows:
         return {}
@@ -219,67 +198,48 @@ def same_or_written(
 
 
 def read_rows(folder: RunFolder, parts: Iterable[PartInfo]) -> pa.Table:
-    """Read rows of a list, in no order.
-
-    Args:
-        folder: of `folder_of`.
-        parts: of the list.
-
-    Raises:
-        FormatError: a part is gone or damaged.
-    """
+    """Read rows of a list, in no order. Raises FormatError if a part is missing or damaged."""
     tables = [folder.read_part(part).cast(PENDING) for part in parts]
     return pa.concat_tables([PENDING.empty_table(), *tables]).combine_chunks()
 
 
 def is_part(key: str) -> bool:
-    """Whether a key, relative to the folder of lease and index, is that of a part, of this list or an earlier one."""
+    """Whether a key, relative to the folder of lease and index, is a part of a list."""
     folder, _, name = key.rpartition("/")
     return folder == FOLDER and name.endswith(".parquet")
 
 
-def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
-    """Parts of earlier lists, which no run reads any more: a run that waits builds on the list that it has read.
+def list_superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
+    """Return parts of earlier lists. No run needs them: a waiting run has read its list.
 
     Args:
-        state: on the folder of lease and index. Its pointer is read now, after the files were listed, so that no part
-            that it names is taken for an old one.
-        files: listed a week back, or further.
-        prefix: where the parts are among the files.
+        state: on the folder of lease and index. Its pointer is read after the files were listed, so that no part of a
+            new list is returned.
+        files: listed a week ago or earlier.
+        prefix: of parts in the listing.
 
     Raises:
-        DredgeError: the pointer cannot be read, so that nobody knows.
+        DredgeError: the pointer cannot be read.
     """
-    named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in parts_named(state)}
+    named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in read_named_parts(state)}
     return [key for key in files.old(prefix) if key.endswith(".parquet") and key not in named]
 
 
 def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:
-    """Let the pointer name a list whose parts are written. The caller holds the lease.
-
-    Args:
-        state: on the folder of lease and index.
-        pending: the list.
-        etag: of the pointer as the run read it; None for none.
-
-    Raises:
-        ConflictError: another run has left its list since.
-    """
+    """Point to a list whose parts are written. The caller has the lease. `etag`: of the pointer when the run read it;
+    None for none. Raises ConflictError if another run has written its list since."""
     data = json.dumps(to_json(pending), sort_keys=True).encode()
     if not replace_again(state, POINTER, data, etag, lambda found: _run_of(found) == pending.run_id):
         raise ConflictError(
             f"run {pending.run_id}: another run has left its pending list in {state.uri}/{POINTER} since this run"
-            " compared what is listed with what is live. Nothing was deleted. Start a new run."
+            " compared listed and live objects. Nothing was deleted. Start a new run."
         )
     state.put(NEWEST, json.dumps(to_json(_Newest(left_at=pending.left_at))).encode())
 
 
-def parts_named(state: ObjectReader) -> set[str]:
-    """Keys of the parts that the pointer names, relative to the folder of lease and index.
-
-    Raises:
-        DredgeError: the pointer cannot be read, so that nobody knows.
-    """
+def read_named_parts(state: ObjectReader) -> set[str]:
+    """Return the keys of the parts in the pointer, relative to the folder of lease and index. Raises DredgeError if the
+    pointer cannot be read."""
     try:
         found = from_json(PendingList, json.loads(state.get(POINTER)))
         return {part.key for part in found.parts.values()}
@@ -298,14 +258,13 @@ def _run_of(data: bytes) -> str | None:
 
 @dataclass(slots=True)
 class SmallList:
-    """The list as a run has it.
+    """A list of few rows, read and written as a whole. Longer lists are split into shards for tasks.
 
     Attributes:
-        expected: what a list must be to be believed.
-        stored: what is stored.
-        rows: of the list, as they are stored, or as the run has advanced them.
-        problem: why the stored ones do not count, as half a sentence; "" otherwise.
-        figures: as reports have them (`words`), once the list was advanced.
+        expected: conditions for using a list.
+        rows: stored, or advanced by this run.
+        problem: why the stored ones are not used, half a sentence.
+        figures: of `Waits.to_details`, after `advance`.
     """
 
     expected: Expected
@@ -319,11 +278,6 @@ class SmallList:
     def read(cls, place: ObjectReader, expected: Expected, now: datetime) -> SmallList:
         """Read the list.
 
-        Args:
-            place: on the folder of the list.
-            expected: what it must be.
-            now: the store's time.
-
         Raises:
             RefusedError: a newer version of Dredge wrote it.
             UnavailableError: the store does not answer.
@@ -333,22 +287,21 @@ class SmallList:
         if pending is not None:
             try:
                 found.rows = found._before = read_rows(
-                    folder_of(place, pending.run_id), pending.parts.values()
+                    parts_folder(place, pending.run_id), pending.parts.values()
                 )
             except FormatError as error:
                 found.problem = f"a part of it cannot be read ({error})"
         return found
 
     def advance(self, found: pa.Table, turn: Turn, live: Collection[str] = ()) -> set[str]:
-        """Advance the list by what a mark found.
+        """Advance the list by the objects of a mark.
 
         Args:
             found: by the mark (`FOUND`).
-            turn: the run.
-            live: addresses that are live now, where the run did not read everything.
+            live: addresses live now, for a run without a complete listing.
 
         Returns:
-            Addresses of what has waited.
+            Addresses after their wait.
         """
         is_live = np.asarray(pc.is_in(self.rows["address"], pa.array(sorted(live), pa.string())), bool)
         after = advance(self.rows, found, is_live, np.zeros(self.rows.num_rows, bool), turn)
@@ -357,26 +310,19 @@ class SmallList:
         return set(found.filter(pa.array(after.confirmed))["address"].to_pylist())
 
     def forget(self, addresses: Iterable[str]) -> None:
-        """Take rows off the list: what they are about waits anew.
-
-        Args:
-            addresses: of the rows; others are passed over.
-        """
-        gone = pc.is_in(self.rows["address"], pa.array(list(addresses), pa.string()))
-        self.rows = self.rows.filter(pc.invert(gone))
+        """Remove rows: their objects wait again."""
+        is_removed = pc.is_in(self.rows["address"], pa.array(list(addresses), pa.string()))
+        self.rows = self.rows.filter(pc.invert(is_removed))
 
     def leave(self, place: ObjectWriter, label: str, run_id: str, marked_at: datetime, now: datetime) -> None:
-        """Leave the list for the next run. The caller holds the lease.
+        """Write the list for the next run. The caller has the lease.
 
         Args:
-            place: on the folder of the list.
-            label: begins the names of files; no other try has it.
-            run_id: the run.
-            marked_at: when it was planned, by the store's clock.
-            now: the store's time.
+            label: prefix of file names, unique to the try.
+            marked_at: the store's time when the run was planned.
 
         Raises:
-            ConflictError: another run has left its list since.
+            ConflictError: another run has written its list since.
         """
         known = None if self.stored.pending is None else self.stored.pending.parts.get(0)
         pending = PendingList(
@@ -385,17 +331,17 @@ class SmallList:
             run_id=run_id,
             marked_at=marked_at,
             left_at=now,
-            parts=same_or_written(place, label, 0, self.rows, self._before, known),
+            parts=write_if_changed(place, label, 0, self.rows, self._before, known),
         )
         leave_list(place, pending, self.stored.etag)
 
 
 def found_rows(addresses: Iterable[str], **columns: Any) -> pa.Table:
-    """Make rows of what a mark found.
+    """Return rows of found objects.
 
     Args:
         addresses: each once.
-        columns: of `FOUND` by name, in the order of the addresses; null where there is none.
+        columns: of `FOUND` by name, in the order of the addresses; null if missing.
     """
     names = pa.array(addresses, pa.string())
     table = {item.name: columns.get(item.name, pa.nulls(len(names), item.type)) for item in FOUND}

@@ -184,7 +184,7 @@ APPROVED = (
     Breakage(
         "a local run goes on from a state that has moved on",
         "dredge.runs.run",
-        "take_again",
+        "resume_local",
         Drop("Expr", "_refuse_other_state"),
         ("test_a_run_between_its_end_and_its_approval_ends_it",),
     ),

@@ -288,7 +288,7 @@ ICECHUNK = (
     Breakage(
         "layers of counts go that a run of the last week builds on",
         "dredge.runs.cleanup",
-        "counting_versions",
+        "read_recent_versions",
         Put("Subscript", 2, []),
         ("test_whatever_a_version_of_the_last_week_names_stays",),
     ),

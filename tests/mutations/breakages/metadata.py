@@ -109,7 +109,7 @@ METADATA = (
     Breakage(
         "the upkeep takes parts of the pending list",
         "dredge.runs.pending.store",
-        "superseded_parts",
+        "list_superseded_parts",
         Put("Assign", "named", set()),
         (
             "test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_are_not",

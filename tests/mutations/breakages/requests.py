@@ -92,7 +92,7 @@ REQUESTS = (
     ),
     Breakage(
         "a run that cannot be resumed is approved",
-        "dredge.commands.answering",
+        "dredge.commands.statements",
         "_approve",
         Drop("Expr", "check_resumable"),
         ("test_what_resume_would_refuse_cannot_be_approved",),

@@ -352,14 +352,14 @@ SWEEP = (
     Breakage(
         "the chain leaves out an input",
         "dredge.runs.steps",
-        "links_of",
+        "collect_links",
         Put("comprehension", 1, (), "iter"),
         ("test_a_chain_names_everything_that_a_result_was_made_from",),
     ),
     Breakage(
         "the chain leaves out what an input was made from",
         "dredge.runs.steps",
-        "links_of",
+        "collect_links",
         Drop("AugAssign", "links"),
         ("test_a_chain_names_everything_that_a_result_was_made_from",),
     ),

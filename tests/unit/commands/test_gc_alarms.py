@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from dredge.commands import gc_alarms
-from dredge.commands.gc_alarms import acknowledge_command
+from dredge.commands import gc_recovery
+from dredge.commands.gc_recovery import acknowledge_command
 from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo.alarms import SCHEMA, open_alarms, read_alarms, write_alarm
@@ -22,7 +22,7 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectWriter]:
     found = open_writer("memory://alarms/state")
-    monkeypatch.setattr(gc_alarms, "state_of", lambda _repository: found)
+    monkeypatch.setattr(gc_recovery, "open_repository_state", lambda _repository: found)
     yield found
     forget_memory_store("alarms")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dredge.cli import main
 from dredge.gc.mark_uncommitted.kv_store import URL
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
+from tests.support.commands import COLLECT_NOW, call_gc, gc, server
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 KV_URL = "KV_OF_THE_LAKE"
@@ -23,64 +23,36 @@ KV_URL = "KV_OF_THE_LAKE"
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("lake")
     kv_url = f"sqlite:///{folder}/kv.db"
-    with pytest.MonkeyPatch.context() as environment, lakefs_server(folder, kv_url=kv_url) as found:
+    with pytest.MonkeyPatch.context() as environment, server(folder, kv_url=kv_url) as found:
         environment.setenv(KV_URL, kv_url)
-        environment.setenv(ENDPOINT, found.server.endpoint)
-        environment.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
-        environment.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
         branch = found.repository().branch("main")
         branch.object("logs/kept").upload(b"kept")
         branch.commit("kept")
         found.writer().put("data/orphan", b"orphan")
         branch.object("staged").upload(b"staged")
         time.sleep(1.1)  # the folder tells whole seconds
-        with pytest.raises(SystemExit):
-            main(
-                [
-                    "gc",
-                    "run",
-                    "lake",
-                    "--mode",
-                    "clean",
-                    "--unsafe-min-age-seconds",
-                    "1",
-                    "--unsafe-grace-seconds",
-                    "0",
-                    "--max-delete-percent",
-                    "100",
-                    "--quiet",
-                ]
-            )
+        call_gc("run", "lake", "--mode", "clean", *COLLECT_NOW)
         yield found
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc`."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(["gc", *words])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
 
 
 def test_why_tells_what_keeps_an_object_and_what_nothing_keeps(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said, _ = run(capsys, "why", "lakefs://lake/main/logs/kept")
+    code, said, _ = gc(capsys, "why", "lakefs://lake/main/logs/kept")
     assert (code, "head of main" in said) == (0, True)
-    code, said, _ = run(capsys, "why", f"{lake.namespace('lake')}/data/orphan", "--json")
+    code, said, _ = gc(capsys, "why", f"{lake.namespace('lake')}/data/orphan", "--json")
     found = json.loads(said)
     assert (code, found["verdict"], found["judged"]["reason"]) == (1, "garbage", "unreferenced")
-    code, _, errors = run(capsys, "why", "lakefs://lake/main/nothing")
+    code, _, errors = gc(capsys, "why", "lakefs://lake/main/nothing")
     assert (code, "404" in errors) == (6, True)
-    assert run(capsys, "why", "data/orphan")[0] == 2
+    assert gc(capsys, "why", "data/orphan")[0] == 2
 
 
 def test_why_reads_the_staging_token_from_the_key_value_store(
     lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(URL, os.environ[KV_URL])
-    code, said, _ = run(capsys, "why", "lakefs://lake/main/staged", "--json")
+    code, said, _ = gc(capsys, "why", "lakefs://lake/main/staged", "--json")
     found = json.loads(said)
     assert (code, found["not_looked_at"]) == (0, [])
     (staged,) = found["staged"]
@@ -88,14 +60,14 @@ def test_why_reads_the_staging_token_from_the_key_value_store(
 
 
 def test_cost_counts_each_kind_with_its_price(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said, _ = run(capsys, "cost", "lake", "--storage-class", "STANDARD")
+    code, said, _ = gc(capsys, "cost", "lake", "--storage-class", "STANDARD")
     assert (code, "A MONTH" in said, "logs/" in said) == (0, True, True)
-    code, said, _ = run(capsys, "cost", "lake", "--price-per-gb-month", "0.5", "--json")
+    code, said, _ = gc(capsys, "cost", "lake", "--price-per-gb-month", "0.5", "--json")
     found = json.loads(said)
     kinds = {row["kind"]: row["size_bytes"] for row in found["kinds"]}
     assert (code, kinds["heads"], kinds["staged"], kinds["garbage"]) == (0, 4, 6, 6)
-    assert run(capsys, "cost", "lake", "--storage-class", "GOLD")[0] == 2
-    assert run(capsys, "cost", "other")[0] == 6
+    assert gc(capsys, "cost", "lake", "--storage-class", "GOLD")[0] == 2
+    assert gc(capsys, "cost", "other")[0] == 6
 
 
 def test_plan_says_what_days_and_files_of_rules_would_free(
@@ -104,7 +76,7 @@ def test_plan_says_what_days_and_files_of_rules_would_free(
     rules, picture = tmp_path / "rules.json", tmp_path / "curve.svg"
     rules.write_text('{"default_retention_days": 9, "branches": []}')
     words = ("plan", "lake", "--retention-days", "7,30", "--rules", str(rules), "--svg", str(picture))
-    code, said, _ = run(capsys, *words)
+    code, said, _ = gc(capsys, *words)
     assert (code, "30 days" in said, "rules of" in said, "The next clean dry run" in said) == (
         0,
         True,
@@ -112,13 +84,13 @@ def test_plan_says_what_days_and_files_of_rules_would_free(
         True,
     )
     assert picture.read_text().startswith("<svg")
-    code, said, _ = run(capsys, "plan", "lake", "--json")
+    code, said, _ = gc(capsys, "plan", "lake", "--json")
     found = json.loads(said)
     assert [item["proposal"]["days"] for item in found["proposals"]] == [7, 14, 30, 60, 90]
     assert [item["freed"]["objects"] for item in found["proposals"]] == [1] * 5
     assert found["unnamed_metaranges"] == []
-    assert run(capsys, "plan", "lake", "--branch", "main")[0] == 2
-    assert run(capsys, "plan", "lake", "--retention-days", "x")[0] == 2
+    assert gc(capsys, "plan", "lake", "--branch", "main")[0] == 2
+    assert gc(capsys, "plan", "lake", "--retention-days", "x")[0] == 2
 
 
 def test_plan_names_the_metaranges_that_count_although_no_commit_names_them(
@@ -138,26 +110,26 @@ def test_plan_names_the_metaranges_that_count_although_no_commit_names_them(
         lake.writer().put("data/orphan", b"orphan")
         time.sleep(1.1)  # the folder tells whole seconds
         assert (
-            run(capsys, "run", "lake", "--mode", "clean", "--unsafe-min-age-seconds", "1", "--quiet")[0] == 0
+            gc(capsys, "run", "lake", "--mode", "clean", "--unsafe-min-age-seconds", "1", "--quiet")[0] == 0
         )
-        code, said, _ = run(capsys, "plan", "lake", "--json")
+        code, said, _ = gc(capsys, "plan", "lake", "--json")
         found = json.loads(said)
         assert (code, found["unnamed_metaranges"]) == (0, [unnamed])
         assert {item["freed"]["objects"] for item in found["proposals"]} == {1}
-        assert "no active commit names them: 1" in run(capsys, "plan", "lake")[1]
+        assert "no active commit names them: 1" in gc(capsys, "plan", "lake")[1]
 
 
 def test_metadata_tells_which_files_no_commit_names_and_what_it_cannot_know(
     lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, said, _ = run(capsys, "metadata", "lake")
+    code, said, _ = gc(capsys, "metadata", "lake")
     assert code == 0
     assert "DREDGE_KV_URL" in said
     monkeypatch.setenv("DREDGE_KV_URL", os.environ[KV_URL])
     tomorrow = datetime.now(UTC) + timedelta(hours=26)
     monkeypatch.setattr("dredge.runs.clock.utc_now", lambda: tomorrow)
-    code, said, _ = run(capsys, "metadata", "lake", "--json")
+    code, said, _ = gc(capsys, "metadata", "lake", "--json")
     found = json.loads(said)
     assert (code, found["complete"], found["kinds"]["kept"]["objects"]) == (0, True, 2)
-    assert run(capsys, "metadata", "none")[0] == 6
-    assert run(capsys, "metadata", "lake", "--min-age-hours", "0")[0] == 2
+    assert gc(capsys, "metadata", "none")[0] == 6
+    assert gc(capsys, "metadata", "lake", "--min-age-hours", "0")[0] == 2

@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dredge.cli import main
-from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
-from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.lakefs_server import Lake
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    with lakefs_server(tmp_path) as found:
-        monkeypatch.setenv(ENDPOINT, found.server.endpoint)
-        monkeypatch.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
-        monkeypatch.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
+def lakes(tmp_path: Path) -> Iterator[Lake]:
+    with server(tmp_path) as found:
         for name in ("lake", "pond"):
             found.repository(name).branch("main").object("kept").upload(b"kept")
             found.writer(name).put("data/orphan", b"orphan")
@@ -27,41 +23,21 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         yield found
 
 
-def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Give exit code and output of `dredge gc all` with these words."""
-    with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                "gc",
-                "all",
-                "--unsafe-min-age-seconds",
-                "1",
-                "--unsafe-grace-seconds",
-                "0",
-                "--max-delete-percent",
-                "100",
-                "--quiet",
-                *words,
-            ]
-        )
-    return int(ended.value.code or 0), capsys.readouterr().out
-
-
-def keys(server: Lake, name: str) -> list[str]:
-    return [key for batch in server.writer(name).list("data/") for key in batch["key"].to_pylist()]
+def keys(lakes: Lake, name: str) -> list[str]:
+    return [key for batch in lakes.writer(name).list("data/") for key in batch["key"].to_pylist()]
 
 
 def test_all_are_shown_and_then_swept_and_each_on_its_own_page(
-    server: Lake, capsys: pytest.CaptureFixture[str]
+    lakes: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = ask(capsys)
+    code, said, _ = gc(capsys, "all", *COLLECT_NOW)
     assert code == 0
-    assert "2 of 2 repositories were looked at" in said
-    assert "data/orphan" in keys(server, "lake")
-    code, said = ask(capsys, "--apply", "--json", "--at-once", "2")
+    assert "2 of 2 repositories were checked" in said
+    assert "data/orphan" in keys(lakes, "lake")
+    code, said, _ = gc(capsys, "all", *COLLECT_NOW, "--apply", "--json", "--at-once", "2")
     summary = json.loads(said)
     assert code == 0
     assert summary["counts"]["deleted_objects"] == 2
-    assert len(keys(server, "lake")) == len(keys(server, "pond")) == 1
+    assert len(keys(lakes, "lake")) == len(keys(lakes, "pond")) == 1
     page = Path(summary["report_uri"].partition("://")[2])
     assert "pond" in page.read_text()

@@ -13,26 +13,23 @@ from typing import Any
 import lakefs
 import pytest
 
-from dredge.cli import main
 from dredge.gc.run import open_state
 from dredge.gc.witness.owner import BLOCK, Block, read_block
 from dredge.gc.witness.ownership import KEY, OWN, Owner, claim, read_ids
 from dredge.lakefs import Environment, LakeFSClient
-from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
+from dredge.lakefs.client import ACCESS_KEY, SECRET_KEY
 from dredge.runs.consents import read_consents
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter
 from lakefs_embedded.auth import Statement
-from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.lakefs_server import Lake
 
 
 @pytest.fixture
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("lake")
-    with pytest.MonkeyPatch.context() as environment, lakefs_server(folder) as found:
-        environment.setenv(ENDPOINT, found.server.endpoint)
-        environment.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
-        environment.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
+    with server(folder) as found:
         yield found
 
 
@@ -40,15 +37,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 def state(lake: Lake) -> ObjectWriter:
     lake.repository()  # creates it
     return open_state(LakeFSClient.from_env().repository("lake").namespace)
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc`."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(["gc", *words])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
 
 
 def other_owner(state: ObjectWriter) -> None:
@@ -71,7 +59,7 @@ def test_own_makes_this_server_the_owner_and_keeps_why(
     state: ObjectWriter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other_owner(state)
-    code, out, _ = run(capsys, "own", "lake", "--reason", "it moved", "--by", "ada", "--json")
+    code, out, _ = gc(capsys, "own", "lake", "--reason", "it moved", "--by", "ada", "--json")
     told = json.loads(out)
     client = LakeFSClient.from_env()
     assert code == 0
@@ -88,27 +76,27 @@ def test_own_makes_this_server_the_owner_and_keeps_why(
 def test_own_needs_a_reason_and_one_statement_at_a_time(
     state: ObjectWriter, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(capsys, "own", "lake")[0] == 2
-    assert run(capsys, "own", "lake", "--reason", " ")[0] == 2
-    assert run(capsys, "own", "lake", "--alias", "--without-id", "--reason", "x")[0] == 2
-    assert run(capsys, "own", "lake", "--alias", "--reason", "no owner yet")[0] == 2
-    assert run(capsys, "own", "nothing", "--reason", "x")[0] == 6
+    assert gc(capsys, "own", "lake")[0] == 2
+    assert gc(capsys, "own", "lake", "--reason", " ")[0] == 2
+    assert gc(capsys, "own", "lake", "--alias", "--without-id", "--reason", "x")[0] == 2
+    assert gc(capsys, "own", "lake", "--alias", "--reason", "no owner yet")[0] == 2
+    assert gc(capsys, "own", "nothing", "--reason", "x")[0] == 6
     assert read_consents(state) == []
 
 
 def test_a_block_is_lifted_by_the_owner_with_a_reason(
     state: ObjectWriter, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(capsys, "lift-block", "lake", "--reason", "x")[0] == 2
+    assert gc(capsys, "lift-block", "lake", "--reason", "x")[0] == 2
     block(state)
-    assert run(capsys, "lift-block", "lake")[0] == 2
-    assert run(capsys, "lift-block", "lake", "--reason", "")[0] == 2
-    assert run(capsys, "run", "lake", "--apply", "--quiet")[0] == 3
-    code, out, _ = run(capsys, "lift-block", "lake", "--reason", "found the cause", "--json")
+    assert gc(capsys, "lift-block", "lake")[0] == 2
+    assert gc(capsys, "lift-block", "lake", "--reason", "")[0] == 2
+    assert gc(capsys, "run", "lake", "--apply", "--quiet")[0] == 3
+    code, out, _ = gc(capsys, "lift-block", "lake", "--reason", "found the cause", "--json")
     assert code == 0
     assert json.loads(out)["block"]["run_id"] == "r1"
     assert read_block(state) is None
-    assert run(capsys, "run", "lake", "--apply", "--quiet")[0] == 0
+    assert gc(capsys, "run", "lake", "--apply", "--quiet")[0] == 0
 
 
 def test_a_block_is_not_lifted_from_another_server(
@@ -116,12 +104,11 @@ def test_a_block_is_not_lifted_from_another_server(
 ) -> None:
     other_owner(state)
     block(state)
-    assert run(capsys, "lift-block", "lake", "--reason", "x")[0] == 3
+    assert gc(capsys, "lift-block", "lake", "--reason", "x")[0] == 3
     assert read_block(state) is not None
 
 
 def documented_policy() -> list[dict[str, Any]]:
-    """The statements of the policy in the docs, for the repository `lake`."""
     page = (Path(__file__).parents[3] / "docs/install.md").read_text(encoding="utf-8")
     text = re.search(r"```json\n(.*?)```", page, re.DOTALL)
     assert text is not None
@@ -130,7 +117,6 @@ def documented_policy() -> list[dict[str, Any]]:
 
 
 def work_as_user(lake: Lake, environment: pytest.MonkeyPatch, without: str = "") -> None:
-    """Let the commands work with the key pair of a user who has the documented policy, but for one action."""
     directory = lake.server.accounts.directory
     directory.users.create("dredge")
     directory.credentials.add("dredge", "DREDGEKEY", "dredge-secret")
@@ -155,20 +141,7 @@ def garbage(lake: Lake) -> str:
     return "data/orphan"
 
 
-APPLY = (
-    "run",
-    "lake",
-    "--apply",
-    "--mode",
-    "clean",
-    "--unsafe-min-age-seconds",
-    "1",
-    "--unsafe-grace-seconds",
-    "0",
-    "--max-delete-percent",
-    "100",
-    "--quiet",
-)
+APPLY = ("run", "lake", "--apply", "--mode", "clean", *COLLECT_NOW)
 
 
 def there(lake: Lake) -> set[str]:
@@ -180,7 +153,7 @@ def test_the_documented_policy_is_enough_to_delete(
 ) -> None:
     orphan = garbage(lake)
     work_as_user(lake, monkeypatch)
-    assert run(capsys, *APPLY)[0] == 0
+    assert gc(capsys, *APPLY)[0] == 0
     assert orphan not in there(lake)
     assert read_ids(state).last is not None
 
@@ -190,10 +163,10 @@ def test_without_the_right_to_update_the_repository_nothing_is_deleted_until_a_p
 ) -> None:
     orphan = garbage(lake)
     work_as_user(lake, monkeypatch, without="fs:UpdateRepository")
-    code, _, said = run(capsys, *APPLY)
+    code, _, said = gc(capsys, *APPLY)
     assert code == 3
     assert "fs:UpdateRepository" in said
     assert orphan in there(lake)
-    assert run(capsys, "own", "lake", "--without-id", "--reason", "no right yet")[0] == 0
-    assert run(capsys, *APPLY)[0] == 0
+    assert gc(capsys, "own", "lake", "--without-id", "--reason", "no right yet")[0] == 0
+    assert gc(capsys, *APPLY)[0] == 0
     assert orphan not in there(lake)

@@ -9,19 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from dredge.cli import main
-from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
-from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+from dredge.lakefs.client import ENDPOINT
+from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.lakefs_server import Lake
 
 ORPHAN = "data/orphan"
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    with lakefs_server(tmp_path) as found:
-        monkeypatch.setenv(ENDPOINT, found.server.endpoint)
-        monkeypatch.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
-        monkeypatch.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with server(tmp_path) as found:
         branch = found.repository().branch("main")
         branch.object("kept").upload(b"kept")
         branch.commit("kept")
@@ -30,26 +27,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         yield found
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc run lake` with these words."""
-    with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                "gc",
-                "run",
-                "lake",
-                "--unsafe-min-age-seconds",
-                "1",
-                "--unsafe-grace-seconds",
-                "0",
-                "--max-delete-percent",
-                "100",
-                "--quiet",
-                *words,
-            ]
-        )
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+def collect(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    return gc(capsys, "run", "lake", *COLLECT_NOW, *words)
 
 
 def keys(lake: Lake) -> set[str]:
@@ -58,7 +37,7 @@ def keys(lake: Lake) -> set[str]:
 
 def test_a_run_only_says_what_would_go(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     before = keys(lake)
-    code, said, _ = run(capsys)
+    code, said, _ = collect(capsys)
     assert code == 0
     assert keys(lake) == before
     assert "dry run" in said.lower()
@@ -69,7 +48,7 @@ def test_a_run_that_is_told_to_deletes_the_garbage_and_nothing_else(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = keys(lake)
-    code, said, _ = run(capsys, "--apply", "--json")
+    code, said, _ = collect(capsys, "--apply", "--json")
     report = json.loads(said)
     assert (code, report["outcome"], report["counts"]["deleted_objects"]) == (0, "success", 1)
     assert keys(lake) == before - {ORPHAN}
@@ -79,12 +58,12 @@ def test_a_run_that_is_held_shows_its_report_and_deletes_nothing(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = keys(lake)
-    code, said, errors = run(capsys, "--apply", "--max-delete-objects", "0")
+    code, said, errors = collect(capsys, "--apply", "--max-delete-objects", "0")
     assert code == 3
     assert keys(lake) == before
     assert "held" in said
     assert errors.startswith("dredge: ")
-    assert run(capsys, "--apply")[0] == 3, "it waits for an answer, and holds other runs back"
+    assert collect(capsys, "--apply")[0] == 3, "it waits for an answer, and holds other runs back"
     assert keys(lake) == before
 
 
@@ -101,6 +80,6 @@ def test_a_wrong_setting_is_named_before_anything_is_touched(
     words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(ENDPOINT, raising=False)
-    code, _, errors = run(capsys, *words)
+    code, _, errors = collect(capsys, *words)
     assert code == 2
     assert message in errors

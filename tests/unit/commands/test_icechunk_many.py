@@ -26,7 +26,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 @pytest.fixture
 def lake(made: Repo, tmp_path: Path) -> dict[str, Repo]:
-    """Two sound repositories, and one that lost main."""
     found = {}
     for name in ("a", "b", "c"):
         shutil.copytree(made.folder, tmp_path / "lake" / name)
@@ -36,7 +35,6 @@ def lake(made: Repo, tmp_path: Path) -> dict[str, Repo]:
 
 
 def everything(lake: dict[str, Repo], *words: str) -> tuple[int, dict[str, Any]]:
-    """Run the command on all; gives exit code and summary."""
     folder = lake["a"].folder.parent
     result = ice("--storages", f"file://{folder}/*", *SETTINGS, *words)
     return result.exit_code, json.loads(result.stdout)

@@ -48,7 +48,6 @@ def error_of(result: Result) -> DredgeError:
 
 
 def waiting(repo: Repo, *more: str) -> str:
-    """Start a collection beyond its limits; gives its folder."""
     result = ice("collect", repo.uri, *SETTINGS, *more, "--json")
     error = error_of(result)
     assert isinstance(error, AwaitingApprovalError)

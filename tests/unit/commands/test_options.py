@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from dredge import cli
 from dredge.cli import dredge
 from dredge.commands.options import FiniteRange, setting_options
 from dredge.settings import setting
+from tests.support.errors_page import exit_codes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,6 @@ def test_values_are_handed_on_as_they_were_given(words: tuple[str, ...], expecte
 
 
 def options_of(command: click.Command, where: str = "") -> Iterator[tuple[str, click.Parameter]]:
-    """Each option and argument of a command and of all below it."""
     yield from ((f"{where} {param.name}", param) for param in command.params)
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -58,7 +61,6 @@ def options_of(command: click.Command, where: str = "") -> Iterator[tuple[str, c
 
 
 def test_no_command_takes_a_number_that_is_none() -> None:
-    """It compares false with every bound, so a limit of that kind would hold nothing."""
     numbers = {
         name: param.type
         for name, param in options_of(dredge)
@@ -71,3 +73,44 @@ def test_no_command_takes_a_number_that_is_none() -> None:
             with pytest.raises(click.BadParameter):
                 kind.convert(word, None, None)
     assert FiniteRange(min=0).convert("2.5", None, None) == 2.5
+
+
+def commands(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*path, name))
+
+
+COMMANDS = {" ".join(path): command for path, command in commands(cli.dredge)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_examples_that_the_command_takes(name: str) -> None:
+    examples = re.findall(rf"^ +dredge ({name}.*)$", COMMANDS[name].help or "", re.MULTILINE)
+    assert examples
+    for example in examples:
+        words = shlex.split(example)[len(name.split()) :]
+        # Names of the help option as the whole command has them: click remembers the first ones it sees.
+        COMMANDS[name].make_context(name, words, help_option_names=["-h", "--help"])
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"ui"}))
+def test_programs_can_have_json(name: str) -> None:
+    assert any("--json" in parameter.opts for parameter in COMMANDS[name].params)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_exit_codes_of_a_command_are_those_of_the_table(name: str) -> None:
+    group = cli.dredge.get_command(click.Context(cli.dredge), name.split()[0])
+    helps = [COMMANDS[name].help or "", (group.help if group else "") or ""]
+    told = next((text.partition("Exit codes:")[2] for text in helps if "Exit codes:" in text), "")
+    found = set(re.findall(r"(?:^|[·,;] |\n) *(\d+) ", told))
+    assert found or "those of" in told
+    assert found <= dict(exit_codes()).keys()

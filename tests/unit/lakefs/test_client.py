@@ -207,7 +207,6 @@ def test_trap_42_a_denied_commit_is_asked_for_by_a_shorter_prefix(
 def test_a_commit_is_the_one_that_was_asked_for(
     server: Script, client: LakeFSClient, given: str, answered: str | None, is_it: bool
 ) -> None:
-    """A branch may have the name, or a cache on the way the answer about another one. Older servers repeat the name."""
     body = {"id": answered or given, "parents": [], "creation_date": 1, "meta_range_id": "m", "version": 1}
 
     def answer(asked: Asked) -> tuple[int, Any]:
@@ -297,6 +296,7 @@ CALLS: dict[str, Callable[[LakeFSClient], Any]] = {
     "changes": lambda client: client.changes("lake", "main"),
     "version": lambda client: client.version(),
 }
+
 # What stands in front of lakeFS says while lakeFS is away, or for ever when it is not there.
 FOREIGN: dict[str, tuple[int, Any]] = {
     "ingress without a backend": (404, b"default backend - 404"),
@@ -333,7 +333,6 @@ def test_what_is_not_lakefs_own_answer_is_no_answer(server: Script, client: Lake
 
 
 def test_what_a_cache_kept_is_no_answer(server: Script, client: LakeFSClient) -> None:
-    """lakeFS's own words, but of a time nobody asked about."""
     server.answer = lambda _: (200, page({"id": "main", "commit_id": "1"}))
     server.headers["Age"] = "30"
     with pytest.raises(UnavailableError, match="from a cache, 30 s old"):

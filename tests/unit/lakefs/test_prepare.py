@@ -29,7 +29,6 @@ RESULT = {
 
 
 def sequence(server: Script, *answers: tuple[str, tuple[int, Any] | None]) -> None:
-    """Answer each request in turn; every one must go to the path given (its end)."""
     steps = iter(answers)
 
     def answer(asked: Asked) -> tuple[int, Any] | None:
@@ -46,6 +45,7 @@ DONE = (
     200,
     {"task_id": "GCPCtask", "completed": True, "update_time": "2026-01-01T00:00:00Z", "result": RESULT},
 )
+
 PREPARED = PreparedCommits("r", "s3://b/lake/commits.csv")
 
 
@@ -133,7 +133,6 @@ def test_trap_31_a_task_that_never_ends_has_a_deadline(server: Script, client: L
 def test_somebody_elses_answer_to_prepare_commits_is_neither_a_result_nor_a_reason_to_ask_again(
     server: Script, client: LakeFSClient, where: str, foreign: tuple[int, Any], family: type[DredgeError]
 ) -> None:
-    """Only a 404 of an ingress tells that no server got the request; a server that died looks like all others."""
     if where == "/async":
         sequence(server, ("/async", foreign))
     elif foreign[0] == 202:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, RefusedError
+from dredge.errors import DefectError, FormatError, OvertakenError, RefusedError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
 from dredge.runs.steps import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter, open_writer
 from tests.support.memory_store import forget_memory_store
 
@@ -74,8 +76,6 @@ def test_outside_of_a_try_files_lie_under_their_own_names(folder: RunFolder) -> 
 
 
 def do(folder: RunFolder, step: str, inputs: list[str], value: int = 1) -> StepSummary:
-    """Do a step that counts to a value."""
-
     def body(record: StepRecord) -> None:
         done.append(step)
         record.add(value=value)
@@ -141,3 +141,55 @@ def test_a_held_or_partial_step_is_not_complete(folder: RunFolder, status: str) 
     assert incomplete.status == status
     with pytest.raises(RefusedError):
         do(folder, "second", ["first"])
+
+
+def claim(folder: RunFolder) -> StepTry:
+    return StepTry.claim(folder.writer, "s")
+
+
+def failure(folder: RunFolder) -> dict[str, Any]:
+    found = folder.read_failure("s")
+    assert found is not None
+    return found
+
+
+def complete_step(folder: RunFolder, attempt: StepTry) -> StepSummary:
+    summary = StepSummary("s", "r1", "success", NOW, NOW, try_number=attempt.number)
+    folder.write_summary(summary)
+    return summary
+
+
+def test_a_try_that_was_overtaken_tells_no_failure(folder: RunFolder) -> None:
+    orphan = claim(folder)
+    claim(folder)
+    with pytest.raises(OvertakenError):
+        folder.write_failure("s", UnavailableError("late"), NOW, orphan)
+    assert folder.read_failure("s") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "is_traced"),
+    [
+        (RefusedError("no"), "no", False),
+        (DefectError("broken"), "broken", True),
+        (ValueError("what"), "what", True),
+        (ValueError(), "ValueError", True),
+    ],
+)
+def test_where_it_was_is_told_of_defects_only(
+    folder: RunFolder, error: Exception, message: str, is_traced: bool
+) -> None:
+    folder.write_failure("s", error, NOW, claim(folder))
+    assert failure(folder)["message"] == message
+    assert ("traceback" in failure(folder)) == is_traced
+
+
+def test_damage_is_met_until_the_step_is_done(folder: RunFolder) -> None:
+    assert folder.read_damage("s") is None
+    folder.write_failure("s", UnavailableError("busy"), NOW, claim(folder))
+    assert folder.read_damage("s") is None
+    attempt = claim(folder)
+    folder.write_failure("s", FormatError("part-0 is gone"), NOW, attempt)
+    assert folder.read_damage("s") == "part-0 is gone"
+    complete_step(folder, attempt)
+    assert folder.read_damage("s") is None

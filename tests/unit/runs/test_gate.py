@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, LeaseHeldError, OvertakenError, UnavailableError
+from dredge.errors import ConfigError, FormatError, LeaseHeldError, OvertakenError, UnavailableError
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Gate, GateConfig, Watch, publish, write_look
+from dredge.runs.gate import Gate, GateConfig, Watch, publish, watching, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, open_writer, store_clock
-from tests.support.memory_store import forget_memory_store
+from tests.support.memory_store import forget_memory_store, memory_store
 
 STEP, WATCH = "bulk_delete", "bulk_delete/_watch/1.json"
 
@@ -36,7 +37,6 @@ def lease(writer: ObjectWriter) -> Lease:
 
 @pytest.fixture
 def gate(writer: ObjectWriter, lease: Lease) -> Gate:
-    """A gate that nobody has opened yet."""
     grant = lease.acquire("run r")
     config = GateConfig(lease=grant, watch=WATCH, trusted_seconds=0, silence_seconds_max=60)
     return Gate(RunFolder(writer, "r", StepTry.claim(writer, STEP)), writer, config)
@@ -44,20 +44,12 @@ def gate(writer: ObjectWriter, lease: Lease) -> Gate:
 
 @dataclass
 class Clocks:
-    """What workers read for the time: of the store, and of the machine since it started.
-
-    Attributes:
-        store: the store's time, from its own; called with what the worker asks.
-        running: seconds of the machine.
-    """
-
     store: Callable[..., datetime] = store_clock
     running: Callable[[], float] = running_seconds
 
 
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
-    """Of the workers of this test, and of its driver."""
     found = Clocks()
     monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: found.running())
     monkeypatch.setattr("dredge.runs.gate.store_clock", lambda *asked: found.store(*asked))
@@ -65,7 +57,6 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 def look(gate_folder: ObjectWriter, is_open: bool) -> None:
-    """Write down what the driver saw."""
     now = store_clock(gate_folder, "")
     write_look(RunFolder(gate_folder, "r"), WATCH, is_open, "" if is_open else "main moved", now)
 
@@ -80,7 +71,6 @@ def test_a_gate_is_open_when_the_driver_said_so(gate: Gate, writer: ObjectWriter
 
 
 def test_a_gate_that_held_a_request_back_lets_no_later_one_through(gate: Gate, writer: ObjectWriter) -> None:
-    """Some keys of the group were not deleted, so the worker has to begin anew, and not go on as if nothing was."""
     look(writer, True)
     assert gate.lets_through()
     write_look(RunFolder(writer, "r"), WATCH, True, "", store_clock(writer, "") - timedelta(minutes=2))
@@ -134,7 +124,6 @@ def test_a_gate_is_closed_when_the_driver_was_silent_for_as_long_as_it_may_be(
 def test_a_look_of_a_driver_that_died_before_the_stores_clock_was_set_back_opens_nothing(
     gate: Gate, writer: ObjectWriter, ahead: int, is_open: bool
 ) -> None:
-    """It would count until the store's clock has come so far again, and nobody looks meanwhile."""
     at = store_clock(writer, "") + timedelta(seconds=ahead)
     write_look(RunFolder(writer, "r"), WATCH, True, "", at)
     assert gate.is_open() is is_open
@@ -144,7 +133,6 @@ def test_a_look_of_a_driver_that_died_before_the_stores_clock_was_set_back_opens
 def test_a_driver_that_died_is_silent_for_no_longer_when_the_stores_clock_is_set_back(
     gate: Gate, writer: ObjectWriter, clocks: Clocks, back: int
 ) -> None:
-    """The clock comes to the time of the last look once more, and for as long before and after it that would count."""
     look(writer, True)
     looked = datetime.fromisoformat(json.loads(writer.get(WATCH))["at"])
     seconds = 100.0
@@ -190,7 +178,6 @@ def test_a_look_through_the_gate_is_trusted_for_some_seconds_and_no_longer(
 def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
     gate: Gate, writer: ObjectWriter, clocks: Clocks, seconds: float, is_open: bool
 ) -> None:
-    """Its machine was suspended after it had asked for the time: by then the driver's look was fresh."""
     look(writer, True)
     times = iter((100.0, 100.0, 100.0 + seconds))
     clocks.running = lambda: next(times)
@@ -201,7 +188,6 @@ def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
 def test_a_gate_is_closed_to_a_worker_that_slept_before_the_stores_time_reached_it(
     gate: Gate, writer: ObjectWriter, clocks: Clocks, slept: float, is_open: bool
 ) -> None:
-    """Its machine was suspended while the answer was under way: the time in it is that of before."""
     look(writer, True)
     seconds = 100.0
 
@@ -217,7 +203,6 @@ def test_a_gate_is_closed_to_a_worker_that_slept_before_the_stores_time_reached_
 def test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw(
     gate: Gate, writer: ObjectWriter, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that is halted from outside does not know it: only the store's clock goes on."""
     look(writer, True)
     halted = timedelta()
     read = RunFolder.read_json
@@ -233,8 +218,6 @@ def test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw(
 
 
 class Slow:
-    """A store in which what is written as the driver's look arrives later, when other things have happened."""
-
     def __init__(self, writer: ObjectWriter, meanwhile: Callable[[], None]) -> None:
         self._writer = writer
         self._meanwhile = meanwhile
@@ -252,7 +235,6 @@ class Slow:
 def test_a_look_is_as_old_as_its_beginning(
     gate: Gate, writer: ObjectWriter, clocks: Clocks, seconds: int, is_open: bool, when: str
 ) -> None:
-    """The driver saw the heads, slept, or sent its look again and again, and all was well only by then."""
     late = timedelta()
 
     def sleep() -> None:
@@ -271,7 +253,6 @@ def test_a_look_is_as_old_as_its_beginning(
 def test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing(
     gate: Gate, writer: ObjectWriter
 ) -> None:
-    """Its request was taken for lost, and sent again: the store got it twice, the first one last."""
     look(writer, True)
     first = writer.get(WATCH)
     look(writer, False)
@@ -283,8 +264,6 @@ def test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing(
 def test_a_gate_is_closed_when_the_store_took_one_of_the_two_words_for_it(
     gate: Gate, writer: ObjectWriter, refused: str
 ) -> None:
-    """Workers would go on by the last look for as long as the driver may be silent."""
-
     class Refusing(Slow):
         def put(self, key: str, data: bytes) -> str | None:
             if key == refused:
@@ -309,7 +288,6 @@ PUBLISHED = "bulk_delete/_published/1"
 
 @pytest.fixture
 def reading(writer: ObjectWriter, gate: Gate) -> Gate:
-    """A gate of workers to which the driver publishes what came into use."""
     grant = gate._config.lease
     config = GateConfig(
         lease=grant, watch=WATCH, trusted_seconds=0, silence_seconds_max=60, published=PUBLISHED
@@ -318,12 +296,10 @@ def reading(writer: ObjectWriter, gate: Gate) -> Gate:
 
 
 def look_with(writer: ObjectWriter, published: int) -> None:
-    """Write down a look that found the gate open."""
     write_look(RunFolder(writer, "r"), WATCH, True, "", store_clock(writer, ""), published)
 
 
 def put_out(writer: ObjectWriter, number: int) -> list[PartInfo]:
-    """Publish so many parts."""
     parts = [PartInfo(f"{item}.u64", item, 8 * item, f"{item:064x}") for item in range(number)]
     publish(RunFolder(writer, "r"), PUBLISHED, number, parts)
     return parts
@@ -343,7 +319,6 @@ def test_a_worker_reads_the_publication_that_a_look_names_together_with_the_look
 
 
 def test_a_look_that_arrives_late_hides_no_newer_publication(reading: Gate, writer: ObjectWriter) -> None:
-    """Its request was taken for lost and sent again, so it replaced the last look."""
     put_out(writer, 1)
     parts = put_out(writer, 2)
     look_with(writer, 1)
@@ -376,3 +351,111 @@ def test_a_request_that_was_prepared_before_a_publication_is_not_sent(
     look(writer, False)
     assert not reading.permission()()
     assert reading.has_shut
+
+
+KEY = "s/_watch/1.json"
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def folder() -> RunFolder:
+    memory_store("watch-test").objects.clear()
+    return RunFolder(open_writer("memory://watch-test/run"), "run")
+
+
+def _written(folder: RunFolder) -> dict[str, Any]:
+    found = folder.read_json(KEY)
+    assert timedelta() <= store_clock(folder.writer, "") - datetime.fromisoformat(found.pop("at")) < MINUTE
+    return found
+
+
+def test_a_reason_to_stop_closes_the_gate(folder: RunFolder) -> None:
+    watch = Watch(folder, folder.writer, KEY, lambda: "main moved")
+    assert not watch.look()
+    assert _written(folder) == {"open": False, "reason": "main moved", "published": 0}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(UnavailableError("503"), "503"), (KeyError(), "KeyError"), (UnavailableError(""), "UnavailableError")],
+)
+def test_a_look_that_fails_closes_the_gate_also_without_a_word(
+    folder: RunFolder, error: Exception, reason: str
+) -> None:
+    def look() -> str | None:
+        raise error
+
+    watch = Watch(folder, folder.writer, KEY, look)
+    assert not watch.look()
+    assert watch.error is error
+    assert _written(folder) == {"open": False, "reason": reason, "published": 0}
+
+
+def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_clock(*_: object) -> datetime:
+        raise UnavailableError("503")
+
+    monkeypatch.setattr("dredge.runs.gate.store_clock", no_clock)
+    assert not Watch(folder, folder.writer, KEY, lambda: None).look()
+    assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None, "published": 0}
+
+
+def test_a_look_names_what_was_published_by_its_end(folder: RunFolder) -> None:
+    numbers = []
+
+    def look() -> str | None:
+        numbers.append(len(numbers) + 1)
+        return None
+
+    watch = Watch(folder, folder.writer, KEY, look, lambda: numbers[-1])
+    for number in (1, 2):
+        assert watch.look()
+        assert _written(folder)["published"] == number
+
+
+@pytest.mark.parametrize("looks", [UnavailableError("heads: 503"), None])
+def test_a_look_that_cannot_be_written_down_stops_the_driver_too(
+    folder: RunFolder, looks: Exception | None
+) -> None:
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(folder.writer, name)
+
+        def put(self, key: str, data: bytes) -> None:
+            raise ConfigError("the disk is full")
+
+    def look() -> str | None:
+        if looks is not None:
+            raise looks
+        return None
+
+    full: Any = Full()
+    watch = Watch(RunFolder(full, "run"), folder.writer, KEY, look)
+    assert not watch.look()
+    assert isinstance(watch.error, ConfigError if looks is None else UnavailableError)
+
+
+def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder: RunFolder) -> None:
+    looks = 0
+
+    def look() -> str | None:
+        nonlocal looks
+        looks += 1
+        return "main moved" if looks == 3 else None
+
+    with watching(folder, folder.writer, KEY, look, 0.001) as watch:
+        for _ in range(1000):
+            if watch.found:
+                break
+            threading.Event().wait(0.005)
+    assert (looks, watch.found) == (3, "main moved"), "and not once more, when the reason might be gone"
+    assert _written(folder) == {"open": False, "reason": "main moved", "published": 0}
+
+
+def test_nobody_looks_when_the_deleting_is_over(folder: RunFolder) -> None:
+    with watching(folder, folder.writer, KEY, lambda: None, 3600):
+        watcher = next(thread for thread in threading.enumerate() if thread.name == "watch")
+        assert watcher.is_alive()
+    assert not watcher.is_alive()

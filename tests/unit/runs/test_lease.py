@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
-from dredge.runs.lease import LEASE, Lease, LeaseGrant, used_until
+from dredge.errors import ConflictError, FormatError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.runs.lease import LEASE, Lease, LeaseGrant, hand_over, read_lease_end
+from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.lakes import ManualClock
 from tests.support.memory_store import forget_memory_store
@@ -52,7 +54,6 @@ def test_an_expired_lease_can_be_taken_over_not_before(lease: Lease, clock: Manu
 def test_a_renewal_shortens_no_right_that_lives_longer_unless_it_is_to(
     lease: Lease, clock: ManualClock
 ) -> None:
-    """A run that waits for an answer holds it for as long; an earlier try of a step may wake meanwhile."""
     grant = lease.acquire("one")
     waits = Lease(lease._writer, timedelta(hours=12), clock)
     until = waits.renew(grant).expires_at
@@ -119,8 +120,6 @@ def test_of_many_that_take_over_one_wins(clock: ManualClock, lease: Lease) -> No
 
 
 class LosesAnswers:
-    """A writer whose client sends each conditional put twice, because the answer to the first one was lost."""
-
     def __init__(self, inner: ObjectWriter) -> None:
         self._inner = inner
 
@@ -137,7 +136,6 @@ class LosesAnswers:
 
 
 def test_a_right_whose_answer_was_lost_is_the_askers_own(clock: ManualClock, lease: Lease) -> None:
-    """The client's second request meets what its first one wrote: that is nobody else."""
     hurried: Any = LosesAnswers(open_writer("memory://lease-test"))
     unlucky = Lease(hurried, TTL, clock)
     grant = unlucky.acquire("one")
@@ -151,7 +149,6 @@ def test_a_right_whose_answer_was_lost_is_the_askers_own(clock: ManualClock, lea
 
 
 def test_of_two_that_write_the_same_lease_at_once_one_wins(clock: ManualClock, lease: Lease) -> None:
-    """The same holder, number and second, from two installations: what lies there is not both ones' own."""
     other = Lease(open_writer("memory://lease-test"), TTL, clock)
 
     class Second:
@@ -171,7 +168,6 @@ def test_of_two_that_write_the_same_lease_at_once_one_wins(clock: ManualClock, l
 def test_a_renewal_by_another_driver_of_the_same_run_takes_no_right_away(
     clock: ManualClock, lease: Lease, deed: str
 ) -> None:
-    """A step and its background thread, or a try and its orphan, renew in the same moment."""
     grant = lease.acquire("one")
     times = [1]
 
@@ -221,13 +217,13 @@ def test_a_lease_was_in_use_until_it_was_given_back_or_will_have_expired(
     lease: Lease, clock: ManualClock
 ) -> None:
     reader = open_reader("memory://lease-test")
-    assert used_until(reader, LEASE) is None
+    assert read_lease_end(reader, LEASE) is None
     grant = lease.acquire("one")
-    assert used_until(reader, LEASE) == grant.expires_at == clock() + TTL
+    assert read_lease_end(reader, LEASE) == grant.expires_at == clock() + TTL
     clock.advance(minutes=5)
     lease.release(grant)
     clock.advance(minutes=5)
-    assert used_until(reader, LEASE) == clock() - timedelta(minutes=5)
+    assert read_lease_end(reader, LEASE) == clock() - timedelta(minutes=5)
 
 
 def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualClock, lease: Lease) -> None:
@@ -285,3 +281,132 @@ def test_a_right_ends_at_its_last_second_and_not_after_it(lease: Lease, clock: M
     lease.check(grant, grant.expires_at - timedelta(microseconds=1))
     with pytest.raises(LeaseHeldError):
         lease.check(grant, grant.expires_at)
+
+
+def test_work_that_failed_says_why_also_when_its_right_cannot_be_given_back(
+    clock: ManualClock, lease: Lease
+) -> None:
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+            raise UnavailableError("the store is away")
+
+    away: Any = Away()
+    mine, grant = Lease(away, TTL, clock), lease.acquire("one")
+    with pytest.raises(RefusedError), mine.given_back(grant):
+        raise RefusedError("named again")
+    with pytest.raises(UnavailableError), mine.given_back(grant):
+        pass
+    lease.check(grant)
+
+
+def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
+    lease = Lease(open_writer("memory://lease-test"), timedelta(seconds=0.04), clock)
+    grant = lease.acquire("one")
+    before = open_reader("memory://lease-test").get(LEASE)
+    clock.advance(minutes=1)
+    with lease.kept(grant):
+        for _ in range(200):
+            if open_reader("memory://lease-test").get(LEASE) != before:
+                break
+            threading.Event().wait(0.01)
+    assert open_reader("memory://lease-test").get(LEASE) != before
+    forget_memory_store("lease-test")
+
+
+@pytest.mark.parametrize("end", ["given back", "overtaken"])
+def test_a_lease_is_not_kept_for_a_step_that_nobody_waits_for(clock: ManualClock, end: str) -> None:
+    writer = open_writer("memory://lease-kept")
+    lease = Lease(writer, timedelta(seconds=0.04), clock)
+    grant = lease.acquire("one")
+    if end == "given back":
+        lease.release(grant)
+    left = writer.get(LEASE)
+    clock.advance(minutes=1)
+    with lease.kept(grant, lambda: end != "overtaken"):
+        for keeper in [thread for thread in threading.enumerate() if thread.name == "lease"]:
+            keeper.join(10)  # unless it has ended already
+            assert not keeper.is_alive()
+    assert writer.get(LEASE) == left
+    forget_memory_store("lease-kept")
+
+
+UNTIL = datetime(2026, 1, 1, tzinfo=UTC)
+KEY = "plan.json"
+
+
+def make_grant(stored_number: int, holder: str = "dag run") -> LeaseGrant:
+    return LeaseGrant(holder, stored_number, UNTIL)
+
+
+@pytest.fixture
+def plan_writer() -> Iterator[ObjectWriter]:
+    found = open_writer("memory://handover-test/r1")
+    found.put(KEY, json.dumps({"run_id": "r1", "lease": to_json(make_grant(1))}).encode())
+    yield found
+    forget_memory_store("handover-test")
+
+
+def stored_number(plan_writer: ObjectWriter) -> int:
+    found: dict[str, Any] = json.loads(plan_writer.get(KEY))
+    assert found["run_id"] == "r1"
+    return int(found["lease"]["fencing"])
+
+
+def test_a_later_lease_of_the_holder_is_handed_over(plan_writer: ObjectWriter) -> None:
+    assert hand_over(plan_writer, KEY, make_grant(2))
+    assert stored_number(plan_writer) == 2
+    assert hand_over(plan_writer, KEY, make_grant(2)), "a second try says the same"
+
+
+def test_a_lost_try_never_puts_its_lower_number_back(plan_writer: ObjectWriter) -> None:
+    assert hand_over(plan_writer, KEY, make_grant(3))
+    assert not hand_over(plan_writer, KEY, make_grant(2))
+    assert stored_number(plan_writer) == 3
+
+
+@pytest.mark.parametrize("moment", ["open_read", "put_if_match"])
+def test_a_lost_try_loses_whenever_the_later_one_writes(plan_writer: ObjectWriter, moment: str) -> None:
+    class Interrupted:
+        uri = plan_writer.uri
+        done = False
+
+        def __getattr__(self, name: str) -> Any:
+            def call(*arguments: Any) -> Any:
+                if name == moment and not self.done:
+                    self.done = True
+                    assert hand_over(plan_writer, KEY, make_grant(3))
+                return getattr(plan_writer, name)(*arguments)
+
+            return call
+
+    assert not hand_over(Interrupted(), KEY, make_grant(2))  # type: ignore[arg-type]
+    assert stored_number(plan_writer) == 3
+
+
+def test_a_plan_of_another_holder_is_left_alone(plan_writer: ObjectWriter) -> None:
+    assert not hand_over(plan_writer, KEY, make_grant(2, "another dag run"))
+    assert stored_number(plan_writer) == 1
+
+
+def test_a_put_whose_answer_was_lost_counts(plan_writer: ObjectWriter) -> None:
+    class Deaf:
+        uri = plan_writer.uri
+        open_read = plan_writer.open_read
+
+        def put_if_match(self, key: str, data: bytes, etag: str) -> None:
+            plan_writer.put_if_match(key, data, etag)
+            raise ConflictError("was there")
+
+    assert hand_over(Deaf(), KEY, make_grant(2))  # type: ignore[arg-type]
+    assert stored_number(plan_writer) == 2
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[]", b'{"lease": {}}', b'{"lease": 1}'])
+def test_what_is_no_plan_is_left_alone(plan_writer: ObjectWriter, data: bytes) -> None:
+    plan_writer.put(KEY, data)
+    with pytest.raises(FormatError):
+        hand_over(plan_writer, KEY, make_grant(2))
+    assert plan_writer.get(KEY) == data

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.run import PlannedRun
+from dredge.runs.run import PlannedRun, is_local, local_holder, resume_local
 from dredge.runs.steps import PLAN, StepRecord, plan_digest
 from dredge.runs.summary import StepOutput
 from dredge.runs.tasks import LocalRunner, WorkerRun, partition_function
 from dredge.runs.tries import newest_number
+from dredge.runs.versions import Current
 from dredge.storage import open_reader, open_writer
 from tests.support.lakes import ManualClock
 from tests.support.memory_store import forget_memory_store
+from tests.support.versions import Told
 
 TTL = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is planned."""
-
     lease: LeaseGrant
     run_id: str = "r1"
     store_uri: str = "memory://run-test/lake"
@@ -35,40 +36,30 @@ class Plan:
 
 @dataclass(slots=True)
 class Run(PlannedRun[Plan]):
-    """A run of nothing in particular."""
-
     held: Lease | None = None
 
     @property
     def lease(self) -> Lease:
-        """The repository's lease."""
         assert self.held is not None
         return self.held
 
 
 class First(StepOutput):
-    """A step that reads the plan."""
-
     STEP = "first"
 
 
 class Second(StepOutput):
-    """One that reads that."""
-
     STEP = "second"
     INPUTS = (First,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What a task is told, and what it says."""
-
     text: str
 
 
 @partition_function
 def label(run: WorkerRun, config: Words, task: Words) -> Words:
-    """Say whose files a task writes."""
     return Words(text=f"{run.folder.label} {config.text} {task.text} {run.stores.store_uri}")
 
 
@@ -83,8 +74,7 @@ def run() -> Iterator[Run]:
     forget_memory_store("run-test")
 
 
-def nothing(_: StepRecord) -> None:
-    """Do it."""
+def nothing(_: StepRecord) -> None: ...
 
 
 def test_a_result_is_made_from_the_plan_or_from_what_its_step_read(run: Run) -> None:
@@ -127,3 +117,73 @@ def test_tasks_write_for_the_try_that_spreads_them_and_none_is_no_step(run: Run)
     assert outside.text.startswith("r1 of a")
     nobody: Any = None
     assert run.spread(nobody, "first", label, Words(text="of"), [], "words") == []
+
+
+OLD, NEW = Current(etag="old"), Current(etag="new", state=Told("r2"))
+
+
+@pytest.fixture
+def lease() -> Iterator[Lease]:
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    yield Lease(open_writer("memory://resuming-test"), timedelta(hours=1), clock)
+    forget_memory_store("resuming-test")
+
+
+@pytest.fixture
+def local_run(lease: Lease) -> Any:
+    grant = lease.acquire(local_holder("r1"))
+    lease.release(grant)
+    plan = SimpleNamespace(run_id="r1", lease=grant)
+    return SimpleNamespace(plan=plan, lease=lease, folder=SimpleNamespace(uri="memory://resuming-test/r1"))
+
+
+def again(local_run: Any, current: Current[Told], goes_on: bool = True) -> list[LeaseGrant]:
+    given: list[LeaseGrant] = []
+
+    def resume(grant: LeaseGrant) -> bool:
+        given.append(grant)
+        return goes_on
+
+    resume_local(local_run, "old", lambda: current, resume)
+    return given
+
+
+def is_free(lease: Lease) -> bool:
+    try:
+        lease.release(lease.acquire("somebody else"))
+    except LeaseHeldError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("current", [OLD, Current(etag="new", state=Told("r1"))])
+def test_a_run_goes_on_from_the_state_it_began_with_or_made(
+    local_run: Any, lease: Lease, current: Current[Told]
+) -> None:
+    (grant,) = again(local_run, current)
+    assert (grant.holder, grant.fencing) == (local_holder("r1"), 2)
+    assert not is_free(lease), "it holds the lease"
+
+
+@pytest.mark.parametrize("current", [NEW, Current(etag="new"), Current()])
+def test_a_run_does_not_go_on_from_another_state_and_gives_the_lease_back(
+    local_run: Any, lease: Lease, current: Current[Told]
+) -> None:
+    with pytest.raises(RefusedError):
+        again(local_run, current)
+    assert is_free(lease)
+
+
+def test_a_run_that_is_resumed_elsewhere_is_left_to_it(local_run: Any, lease: Lease) -> None:
+    with pytest.raises(RefusedError):
+        again(local_run, OLD, goes_on=False)
+    assert is_free(lease)
+
+
+def test_a_run_of_an_orchestrator_is_left_to_it(local_run: Any, lease: Lease) -> None:
+    assert is_local(local_run.plan)
+    local_run.plan.lease = lease.acquire("lakefs_gc manual__1")
+    assert not is_local(local_run.plan)
+    with pytest.raises(ConfigError):
+        again(local_run, OLD)
+    lease.check(local_run.plan.lease)

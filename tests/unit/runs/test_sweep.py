@@ -107,8 +107,6 @@ def test_a_defect_in_a_sweep_is_settled_like_any_other_stop(record: StepRecord) 
 
 
 class Deleter:
-    """Deletes all keys but those that are to fail, as long as it may."""
-
     def __init__(self, fails: Sequence[str] = ()) -> None:
         self.keys: list[str] = []
         self.fails = fails
@@ -125,8 +123,6 @@ class Deleter:
 
 
 class Sweep:
-    """A run with one part of candidates and an open gate."""
-
     def __init__(self, writer: ObjectWriter) -> None:
         self.attempt = StepTry.claim(writer, ledger.STEP)
         self.folder = RunFolder(writer, "r", self.attempt)
@@ -150,7 +146,7 @@ class Sweep:
         return DeletingTask(self.run, deleter, self.gate)
 
     def outcomes(self, part: PartInfo) -> dict[str, str]:
-        found = ledger.best(ledger.read_raw(self.folder, ledger.stem_of(part)))
+        found = ledger.best(ledger.read_raw(self.folder, ledger.part_stem(part)))
         return dict(zip(found["address"].to_pylist(), found["outcome"].to_pylist(), strict=True))
 
 
@@ -200,8 +196,6 @@ def test_no_group_is_sent_once_the_gate_is_closed(sweep: Sweep) -> None:
 
 
 def test_a_gate_that_shut_within_a_group_ends_the_task_though_it_opened_again(sweep: Sweep) -> None:
-    """Keys of that group were not sent: they have to be looked at anew, and what follows as well."""
-
     class HeldBack(Deleter):
         def delete(
             self, keys: Sequence[str], may_send: Callable[[], bool] = lambda: True
@@ -255,7 +249,7 @@ def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest
     assert task.delete(part, [rows(*said)])
     assert deleter.keys == ["d/a"]
     assert (task.failed, task.kept) == (2, 1)
-    found = ledger.read_raw(sweep.folder, ledger.stem_of(part)).sort_by("address")
+    found = ledger.read_raw(sweep.folder, ledger.part_stem(part)).sort_by("address")
     columns = found.select(["address", "outcome", "code", "message"]).to_pylist()
     assert [tuple(row.values()) for row in columns] == [
         ("d/a", "deleted", None, None),
@@ -267,8 +261,6 @@ def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest
 
 
 class Exact(Deleter):
-    """Deletes what was listed, and nothing that took its place."""
-
     uri = "memory://exact"
 
     def __init__(self) -> None:
@@ -306,12 +298,10 @@ def test_a_group_of_which_nothing_may_go_is_not_sent(sweep: Sweep) -> None:
     deleter.delete = lambda *_: requests.append(1) or []  # type: ignore[method-assign,func-returns-value]
     assert keeps.delete(part, [rows("d/a")])
     assert requests == []
-    assert ledger.read_raw(sweep.folder, ledger.stem_of(part)).num_rows == 1
+    assert ledger.read_raw(sweep.folder, ledger.part_stem(part)).num_rows == 1
 
 
 class Publishing(Deleter):
-    """While a group is deleted, it is published that some keys came into use."""
-
     def __init__(self, sweep: Sweep, published: Sequence[str], fails: Sequence[str] = ()) -> None:
         super().__init__(fails=list(fails))
         self.turn = 0

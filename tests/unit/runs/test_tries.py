@@ -67,8 +67,6 @@ def test_of_many_claims_at_once_each_has_its_own_number(writer: ObjectWriter) ->
 
 
 def test_a_claim_whose_answer_was_lost_fences_itself_off_only(writer: ObjectWriter) -> None:
-    """The store wrote the number, and said that somebody else had been first, as a repeated request is told."""
-
     class Deaf:
         uri = writer.uri
         open_read, put_if_match = writer.open_read, writer.put_if_match
@@ -111,7 +109,6 @@ def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
 def test_what_a_try_published_between_the_look_and_the_put_gives_way(
     writer: ObjectWriter, moment: str
 ) -> None:
-    """A later try claims and publishes between any two calls that an orphan makes after it looked at the number."""
     orphan = StepTry.claim(writer, "s")
     if moment != "put_if_absent":
         orphan.publish("x.json", {"of": "orphan, before"})
@@ -134,14 +131,11 @@ def test_what_a_try_published_between_the_look_and_the_put_gives_way(
 
 
 def test_what_a_try_replaces_gives_way_to_whatever_a_later_one_wrote(writer: ObjectWriter) -> None:
-    """A later try claims and writes after an orphan looked at the number, and before it writes."""
     orphan = StepTry.claim(writer, "s")
     orphan.replace("page.html", b"first")
     assert writer.get("page.html") == b"first"
 
     class Late:
-        """Lets the later try come between the orphan's look and its put."""
-
         def __getattr__(self, name: str) -> object:
             return getattr(writer, name)
 
@@ -155,7 +149,6 @@ def test_what_a_try_replaces_gives_way_to_whatever_a_later_one_wrote(writer: Obj
 
 
 def test_what_a_later_try_wrote_right_before_the_orphan_looks_is_not_replaced(writer: ObjectWriter) -> None:
-    """The tag is read before the number is looked at: else the orphan would have the later one's tag in its hand."""
     orphan = StepTry.claim(writer, "s")
     orphan.replace("page.html", b"first")
     later: list[StepTry] = []
@@ -191,8 +184,6 @@ def test_what_others_change_all_the_time_is_told_and_not_taken_for_written(write
 
 
 def test_a_summary_that_slipped_in_before_a_later_claim_is_no_result(folder: RunFolder) -> None:
-    """The orphan looked, a later try was claimed, the orphan wrote: nobody reads it, and the later one replaces
-    it."""
     orphan = StepTry.claim(folder.writer, "s")
     folder.write_summary(summary(orphan, a=1))
     later = StepTry.claim(folder.writer, "s")

@@ -32,13 +32,11 @@ def store(writer: ObjectWriter) -> ToldVersions:
 
 @pytest.fixture
 def state(writer: ObjectWriter) -> Told:
-    """A state of which the store has a file."""
     return Told("r1", "lake", (RunFolder(writer, "r1").write_bytes("counted/a", b"counts", 1),))
 
 
 @pytest.fixture
 def version(store: ToldVersions, state: Told) -> Version:
-    """The state as the newest version."""
     return store.advance(state, Current())
 
 
@@ -160,7 +158,7 @@ def test_a_run_that_moves_the_state_between_the_look_of_another_and_its_write_wi
     ("mode", "age", "problem", "chosen"),
     [
         (CLEAN, 1, "", (CLEAN, "asked for")),
-        (OPTIMIZED, None, "", (CLEAN, "no complete run came before")),
+        (OPTIMIZED, None, "", (CLEAN, "there is no earlier complete run")),
         (AUTO, None, "gone", (CLEAN, "the state of earlier runs is unusable: gone")),
         (OPTIMIZED, 99, "", (OPTIMIZED, "builds on run r1")),
         (AUTO, 6.99, "", (OPTIMIZED, "builds on run r1")),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.runs.pending.store import POINTER, parts_named
+from dredge.runs.pending.store import POINTER, read_named_parts
 from dredge.storage import open_deleter, open_writer
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.margins import TrashMargins
@@ -156,10 +156,10 @@ def test_parts_of_earlier_lists_of_a_key_value_store_go_a_week_later_and_those_o
     ground: Ground, state: TrashState, tmp_path: Path, days: int
 ) -> None:
     ground.scan()
-    old = parts_named(state.writer)
+    old = read_named_parts(state.writer)
     ground.world.stage(ground.world.token("lake", "main"))
     ground.scan()
-    of_list = parts_named(state.writer)
+    of_list = read_named_parts(state.writer)
     assert old
     assert old.isdisjoint(of_list)
     for path in (tmp_path / "state" / "pending").iterdir():

@@ -50,7 +50,7 @@ def tell(folder: RunFolder, part: PartInfo, outcomes: Mapping[str, str], attempt
     rows = pa.table({"address": list(outcomes), "size": [0] * count, "reason": ["expired"] * count})
     versions = [f"{address}-{attempt}" for address in outcomes]
     told = ledger.rows_of(rows, [*outcomes.values()], attempt, 1, version_id=versions)
-    ledger.write_raw(folder, ledger.stem_of(part), attempt, 0, 0, told)
+    ledger.write_raw(folder, ledger.part_stem(part), attempt, 0, 0, told)
 
 
 def test_only_what_is_known_to_have_stayed_is_left_out(folder: RunFolder) -> None:

@@ -61,7 +61,7 @@ def swept(root: str, way: str) -> SweptPart:
     )
     ids = ["m" if address.endswith("-m") else None for address, _ in told]
     written = ledger.rows_of(rows, [outcome for _, outcome in told], 1, 1, version_id=ids)
-    ledger.write_raw(folder, ledger.stem_of(part), 1, 0, 0, written)
+    ledger.write_raw(folder, ledger.part_stem(part), 1, 0, 0, written)
     return SweptPart(run_uri=folder.uri, way=way, below=["data/"], part=part)
 
 

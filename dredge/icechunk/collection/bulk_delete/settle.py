@@ -33,7 +33,7 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     candidates = record.input(ListCandidatesOutput)
     for kind in FOLDERS:
         for part in candidates.candidates(kind):
-            rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))
+            rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
             found = ledger.settle_rows(
                 run.folder, part, rows, ["outcome", "code"], _FAILURES_SHOWN - len(failures)
             )

@@ -44,7 +44,7 @@ from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, Watch, watching
-from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
@@ -104,7 +104,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 def _check_chain(run: Run, record: StepRecord) -> None:
     """Demand that what the sweep reads was made in one unbroken chain, and stands."""
     approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
-    check_chain(run.folder, STEP, links_of([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+    check_chain(run.folder, STEP, collect_links([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
@@ -185,7 +185,7 @@ def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
     """Give the candidates of some parts that stay."""
     found: set[str] = set()
     for part in parts:
-        rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))
+        rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
         found.update(rows["address"].filter(pc.equal(rows["outcome"], ledger.KEPT)).to_pylist())
     return found
 

@@ -24,7 +24,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
 from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance
-from dredge.runs.pending.store import read_rows, same_or_written
+from dredge.runs.pending.store import read_rows, write_if_changed
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import shard_of
@@ -113,7 +113,7 @@ def advance_shards(run: WorkerRun, config: WaitConfig, task: WaitTask) -> WaitRe
         if config.writes:
             known = config.before.get(shard) if config.same else None
             label = run.folder.call_label
-            parts |= same_or_written(run.open_state(), label, shard, advanced.rows, before, known)
+            parts |= write_if_changed(run.open_state(), label, shard, advanced.rows, before, known)
     return WaitResult(parts=parts, confirmed=written, waits=waits, rows=compared)
 
 

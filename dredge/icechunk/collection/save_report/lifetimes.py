@@ -35,11 +35,11 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import EXPIRATIONS
-from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
+from dredge.runs.cleanup import ListedFiles, read_recent_versions, remove_own_files
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json, run_ids
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import superseded_parts
+from dredge.runs.pending.store import list_superseded_parts
 from dredge.runs.steps import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, open_reader
@@ -116,9 +116,9 @@ def find_superseded(run: Run) -> Superseded:
     )
     files = dict(zip(places, listed_now, strict=True))
     with at_once() as ask:
-        versions_read = ask(counting_versions, StateStore(run.state, run.options), files["state"], "")
+        versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files["state"], "")
         index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
-        of_list = superseded_parts(run.state, files[PENDING])
+        of_list = list_superseded_parts(run.state, files[PENDING])
     versions = versions_read.result()
     found = Superseded()
     found.bookkeeping += _state(files["state"], versions)

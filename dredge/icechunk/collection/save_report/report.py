@@ -21,7 +21,7 @@ from dredge.icechunk.collection.save_report.mode import facts_of_mode
 from dredge.icechunk.collection.save_report.rows import rows_of_kind
 from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.payload import to_json
-from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
 from dredge.runs.rendering import duration_text, size_text
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage.parallel import ordered_map
@@ -102,10 +102,12 @@ def build_report(run: Run) -> dict[str, Any]:
         "outcome": outcome,
         "outcome_text": OUTCOMES[outcome],
         "headline": " ".join(
-            filter(None, (_headline(outcome, totals, plan.config.after is not None), what_waits(pending)))
+            filter(
+                None, (_headline(outcome, totals, plan.config.after is not None), describe_waiting(pending))
+            )
         ),
         "what_to_do": _what_to_do(outcome, bool(left.failures)),
-        "facts": [*_facts(run, left), *facts_of_waiting(pending), *facts_of_mode(run, listed)],
+        "facts": [*_facts(run, left), *list_waiting_facts(pending), *facts_of_mode(run, listed)],
         **totals,
         "pending": pending,
         "counts": {f"pending_{unit}": figure for unit, figure in pending.get("waiting", {}).items()},
@@ -137,7 +139,7 @@ def _read(run: Run) -> _Left:
 
     def read(step: str) -> tuple[StepSummary | None, dict[str, Any] | None]:
         done = run.folder.read_summary(step)
-        failure = run.folder.standing_failure(step, done)
+        failure = run.folder.read_open_failure(step, done)
         return done or run.folder.read_incomplete(step), failure
 
     steps = [output.STEP for output in outputs]

@@ -68,7 +68,7 @@ def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
 
 def _is_complete(run: Run) -> bool:
     try:
-        found = run.folder.standing_summaries(item.STEP for item in StateOutput.INPUTS)
+        found = run.folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
         return all(summary is not None for summary in found.values())
     except FormatError:
         return False
@@ -97,7 +97,7 @@ def _could_not_read(run: Run) -> str | None:
     if run.plan.mode != OPTIMIZED:
         return None
     for output in (MarkOutput, ListCandidatesOutput):
-        why = run.folder.damage_met(output.STEP)
+        why = run.folder.read_damage(output.STEP)
         if why is not None:
             return why
     return None

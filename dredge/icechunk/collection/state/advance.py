@@ -19,7 +19,7 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.runs.payload import to_json
-from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.versions import CLEAN, Current
 from dredge.sets.live import CountedSet
@@ -56,7 +56,7 @@ def lost_list(run: Run) -> str:
 
 
 def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence[type[StepOutput]]) -> None:
-    check_chain(run.folder, StateOutput.STEP, links_of(inputs), record.inputs)
+    check_chain(run.folder, StateOutput.STEP, collect_links(inputs), record.inputs)
     state = _state(run, record, counted)
     before: Current[RunState] = Current(run.plan.state_etag, run.plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)

@@ -100,7 +100,7 @@ def decode[M: Message](kind: type[M], data: bytes, name: str | Callable[[], str]
     Args:
         kind: the message class.
         data: its bytes.
-        name: what is being read, for error messages, or what gives it.
+        name: for error messages; may be a function.
 
     Raises:
         FormatError: the bytes are not such a message.
@@ -115,7 +115,7 @@ def decode[M: Message](kind: type[M], data: bytes, name: str | Callable[[], str]
 
 
 def has_unknown_fields(message: Message) -> bool:
-    """Whether a message that was parsed has fields that this version does not know: a newer server wrote it."""
+    """Whether a parsed message has unknown fields, of a newer server."""
     return len(UnknownFieldSet(message)) > 0
 
 
@@ -128,11 +128,8 @@ def to_timestamp(when: datetime) -> Timestamp:
 
 
 def from_timestamp(stamp: Timestamp) -> datetime:
-    """Convert a message to an aware UTC time, truncated to the microsecond.
-
-    Raises:
-        FormatError: the time is outside the years 1 to 9999.
-    """
+    """Convert a message to an aware UTC time, truncated to the microsecond. Raises FormatError if the time is outside
+    the years 1 to 9999."""
     try:
         return stamp.ToDatetime(tzinfo=UTC)
     except ValueError as error:

@@ -1,13 +1,14 @@
-"""The fast reader: columns of a range, as a collector needs them, at millions of rows a second.
+"""The fast reader: columns of a range for collectors, at millions of rows a second.
 
-Verified for every range: footer, metaindex, properties, index (strictly, as the other reader does); that
-data blocks tile the file up to the index; every block's checksum; restart points; that keys rise; the shape
-of every value and entry; that addresses and etags are UTF-8; address types; and that numbers of blocks and
-records, bytes of keys and values, and the last key are the ones stated. Damaged input gives an error, never
-fewer rows. Not looked at: the fields of an entry that nobody asked for, index keys, identities.
+Verified for every range: footer, metaindex, properties, index (as strictly as in the other reader); that data blocks
+    fill
+the file up to the index; checksums and restart points; ascending keys; the form of values and entries; UTF-8 of
+addresses and etags; address types; and the stated numbers of blocks and records, bytes of keys and values, and the last
+key. Damaged input raises an error, never fewer rows. Not verified: fields of an entry that were not requested, index
+keys, identities.
 
-Ranges of successive commits share most of their blocks. `decode_ranges` takes the rows of a block that equals one of
-the range before it, byte for byte, from there.
+Ranges of successive commits share most of their blocks. `decode_ranges` copies the rows of a block that is equal to one
+of the range before it.
 """
 
 from __future__ import annotations
@@ -52,12 +53,7 @@ _WITHOUT_PLACE = (k.BAD_CHECKSUM, k.BAD_TYPE, k.BAD_SNAPPY, k.NO_RECORDS)
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a metarange says of a range.
-
-    Attributes:
-        count: number of records.
-        max_key: the last key; empty where it is not known.
-    """
+    """Data of a range in its metarange: number of records, and the last key (empty if unknown)."""
 
     count: int
     max_key: bytes
@@ -69,20 +65,19 @@ def read_addresses(
     columns: Iterable[str] = ("address", "address_type"),
     expected: Expected | None = None,
 ) -> pa.RecordBatch:
-    """Read columns of one range.
+    """Read columns of a range.
 
     Args:
-        data: the file.
-        name: what to call it in errors.
+        name: for errors.
         columns: some of `COLUMNS`, in the order wanted: address and etag are strings, key is binary, address_type
             uint8, size int64, the hashes uint64.
-        expected: what the metarange says; a sound file of another range is refused by it.
+        expected: data in the metarange; another range is refused.
 
     Returns:
         A row for each record, in key order.
 
     Raises:
-        FormatError: damaged, no range of entries, or not the one expected. The message names file and place.
+        FormatError: damaged, no range of entries, or not the expected range. The message names file and place.
     """
     return _Decoder(tuple(columns)).decode(data, name, expected).batch(tuple(columns))
 
@@ -92,12 +87,12 @@ def decode_ranges(
     columns: Iterable[str] = ("address", "address_type"),
     expected: Mapping[str, Expected] | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Read columns of many ranges; blocks that a range shares with the one before it are decoded once.
+    """Read columns of many ranges; shared blocks of successive ranges are decoded once.
 
     Args:
-        files: name and content, best sorted by their first keys, so that versions of a range are neighbours.
+        files: name and content, best sorted by their first keys, to make versions of a range neighbours.
         columns: as for `read_addresses`.
-        expected: what metaranges say, by name; names without are not compared.
+        expected: data in metaranges, by name; others are not compared.
 
     Yields:
         Name and rows of each, in the order given.
@@ -113,7 +108,7 @@ def decode_ranges(
 
 @dataclass(frozen=True, slots=True)
 class _Decoded:
-    """A range in columns, and where its blocks are, for the next one."""
+    """A range in columns, with its blocks, for the next range."""
 
     data: npt.NDArray[np.uint8]
     offsets: _Numbers
@@ -158,7 +153,7 @@ _BITS = {
 
 
 class _Decoder:
-    """Decodes ranges one after another into the same columns; remembers the last for its blocks."""
+    """Decodes a sequence of ranges into the same columns; keeps the last range for its blocks."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         if unknown := set(names) - set(COLUMNS):
@@ -243,7 +238,7 @@ class _Decoder:
         return offsets, lengths
 
     def _allocate(self, name: str, envelope: Envelope, sizes: _Numbers) -> Any:
-        """Make room for a range's columns. Pages that stay unused cost no memory."""
+        """Make room for a range's columns. Unused pages cost no memory."""
         raw = int(sizes[sizes > 0].sum())
         rows, blocks = envelope.records, len(sizes)
         # An entry has three lengths, a byte of key and two of value at least.
@@ -287,7 +282,7 @@ class _Decoder:
         old_marks: npt.NDArray[np.uint64],
         sources: _Numbers,
     ) -> None:
-        """Fill in which blocks may be taken from the range before: inner ones of runs that are equal."""
+        """Find blocks to copy from the range before: inner blocks of equal sequences."""
         order = np.argsort(old_marks)
         places = np.minimum(np.searchsorted(old_marks, marks, sorter=order), len(order) - 1)
         guesses = order[places]
@@ -311,7 +306,7 @@ class _Decoder:
 
 
 def _marks(array: npt.NDArray[np.uint8], offsets: _Numbers, lengths: _Numbers) -> npt.NDArray[np.uint64]:
-    """A number for each block, equal for equal ones: length and stored checksum."""
+    """A number for each block: length and stored checksum."""
     places = (offsets + lengths + 1)[:, None] + np.arange(4)
     checksums = np.ascontiguousarray(array[places]).view("<u4")[:, 0].astype(np.uint64)
     return checksums << np.uint64(32) | lengths.astype(np.uint64)

@@ -1,4 +1,4 @@
-"""What surrounds the records of a table: footer, metaindex, properties, and how they must fit together.
+"""Footer, metaindex and properties of a table, and their consistency.
 
 Both readers, the strict one of whole records and the fast one of columns, start here.
 """
@@ -40,9 +40,9 @@ class Envelope:
 
     Attributes:
         properties: all table properties, name to raw bytes.
-        index: the index block; of a two-level index the top one.
+        index: the index block; the top block of a two-level index.
         two_level: whether its entries point to partitions of the index rather than to data blocks.
-        data_size: size in bytes of all data blocks, which tile the start of the file.
+        data_size: size in bytes of all data blocks, at the start of the file.
         records: number of records.
         blocks: number of data blocks.
         key_bytes: total size of the keys, each with its trailer.
@@ -67,13 +67,13 @@ class Envelope:
 
     @property
     def entity(self) -> str | None:
-        """What a table of a refs dump holds (`commit`, `branch`, `tag`); None for a table of objects."""
+        """Kind of records of a refs dump (`commit`, `branch`, `tag`); None for a table of objects."""
         value = self.properties.get("entity")
         return None if value is None else value.decode(errors="replace")
 
 
 def user_properties(properties: dict[str, bytes]) -> dict[str, bytes]:
-    """The properties that enter a table's id: `type`, and what a dump adds."""
+    """The properties in a table's id: `type`, and those of a dump."""
     return {
         key: value
         for key, value in properties.items()
@@ -82,7 +82,7 @@ def user_properties(properties: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int | None) -> Envelope:
-    """Read and check all that surrounds the records.
+    """Read and check footer, metaindex and properties.
 
     Args:
         data: the whole file.
@@ -91,7 +91,7 @@ def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int 
         expected_count: number of records, according to a metarange.
 
     Raises:
-        FormatError: damaged, not such a table, or not the one expected.
+        FormatError: damaged, not such a table, or not the expected table.
     """
     footer = get_footer(data, name)
     if footer.metaindex.end != len(data) - FOOTER_SIZE:

@@ -1,10 +1,10 @@
 """The bytes of a table file: RocksDB's block-based table, format 2, as a lakeFS server writes it.
 
     data block 0 … data block n-1           records; they tile the file from its first byte
-    index partition 0 … m-1                 only when one index block does not hold all
+    index partition 0 … m-1                 if a single index block is too small
     index block                             handles of the data blocks (or of the partitions)
     properties block                        name -> value
-    metaindex block                         "rocksdb.properties" -> where that block is
+    metaindex block                         "rocksdb.properties" -> handle of that block
     footer, 53 bytes
 
     block     body (perhaps Snappy) · type (0 plain, 1 Snappy) · masked CRC-32C of body and type, u32 LE
@@ -19,7 +19,7 @@
 `a` comes `a\\x01` with shared = 2, the second byte being the 01 of the first key's trailer.
 
 Worked example, the end of a metarange of 1,022 bytes: `01 a307 21 7e 16 00…00 02000000 f7cff485b741e288`
-says metaindex at 931 of length 33 and index at 126 of length 22; that index has one entry `00 09 02 62
+says metaindex at 931 of length 33 and index at 126 of length 22; that index has the entry `00 09 02 62
 11ffffffffffffff 00 79`: separator "b", data block at 0 of length 121.
 
 Source: lakeFS pkg/graveler/sstable; the format as RocksDB and pebble document it.
@@ -54,7 +54,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 class Handle(NamedTuple):
-    """Where a block is, without the trailer that follows it."""
+    """Offset and length of a block without its trailer."""
 
     offset: int
     length: int
@@ -82,7 +82,7 @@ def damaged(name: str, place: str, problem: str) -> FormatError:
     Args:
         name: name of the file.
         place: where in the file the damage is.
-        problem: what is wrong.
+        problem: half a sentence.
     """
     return FormatError(f"{name}: {place}: {problem}")
 
@@ -105,7 +105,7 @@ def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
     Args:
         data: bytes to read from.
         at: position of its first byte.
-        end: position that it must not reach beyond.
+        end: limit of its position.
 
     Returns:
         The number, and the position after it.
@@ -134,24 +134,20 @@ def put_handle(handle: Handle) -> bytes:
 
 
 def get_handle(data: bytes, at: int, end: int) -> tuple[Handle, int]:
-    """Decode a handle; gives also the position after it.
-
-    Raises:
-        ValueError: it is truncated.
-    """
+    """Decode a handle; gives also the position after it. Raises ValueError if it is truncated."""
     offset, at = get_uvarint(data, at, end)
     length, at = get_uvarint(data, at, end)
     return Handle(offset, length), at
 
 
 def checksum(body: bytes | memoryview, block_type: int) -> int:
-    """The checksum that is stored after a block: masked CRC-32C of body and type."""
+    """The stored checksum of a block: masked CRC-32C of body and type."""
     crc = crc32c.crc32c(bytes((block_type,)), crc32c.crc32c(body))
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def put_trailer(body: bytes, block_type: int) -> bytes:
-    """The 5 bytes that follow a block."""
+    """The 5 bytes after a block."""
     return bytes((block_type,)) + _U32.pack(checksum(body, block_type))
 
 
@@ -162,11 +158,7 @@ def put_footer(footer: Footer) -> bytes:
 
 
 def get_footer(data: bytes, name: str) -> Footer:
-    """Decode the footer.
-
-    Raises:
-        FormatError: the file is too short, or does not end in a valid footer.
-    """
+    """Decode the footer. Raises FormatError if the file is too short, or does not end in a valid footer."""
     if len(data) < FOOTER_SIZE:
         raise damaged(
             name, f"end of file at {len(data)}", f"a table has {FOOTER_SIZE} bytes of footer at least"
@@ -196,14 +188,14 @@ _U32 = struct.Struct("<I")
 
 
 class BlockEntry(NamedTuple):
-    """One entry: the complete key, including its trailer if it has one, and the value."""
+    """An entry: the complete key, including its trailer if it has one, and the value."""
 
     key: bytes
     value: bytes
 
 
 def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
-    """Load one block: verify its checksum and uncompress it.
+    """Load a block: verify its checksum and uncompress it.
 
     Args:
         data: the whole file.

@@ -1,6 +1,6 @@
 """The strict reader: every record of a table, or an error.
 
-It checks that each byte of the file belongs to exactly one block, that each block matches its checksum, that
+It checks: each byte of the file belongs to a single block, each block matches its checksum,
 keys ascend, that index keys lie between the blocks they separate, and that the numbers of records, blocks and
 bytes are those in the properties. `columns` reads the same files faster, but only what a collector needs.
 """
@@ -28,7 +28,7 @@ from dredge.lakefs.files.sstable.layout import (
 
 
 class Record(NamedTuple):
-    """One record: key, and the value as it is stored (identity and data)."""
+    """A record: key, and the stored value (identity and data)."""
 
     key: bytes
     value: bytes
@@ -53,7 +53,7 @@ class Table:
 
     @property
     def entity(self) -> str | None:
-        """What a refs dump holds here, None for a table of objects."""
+        """Kind of records of a refs dump, None for a table of objects."""
         value = self.properties.get("entity")
         return None if value is None else value.decode(errors="replace")
 
@@ -74,14 +74,13 @@ def read_table(
     """Read a table whole.
 
     Args:
-        data: the file.
         name: name of the file in error messages.
         kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
-        expected_id: the id that the file must have, by its content.
-        expected_count: number of records, according to the metarange (or whatever names the table).
+        expected_id: expected id of the content.
+        expected_count: number of records, according to the metarange.
 
     Raises:
-        FormatError: the file is damaged or not the expected one. The message names the file and the place.
+        FormatError: the file is damaged or not the expected file. The message names the file and the place.
     """
     envelope = read_envelope(data, name, kind, expected_count)
     records: list[Record] = []
@@ -95,11 +94,8 @@ def read_table(
 
 
 def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
-    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index.
-
-    Raises:
-        FormatError: they do not.
-    """
+    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index. Raises
+    FormatError if they do not."""
     at = number = 0
     last = b""
     for index, bound in _indexes(data, envelope, name):
@@ -121,11 +117,8 @@ def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Ha
 
 
 def index_partitions(data: bytes, envelope: Envelope, name: str) -> list[Handle]:
-    """The index blocks that point to data blocks: the only one, or the partitions of a two-level index.
-
-    Raises:
-        FormatError: the index is damaged, or does not fill the file between the data and the properties.
-    """
+    """The index blocks for data blocks: the only block, or the partitions of a two-level index. Raises FormatError if
+    the index is damaged, or does not fill the file between the data and the properties."""
     return [handle for handle, _ in _indexes(data, envelope, name)]
 
 
@@ -168,7 +161,7 @@ def read_block(
         handle: where the block is.
         separator: its key in the index.
         number: of the block in the file.
-        records: takes what it holds; may be empty where the block before was not read.
+        records: gets its records; may be empty.
         name: name of the file in error messages.
 
     Raises:
@@ -205,7 +198,7 @@ def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:
 
 
 class SeekableTable:
-    """A table of which only some blocks are read: where a few records of a long range are wanted.
+    """A table, read by blocks: for a few records of a long range.
 
     The properties, the index, and of each block that is read its checksum and its order are checked. The id of the
     table is not: it is made from all records.
@@ -213,7 +206,6 @@ class SeekableTable:
     Safe for use from many threads.
 
     Args:
-        data: the file.
         name: name of the file in error messages.
         kind: `ranges` or `metaranges` of objects.
 
@@ -239,28 +231,16 @@ class SeekableTable:
         self._read: dict[int, list[Record]] = {}
 
     def records(self, start: bytes) -> Iterator[Record]:
-        """Records from a key on, block by block.
-
-        Args:
-            start: no record has a lesser key.
-
-        Raises:
-            FormatError: a block is damaged.
-        """
+        """Records from a key on, block by block. `start`: no record has a lesser key. Raises FormatError if a block is
+        damaged."""
         first = bisect_left(self._bounds, start)
         for number in range(first, len(self._blocks)):
             records = self._block(number)
             yield from records[bisect_left(records, start, key=lambda record: record.key) :]
 
     def place(self, at: float) -> bytes | None:
-        """A key right before that of some record; None for the first one. Reads one block.
-
-        Args:
-            at: how far into the table, from 0 to 1 (excluded); all blocks count alike.
-
-        Raises:
-            FormatError: the block is damaged.
-        """
+        """A key right before a record's; None for the first record. Reads a block. `at`: how far into the table, from 0
+        to 1 (excluded); all blocks count alike. Raises FormatError if the block is damaged."""
         whole = at * len(self._blocks)
         number = int(whole)
         records = self._block(number)

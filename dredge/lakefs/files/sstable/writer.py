@@ -1,4 +1,4 @@
-"""The writer: byte for byte the file that a lakeFS server writes for the same records.
+"""The writer: byte for byte the file of a lakeFS server for the same records.
 
 Beyond the records, these rules decide the bytes:
 
@@ -70,7 +70,6 @@ class WrittenTable:
 
     Attributes:
         id: its name on a server, 64 hex digits.
-        data: the file.
         count: number of records.
         min_key: first key, or empty.
         max_key: last key, or empty.
@@ -131,7 +130,7 @@ class _BlockWriter:
         return size > self._target
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Append an entry; the key with its trailer, where it has one."""
+        """Append an entry; the key with its trailer, if any."""
         if self.entries == self._next_restart:
             self._next_restart += self._interval
             self.restarts.append(len(self.body))
@@ -155,11 +154,11 @@ class _BlockWriter:
 
 
 class TableWriter:
-    """Writes one table, record by record.
+    """Writes a table, record by record.
 
     Args:
         kind: `ranges` or `metaranges`.
-        extra: further properties, which enter the id; refs dumps have some.
+        extra: further properties in the id, such as of refs dumps.
         sizes: how blocks are cut.
     """
 
@@ -180,7 +179,7 @@ class TableWriter:
         """Append a record.
 
         Args:
-            key: greater than the one before.
+            key: greater than its predecessor.
             value: identity and data, encoded.
 
         Raises:
@@ -200,7 +199,7 @@ class TableWriter:
         self._value_bytes += len(value)
 
     def estimated_size(self) -> int:
-        """Size in bytes of what has been written and of the blocks under construction."""
+        """Size in bytes of finished blocks and blocks under construction."""
         return len(self._out) + self._block.size() + self._index.size()
 
     def finish(self) -> WrittenTable:
@@ -293,11 +292,11 @@ def write_table(
     Args:
         records: keys, ascending, with encoded values.
         kind: `ranges` or `metaranges`.
-        extra: further properties, which enter the id; refs dumps have some.
+        extra: further properties in the id, such as of refs dumps.
         sizes: how blocks are cut.
 
     Raises:
-        ValueError: a key is not greater than the one before.
+        ValueError: a key is not greater than its predecessor.
     """
     writer = TableWriter(kind, extra, sizes)
     for key, value in records:
@@ -313,7 +312,7 @@ def shared_prefix(one: bytes, other: bytes) -> int:
 
 
 def _index_key(last: bytes, following: bytes | None) -> bytes:
-    """The key that separates two blocks: the shortest one that is >= `last` and < `following`."""
+    """The separator of two blocks: the shortest key >= `last` and < `following`."""
     short = _successor(last) if following is None else _separator(last, following)
     return last + RECORD_TRAILER if short is None else short + SEPARATOR_TRAILER
 

@@ -39,7 +39,7 @@ class Sweep:
             fates = [fate_of(number + row) for row in range(rows.num_rows)]
             number += rows.num_rows
             self.write(
-                ledger.stem_of(part), rows.filter(pa.array([fate is not None for fate in fates])), fates
+                ledger.part_stem(part), rows.filter(pa.array([fate is not None for fate in fates])), fates
             )
             self.sizes += rows["size"].to_pylist()
 
@@ -94,7 +94,7 @@ def test_a_ledger_of_objects_that_were_no_candidates_is_none() -> None:
     sweep = Sweep()
     rows = sweep.rows[0].slice(0, 1).set_column(0, "address", pa.array(["data/live"]))
     assert "address" in rows.column_names
-    sweep.write(ledger.stem_of(sweep.parts[0]), rows, [(ledger.DELETED, None)])
+    sweep.write(ledger.part_stem(sweep.parts[0]), rows, [(ledger.DELETED, None)])
     with pytest.raises(FormatError, match="no candidates"):
         sweep.settle(complete=False)
 

@@ -56,7 +56,7 @@ def test_an_answer_that_is_taken_anew_while_the_re_check_reads_is_not_the_one_th
     with (
         world.during("prepare_uncommitted", take_again),
         deleting() as requests,
-        pytest.raises(RefusedError, match="do not belong together"),
+        pytest.raises(RefusedError, match="do not match"),
     ):
         bulk_delete(run, world.runner)
     assert requests.made == []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dredge.commands.runs import rows_of_runs
+from dredge.commands.printing import list_runs
 from dredge.gc.run import RUNS, STATE, Run
 from dredge.gc.save_report.clean_up import find_superseded
 from dredge.gc.save_report.own_files import OWN
 from dredge.gc.save_report.report import read_report
-from dredge.runs.pending.store import parts_named
+from dredge.runs.pending.store import read_named_parts
 from tests.support.gc import World, make_world, pending_rows
 
 ORPHAN = "data/slice/orphan"
@@ -56,7 +56,7 @@ def test_a_list_of_runs_has_the_bytes_that_wait() -> None:
     go(world)
     world.age(hours=20)
     go(world)
-    rows = rows_of_runs(
+    rows = list_runs(
         world.lake.namespace, RUNS, 0, read_report, lambda found: found["counts"]["deleted_objects"]
     )
     assert [(row["deleted_objects"], row["pending_objects"], row["pending_bytes"]) for row in rows] == [
@@ -67,10 +67,10 @@ def test_a_list_of_runs_has_the_bytes_that_wait() -> None:
 
 def test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_are_not() -> None:
     world = waiting()
-    old = parts_named(go(world).state)
+    old = read_named_parts(go(world).state)
     world.orphan("data/slice/another")
     world.age(days=2)
-    newer = parts_named(go(world).state)
+    newer = read_named_parts(go(world).state)
     assert old
     assert old.isdisjoint(newer)
     assert old | newer <= parts_there(world), "a run that waits may still read them"
@@ -79,9 +79,9 @@ def test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_a
     world.run(run)
     found = find_superseded(run).bookkeeping
     assert {f"{OWN}/{key}" for key in old} <= set(found)
-    assert parts_named(run.state).isdisjoint(key.removeprefix(f"{OWN}/") for key in found)
+    assert read_named_parts(run.state).isdisjoint(key.removeprefix(f"{OWN}/") for key in found)
     world.age(seconds=1)
-    assert parts_named(go(world).state) <= parts_there(world)
+    assert read_named_parts(go(world).state) <= parts_there(world)
     assert old.isdisjoint(parts_there(world))
 
 

@@ -468,4 +468,4 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
 
 
 def parts(run: Run) -> set[str]:
-    return store.parts_named(run.state)
+    return store.read_named_parts(run.state)

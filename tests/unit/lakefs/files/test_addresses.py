@@ -87,7 +87,6 @@ def test_on_azure_the_server_decodes_all_and_trims() -> None:
 
 
 def test_a_namespace_that_begins_with_a_slash() -> None:
-    """Another place to AWS, the same to MinIO."""
     for namespace, address in itertools.permutations(("s3://b/repo", "s3://b//repo")):
         assert address_readings(f"{address}/data/x", 2, namespace) == ("data/x",)
 
@@ -125,7 +124,6 @@ def test_local_namespaces() -> None:
 def test_whole_paths_of_a_server_on_a_local_folder_lie_in_the_namespace_that_is_only_a_name(
     namespace: str, address: str, keys: set[str]
 ) -> None:
-    """A real server takes the namespace `local://lake` and answers with `local://` and the path of the file."""
     assert set(address_readings(address, 2, namespace)) == keys
 
 

@@ -18,12 +18,12 @@ from dredge.runs.pending.rows import FOUND, LIVE, PENDING, WAITING, YOUNG, Advan
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 AGE = 25 * HOUR // timedelta(microseconds=1)
+
 # Ids sort newest first.
 OLDER, STATE, NEWER, THIS = "d", "c", "b", "a"
 
 
 def turn(**changes: Any) -> Turn:
-    """A run that lists everything, 20 hours after the start, with a grace of 20 hours."""
     return replace(
         Turn(
             run_id=THIS,
@@ -42,8 +42,6 @@ def turn(**changes: Any) -> Turn:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the list."""
-
     address: str = "data/x"
     size: int = 1
     etag: str | None = "e"
@@ -57,8 +55,6 @@ class Row:
 
 @dataclass(frozen=True)
 class Seen:
-    """A row of what was found."""
-
     address: str = "data/x"
     size: int = 1
     etag: str | None = "e"
@@ -80,7 +76,6 @@ def do(
     live: set[str] = frozenset(),
     deleted: set[str] = frozenset(),
 ) -> tuple[list[Row], set[str]]:
-    """The rows after a run, and the addresses that it may delete."""
     found = advance_tables(rows, seen, run, live, deleted)
     after = [
         Row(**{name: value for name, value in row.items() if name != "hash"})
@@ -100,7 +95,6 @@ def advance_tables(
 
 
 def one(row: Row | None, seen: Seen | None, **changes: Any) -> tuple[Row | None, bool]:
-    """The row of one object after a run, and whether that may delete it."""
     after, confirmed = do([row] if row else [], [seen] if seen else [], turn(**changes))
     assert len(after) < 2
     return (after[0] if after else None), bool(confirmed)
@@ -177,7 +171,6 @@ def test_a_wait_that_begins_in_the_future_begins_now() -> None:
 
 
 def test_a_wait_that_began_before_an_object_was_old_begins_now() -> None:
-    """A run with a shorter minimum age has found it."""
     age = turn().min_age
     assert one(Row(last_modified=START - age), Seen(last_modified=START - age))[1]
     early = START - age + timedelta(seconds=1)
@@ -189,7 +182,6 @@ def test_a_wait_that_began_before_an_object_was_old_begins_now() -> None:
 
 @pytest.mark.parametrize("change", [-1, 0, 1])
 def test_where_nobody_knows_its_time_a_wait_goes_on_if_its_run_asked_for_the_age(change: int) -> None:
-    """Chunks that only manifests name, rows of a key-value store."""
     before, seen = Row(last_modified=None, min_age=AGE + change), Seen(last_modified=None)
     row, confirmed = one(before, seen)
     assert row is not None
@@ -241,7 +233,9 @@ def test_without_a_wait_a_run_deletes_what_it_finds() -> None:
 
 
 names = st.sampled_from(["data/a", "data/b", "data/c", "data/d"])
+
 hours = st.integers(-60, 25).map(lambda hours: START + hours * HOUR)
+
 about = {
     "size": st.sampled_from([1, 2]),
     "etag": st.sampled_from([None, "e", "f"]),
@@ -308,7 +302,6 @@ def test_advancing_is_as_the_model_says(
 def model(
     rows: list[Row], seen: list[Seen], run: Turn, live: set[str], deleted: set[str]
 ) -> tuple[list[Row], set[str]]:
-    """Advance the list row by row."""
     rows = [
         replace(row, since=run.now, run_id=run.run_id)
         if row.since is not None and row.since > run.now
@@ -383,7 +376,6 @@ def is_due(row: Row, run: Turn) -> bool:
 
 @given(pending())
 def test_a_run_looks_for_what_it_may_drop(rows: list[Row]) -> None:
-    """One predicate: what is looked for, and what leaves when it was not found."""
     run = turn(lists_all=False)
     asked = due(table(rows, PENDING), run.marked_at, run.grace, run.cutoff)
     assert asked.tolist() == [is_due(row, run) for row in rows]

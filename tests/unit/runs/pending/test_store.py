@@ -23,8 +23,8 @@ from dredge.runs.pending.store import (
     PendingList,
     Stored,
     leave_list,
-    parts_named,
     read_list,
+    read_named_parts,
     write_part,
 )
 from dredge.storage import ObjectWriter, open_deleter, open_writer
@@ -58,7 +58,6 @@ def rows(count: int = 3) -> pa.Table:
 
 
 def written(state: ObjectWriter, **changes: Any) -> PendingList:
-    """A list whose parts are written."""
     part = write_part(state, "r1-t001", 0, rows())
     found = PendingList(
         subject=HERE.subject, life=HERE.life, run_id="r1", marked_at=NOW, left_at=NOW, parts={0: part}
@@ -67,7 +66,6 @@ def written(state: ObjectWriter, **changes: Any) -> PendingList:
 
 
 def leave(state: ObjectWriter, etag: str | None = None, at: datetime = NOW, **changes: Any) -> PendingList:
-    """A list that is left, with a Last-Modified."""
     found = written(state, **changes)
     leave_list(state, found, etag)
     memory_store("pending-test").write(f"state/{POINTER}", state.get(POINTER), at)
@@ -86,11 +84,11 @@ def test_a_list_is_read_as_it_was_left(state: ObjectWriter) -> None:
     assert stored.etag
     assert not stored.problem
     assert found.rows == 3
-    assert parts_named(state) == {found.parts[0].key}
+    assert read_named_parts(state) == {found.parts[0].key}
 
 
 def test_a_kill_before_the_pointer_leaves_the_old_list(state: ObjectWriter) -> None:
-    assert parts_named(state) == set()
+    assert read_named_parts(state) == set()
     written(state)
     assert read(state) == Stored()
     old = leave(state)

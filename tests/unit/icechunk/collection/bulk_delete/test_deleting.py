@@ -62,5 +62,5 @@ def test_candidate_that_is_no_id_is_never_swept(v1: Repo, name: str) -> None:
     write_look(run.folder, "bulk_delete/_watch/001.json", True, "", store_clock(run.state, ""))
     task = DeleteTask(kind="chunks", parts=[part])
     delete_parts.body(in_a_worker(run), config(run, {"chunks": alive}), task)
-    rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))
+    rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
     assert rows["outcome"].to_pylist() == [ledger.KEPT]

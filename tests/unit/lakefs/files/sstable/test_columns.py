@@ -23,7 +23,6 @@ RANGES = fixtures("ranges", dumps=False)
 
 
 def strict_columns(data: bytes) -> dict[str, list[Any]]:
-    """The same columns by the strict reader, record by record."""
     found: dict[str, list[Any]] = {name: [] for name in ("address", "address_type", "size", "etag", "key")}
     for key, raw in read_table(data, "strict", kind="ranges").records:
         entry = Entry.decode(Value.decode(raw, "strict").data, "strict")
@@ -115,6 +114,7 @@ def test_prefixes_that_run_into_the_trailer_of_the_previous_key_are_read_right()
 TEXTS = st.one_of(
     st.text(max_size=12), st.text("ab/é漢😀\x00", max_size=60), st.text("x", min_size=100, max_size=300)
 )
+
 ENTRIES = st.builds(
     Entry,
     address=TEXTS,
@@ -124,6 +124,7 @@ ENTRIES = st.builds(
     metadata=st.dictionaries(st.text(max_size=3), TEXTS, max_size=2),
     content_type=st.text(max_size=5),
 )
+
 KEYS = st.one_of(st.binary(max_size=30), st.text("ab\x00\x01", max_size=14).map(str.encode))
 SIZES = st.builds(
     BlockSizes,

@@ -21,14 +21,12 @@ from tests.support.raw_tables import RawWriter, blocks_of, snappy, table_of_bloc
 
 
 def one_block(body: bytes, *, stored: bytes | None = None, block_type: int = 1, count: int = 1) -> bytes:
-    """A sound table around one block, the properties those of one record `k` with 3 bytes of value."""
     writer = RawWriter("ranges")
     writer.add_stored(snappy(body) if stored is None else stored, block_type, b"k")
     return writer.finish_as(count, b"k", 9 * count, 3)
 
 
 def entry_block(*entries: tuple[int, bytes, bytes], restarts: Sequence[int] = (0,)) -> bytes:
-    """A block of (shared, unshared bytes with trailer, value)."""
     body = b"".join(
         put_uvarint(shared) + put_uvarint(len(key)) + put_uvarint(len(value)) + key + value
         for shared, key, value in entries
@@ -153,7 +151,6 @@ def test_a_compression_that_lakefs_does_not_write_is_refused() -> None:
     | st.lists(st.sampled_from([b"a", b"abcdefg", b"xy" * 30]), max_size=80).map(b"".join)
 )
 def test_snappy_of_anything_is_uncompressed_as_it_was(tail: bytes) -> None:
-    """The value's tail is ignored by the reader, but it is part of the block, and the last entry behind it is not."""
     body = entry_block((0, b"a" + T, V + tail), (0, b"k" + T, V + tail))
     writer = RawWriter("ranges")
     writer.add_stored(snappy(body), 1, b"k")
@@ -163,7 +160,6 @@ def test_snappy_of_anything_is_uncompressed_as_it_was(tail: bytes) -> None:
 
 @pytest.mark.parametrize("pattern", range(1, 20))
 def test_snappy_copies_of_every_distance(pattern: int) -> None:
-    """A literal of n bytes, repeated from n bytes back: patterns shorter and longer than a word."""
     unit = bytes(range(65, 65 + pattern))
     for length in (4, 5, 11, 12, 13, 33, 64):
         tail = (unit * 80)[: pattern + length]
@@ -200,8 +196,6 @@ def accepted_by_columns(data: bytes) -> list[tuple[bytes, str, int, int, str]] |
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_bodies_with_right_checksums_never_give_fewer_or_other_rows(seed: int) -> None:
-    """Where the strict reader takes a damaged table, the rows are its rows; where it does not, the number of rows is
-    still the stated one (it may stumble over a field that the columns do not hold)."""
     chance = random.Random(seed)
     source = fixture(
         ["range_odd_keys", "range_of_many_1", "range_incompressible", "range_address_type_0"][seed]
@@ -283,7 +277,6 @@ def test_blocks_that_equal_the_last_ranges_are_not_decoded_again(monkeypatch: py
     | st.tuples(st.integers(0, 11), st.integers(0, 11)).map(lambda p: [*range(p[0]), p[1], *range(p[0], 12)])
 )
 def test_taking_equal_blocks_over_never_hides_keys_out_of_order(order: list[int]) -> None:
-    """Any sequence of the blocks of a sound range: decoded after it, or alone, the answer is the same."""
     records = BASE[:120]
     first = write_table(records, sizes=BlockSizes(data=500)).data
     bodies = blocks_of(first)
@@ -306,8 +299,6 @@ def test_taking_equal_blocks_over_never_hides_keys_out_of_order(order: list[int]
 
 
 def forge(body: bytes, place: int, target: int) -> bytes:
-    """Set the four bytes at a place so that the block has a given checksum. A CRC is linear: solve for 32 bits."""
-
     def crc_with(patch: int) -> int:
         return checksum(body[:place] + patch.to_bytes(4, "little") + body[place + 4 :], 0)
 

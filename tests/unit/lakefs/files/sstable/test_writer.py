@@ -15,9 +15,11 @@ KEYS = st.one_of(
     st.binary(max_size=40),
     st.text(st.sampled_from("ab/\x00\x01\xff"), max_size=12).map(lambda text: text.encode("latin-1")),
 )
+
 VALUES = st.one_of(
     st.binary(max_size=60), st.integers(0, 9000).map(bytes), st.binary(min_size=3000, max_size=5000)
 )
+
 RECORDS = st.dictionaries(KEYS, VALUES, max_size=120).map(lambda records: sorted(records.items()))
 SIZES = st.builds(
     BlockSizes,

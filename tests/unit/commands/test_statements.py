@@ -1,33 +1,138 @@
-"""A run that waits in Airflow is answered there, by its API."""
+"""`dredge gc approve`, `reject` and `resume`."""
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dredge.approve.records import AIRFLOW
-from dredge.commands import airflow_answer
-from dredge.commands.airflow_answer import TOKEN, URL, answer_in_airflow
+from dredge.commands.statements import TOKEN, URL, answer_in_airflow
 from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.approve import find_question
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import from_json, to_json
-from tests.support.approvals import gc, waiting_run
+from tests.support.approvals import waiting_run
+from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.lakefs_server import Lake
+
+ORPHAN = "data/orphan"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with server(tmp_path) as found:
+        branch = found.repository().branch("main")
+        branch.object("kept").upload(b"kept")
+        branch.commit("kept")
+        found.writer().put(ORPHAN, b"orphan")
+        time.sleep(1.1)  # the folder tells whole seconds
+        yield found
+
+
+def waiting(capsys: pytest.CaptureFixture[str]) -> str:
+    code, said, errors = gc(
+        capsys,
+        *("run", "lake", "--apply", *COLLECT_NOW, "--max-delete-objects", "0"),
+        "--json",
+    )
+    report = json.loads(said)
+    assert (code, report["outcome"]) == (3, "awaiting_approval")
+    folder = str(dict(report["facts"])["Folder"])
+    assert f"dredge gc approve {folder}" in errors
+    return folder
+
+
+def keys(lake: Lake) -> set[str]:
+    return {key for batch in lake.writer().list("data/") for key in batch["key"].to_pylist()}
+
+
+def test_a_run_waits_is_approved_and_goes_on(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    before = keys(lake)
+    run = waiting(capsys)
+    assert keys(lake) == before
+    code, said, _ = gc(capsys, "approve", run, "--by", "ada")
+    assert (code, "to delete 1 objects (6 bytes) of lake was approved by ada" in said) == (0, True)
+    assert f"Go on with: dredge gc resume {run}" in said
+    assert keys(lake) == before
+    code, said, _ = gc(capsys, "resume", run, "--quiet")
+    assert (code, keys(lake)) == (0, before - {ORPHAN})
+    assert "approved by ada (dredge gc)" in said
+    assert gc(capsys, "report", run)[0] == 0
+
+
+def test_a_rejected_run_does_not_go_on(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    before = keys(lake)
+    run = waiting(capsys)
+    assert gc(capsys, "reject", run, "--by", "eve")[0] == 0
+    code, _, errors = gc(capsys, "approve", run, "--by", "ada")
+    assert (code, "eve rejected it" in errors) == (3, True)
+    code, said, _ = gc(capsys, "resume", run, "--quiet", "--json")
+    assert (code, json.loads(said)["outcome"]) == (3, "rejected")
+    assert keys(lake) == before
+    assert gc(capsys, "report", run)[0] == 3
+
+
+def test_a_machine_that_does_not_know_who_one_is_asks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> str:
+        raise OSError("no user")
+
+    _, run, _, _ = waiting_run()
+    monkeypatch.setattr("getpass.getuser", nobody)
+    code, _, errors = gc(capsys, "approve", run.folder.uri)
+    assert (code, "give --by NAME" in errors) == (2, True)
+
+
+def test_a_run_with_approvers_is_approved_in_airflow(capsys: pytest.CaptureFixture[str]) -> None:
+    _, run, _, _ = waiting_run(approvers="ada")
+    code, _, errors = gc(capsys, "approve", run.folder.uri, "--by", "ada")
+    assert (code, "ada, in Airflow" in errors) == (3, True)
+    assert gc(capsys, "reject", run.folder.uri, "--by", "eve")[0] == 0
+
+
+def test_a_second_run_is_refused_until_the_first_one_is_answered(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = keys(lake)
+    run = waiting(capsys)
+    unlimited = ("run", "lake", "--apply", *COLLECT_NOW)
+    assert gc(capsys, *unlimited)[0] == 3
+    assert gc(capsys, "approve", run, "--by", "ada")[0] == 0
+    assert gc(capsys, *unlimited)[0] == 3
+    assert keys(lake) == before
+    assert gc(capsys, "resume", run, "--quiet")[0] == 0
+    assert keys(lake) == before - {ORPHAN}
+    assert gc(capsys, *unlimited)[0] == 0
+
+
+def test_what_resume_would_refuse_cannot_be_approved(capsys: pytest.CaptureFixture[str]) -> None:
+    world, run, _, _ = waiting_run()
+    run.lease.release(run.plan.lease)
+    world.collect(max_delete_objects=None)
+    code, said, _ = gc(capsys, "approve", run.folder.uri, "--by", "ada")
+    assert (code, said) == (3, "")
+    assert not any(
+        key.endswith("/approved.json")
+        for batch in run.folder.writer.list("approve/")
+        for key in batch["key"].to_pylist()
+    )
+
 
 HOLDER = "gc lake manual__2026-01-02T03:04:05+00:00/x"
 
 
 @dataclass
 class Api:
-    """An API that answers each request with one status."""
-
     status: int = 200
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
 
@@ -44,8 +149,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+        def log_message(self, *_: Any) -> None: ...
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -97,7 +201,6 @@ def test_an_airflow_that_is_not_there_is_named(
 
 
 def in_airflow(run: Any) -> None:
-    """Have the run look as one of Airflow."""
     key = "plan.json"
     plan = run.folder.read_json(key)
     grant = from_json(LeaseGrant, plan["lease"])
@@ -125,7 +228,6 @@ def test_the_command_leaves_a_yes_to_airflow_and_writes_a_no_down_first(
 def test_a_no_to_a_run_that_airflow_no_longer_has_gives_its_lease_back(
     api: Api, capsys: pytest.CaptureFixture[str], status: int, is_free: bool
 ) -> None:
-    """A person deleted it there, so no task of its own will."""
     _, run, _, _ = waiting_run()
     api.status = status
     in_airflow(run)
@@ -146,7 +248,6 @@ def test_without_an_address_the_answer_stands_in_the_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(URL, raising=False)
-    assert not airflow_answer.is_named()
     _, run, _, _ = waiting_run()
     in_airflow(run)
     assert gc(capsys, "approve", run.folder.uri, "--by", "ada")[0] == 0

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dredge.errors import FormatError
-from dredge.runs.cleanup import ListedFiles, counting_versions
+from dredge.runs.cleanup import ListedFiles, read_recent_versions
 from dredge.runs.versions import POINTER, VERSIONS, Current
 from dredge.storage import ObjectWriter, open_writer, store_clock
 from dredge.xid import new_descending_xid
@@ -34,7 +34,6 @@ def store(writer: ObjectWriter) -> ToldVersions:
 
 @pytest.fixture
 def names(store: ToldVersions) -> list[str]:
-    """Versions of five runs, the newest first; the pointer names that."""
     found = [
         store.advance(Told(new_descending_xid(NOW - days * DAY)), Current(etag=store.etag)).name
         for days in (5, 4, 3, 2, 1)
@@ -55,7 +54,7 @@ def test_a_version_counts_that_was_the_newest_since_files_age(
 ) -> None:
     beside = f"{folder}{VERSIONS}-of-another/x.json"
     listed = files(names, names[young:], folder)
-    found = counting_versions(store, ListedFiles({**listed.sizes, beside: 1}, listed.aged), folder)
+    found = read_recent_versions(store, ListedFiles({**listed.sizes, beside: 1}, listed.aged), folder)
     assert sorted(found) == sorted(names[:counting])
     assert all(found[name] == store.read(name, None) for name in found)
 
@@ -64,18 +63,18 @@ def test_the_one_that_the_pointer_names_counts_though_it_was_listed_as_old_or_no
     store: ToldVersions, names: list[str]
 ) -> None:
     store.advance(store.read(names[3], None), Current(etag=store.etag))
-    assert set(counting_versions(store, files(names[:4], names[1:4]), "")) == {*names[:2], names[3]}
-    assert set(counting_versions(store, files([]), "")) == {names[3]}
+    assert set(read_recent_versions(store, files(names[:4], names[1:4]), "")) == {*names[:2], names[3]}
+    assert set(read_recent_versions(store, files([]), "")) == {names[3]}
 
 
 def test_without_a_pointer_the_listed_ones_count(
     store: ToldVersions, writer: ObjectWriter, names: list[str]
 ) -> None:
     other = ToldVersions(open_writer("memory://lifetimes-test/another"))
-    assert counting_versions(other, files([]), "") == {}
+    assert read_recent_versions(other, files([]), "") == {}
     for name in names:
         other.writer.put(name, writer.get(name))
-    assert set(counting_versions(other, files(names, names[1:]), "")) == set(names[:2])
+    assert set(read_recent_versions(other, files(names, names[1:]), "")) == set(names[:2])
 
 
 @pytest.mark.parametrize("data", [b"{}", b"no JSON"])
@@ -84,10 +83,10 @@ def test_a_damaged_version_counts_for_nobody_unless_it_is_the_newest(
 ) -> None:
     for damaged in names[1:3]:
         writer.put(damaged, data)
-    assert set(counting_versions(store, files(names), "")) == {names[0], *names[3:]}
+    assert set(read_recent_versions(store, files(names), "")) == {names[0], *names[3:]}
     writer.put(names[0], data)
     with pytest.raises(FormatError):
-        counting_versions(store, files(names), "")
+        read_recent_versions(store, files(names), "")
 
 
 def test_the_newest_is_the_one_of_its_whole_digest(
@@ -97,7 +96,7 @@ def test_the_newest_is_the_one_of_its_whole_digest(
     digest = hashlib.sha256(b"another").hexdigest()
     writer.put(POINTER, json.dumps({**pointer, "sha256": pointer["sha256"][:16] + digest[16:]}).encode())
     with pytest.raises(FormatError):
-        counting_versions(store, files(names), "")
+        read_recent_versions(store, files(names), "")
 
 
 def test_what_was_last_modified_before_an_instant_is_aged(writer: ObjectWriter) -> None:

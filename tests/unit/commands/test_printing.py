@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.commands.terminal import naming_resume
+from dredge.commands.printing import print_resume
 from dredge.errors import DredgeError, PartialError, RefusedError, UnavailableError
 
 
@@ -14,6 +14,6 @@ from dredge.errors import DredgeError, PartialError, RefusedError, UnavailableEr
 def test_what_another_try_may_mend_names_the_command(
     error: type[DredgeError], is_named: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(error), naming_resume("dredge gc", "memory://runs/r1"):
+    with pytest.raises(error), print_resume("dredge gc", "memory://runs/r1"):
         raise error("down")
     assert ("dredge gc resume memory://runs/r1" in capsys.readouterr().err) is is_named

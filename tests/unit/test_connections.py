@@ -31,6 +31,7 @@ _URLS = (
     f"ftp://{SECRET}",
     SECRET,
 )
+
 _TAKES_A_URL: tuple[Callable[[str], object], ...] = (
     lambda url: LakeFSClient(url, "key", "secret"),
     lambda url: StorageOptions(endpoint_url=url),
@@ -39,6 +40,7 @@ _TAKES_A_URL: tuple[Callable[[str], object], ...] = (
     lambda url: AzureOptions(account="a", endpoint_url=url),
     lambda url: AzureOptions.from_env({"AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={url}"}),
 )
+
 _TAKES_A_KEY: tuple[Callable[[str], object], ...] = (
     lambda key: LakeFSClient("http://127.0.0.1:1", key, "secret"),
     lambda key: LakeFSClient("http://127.0.0.1:1", "key", key),
@@ -115,8 +117,6 @@ def test_a_table_that_does_not_answer_is_named_without_its_keys(caplog: pytest.L
 
 @pytest.mark.parametrize("code", ["InvalidSignatureException", "UnrecognizedClientException"])
 def test_what_aws_says_of_a_signature_is_not_told(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It repeats the headers that were signed, and the session token is one of them."""
-
     class Client:
         def describe_table(self, **_: object) -> None:
             said = {

@@ -1,4 +1,4 @@
-"""Whether the results in a run folder were made from each other."""
+"""A step builds on what it was given and on nothing else, and says what it ended at."""
 
 from __future__ import annotations
 
@@ -9,14 +9,51 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import PLAN, breaks, check_chain, plan_digest
-from dredge.runs.summary import StepSummary
+from dredge.runs.steps import PLAN, StepRecord, breaks, check_chain, collect_links, perform, plan_digest
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder() -> Iterator[RunFolder]:
+    yield RunFolder(open_writer("memory://perform-test/r1"), "r1")
+    forget_memory_store("perform-test")
+
+
+def clock() -> datetime:
+    return NOW
+
+
+def nothing(_: StepRecord) -> None: ...
+
+
+def test_what_no_step_wrote_is_among_what_a_result_was_made_from(folder: RunFolder) -> None:
+    for plan, tries in (("a", 1), ("a", 1), ("b", 2)):
+        done = perform(folder, "first", [], nothing, clock, roots={"plan": plan})
+        assert (done.inputs, done.try_number) == ({"plan": plan}, tries)
+
+
+def test_an_end_without_success_is_recorded_with_its_reason(folder: RunFolder) -> None:
+    def body(record: StepRecord) -> None:
+        record.add(figures=2)
+        record.add(figures=3)
+        record.warn("a word for the report")
+        record.status, record.error = "refused", RefusedError("too many")
+
+    with pytest.raises(RefusedError):
+        perform(folder, "first", [], body, clock)
+    found, failure = folder.read_incomplete("first"), folder.read_failure("first")
+    assert found is not None
+    assert (found.counts, found.warnings) == ({"figures": 5}, ("a word for the report",))
+    assert failure is not None
+    assert (failure["message"], failure["claimed"], failure["try_number"]) == ("too many", True, 1)
+
+
 LINKS = {"first": [PLAN], "second": ["first"], "third": ["first", "second"]}
 DIGEST = "of the plan"
 
@@ -26,7 +63,6 @@ def summary(step: str, inputs: Mapping[str, str], **counts: int) -> StepSummary:
 
 
 def unbroken() -> dict[str, StepSummary]:
-    """Results that were made from each other."""
     digests, found = {PLAN: DIGEST}, dict[str, StepSummary]()
     for step, read in LINKS.items():
         found[step] = summary(step, {name: digests[name] for name in read})
@@ -49,12 +85,6 @@ def test_a_result_that_was_made_from_another_one_breaks_the_chain() -> None:
     found["second"] = summary("second", found["second"].inputs, rows=1)
     assert len(list(breaks(LINKS, found, DIGEST))) == 1
     assert len(list(breaks(LINKS, unbroken(), "of another plan"))) == 1
-
-
-@pytest.fixture
-def folder() -> Iterator[RunFolder]:
-    yield RunFolder(open_writer("memory://chain-test/r1"), "r1")
-    forget_memory_store("chain-test")
 
 
 def test_a_plan_is_the_same_under_another_lease_and_another_one_in_anything_else(folder: RunFolder) -> None:
@@ -81,3 +111,27 @@ def test_a_result_that_was_made_again_while_it_was_worked_with_breaks_the_chain(
     assert check_chain(folder, "sweep", links, {"second": second, "other": other}).keys() == links.keys()
     with pytest.raises(RefusedError):
         check_chain(folder, "sweep", links, {"second": replace(second, counts={"rows": 1})})
+
+
+class First(StepOutput):
+    STEP = "first"
+
+
+class Second(StepOutput):
+    STEP = "second"
+    INPUTS = (First,)
+
+
+class Third(StepOutput):
+    STEP = "third"
+    INPUTS = (Second, First)
+
+
+def test_a_chain_names_everything_that_a_result_was_made_from() -> None:
+    assert collect_links([Third]) == {"first": [PLAN], "second": ["first"], "third": ["second", "first"]}
+    assert collect_links(Second.INPUTS) == {"first": [PLAN]}
+
+
+def test_a_summary_of_another_step_is_refused() -> None:
+    with pytest.raises(FormatError):
+        Second.of(StepSummary("first", "r1", "success", NOW, NOW))

@@ -10,13 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import FormatError, RefusedError, UnavailableError
+from dredge.runs import parts
 from dredge.runs.clock import StoreClock
 from dredge.runs.folder import RunFolder
-from dredge.runs.parts import keeping_parts, kept_parts
+from dredge.runs.parts import GroupedPart, cache_parts, get_part_cache
 from dredge.runs.steps import PLAN, StepRecord, check_chain, perform, plan_digest
+from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
-from dredge.storage import ObjectStream, open_writer
+from dredge.storage import ObjectStream, ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,8 +27,6 @@ ROWS = pa.table({"x": [1, 2]})
 
 
 class Told:
-    """A writer that tells the keys that are read, and may do something before a write."""
-
     def __init__(self) -> None:
         self._writer = open_writer(URI)
         self.keys: list[str] = []
@@ -61,12 +61,10 @@ def folder(told: Told) -> RunFolder:
 
 @pytest.fixture
 def reads(told: Told) -> list[str]:
-    """The keys that are read."""
     return told.keys
 
 
 def other() -> RunFolder:
-    """The folder as another process sees it."""
     return RunFolder(open_writer(URI), "r1")
 
 
@@ -100,7 +98,7 @@ def test_parts_and_summaries_are_read_once_and_only_within_the_block(
     folder.read_summary("first")
     folder.read_part(summary.parts[0])
     assert [key for key in reads if key.startswith("first/t001/")] == [summary.parts[0].key]
-    assert kept_parts(URI) is None
+    assert get_part_cache(URI) is None
 
 
 def test_a_step_that_goes_on_reads_the_numbers_of_its_inputs_alone(
@@ -149,8 +147,8 @@ def test_the_chain_is_read_afresh(folder: RunFolder, reads: list[str]) -> None:
 
 
 def test_long_parts_and_the_oldest_ones_are_not_kept() -> None:
-    with keeping_parts(URI):
-        parts = kept_parts(URI)
+    with cache_parts(URI):
+        parts = get_part_cache(URI)
         assert parts is not None
         parts.put("long", b"x" * ((1 << 20) + 1))
         assert parts.get("long") is None
@@ -211,3 +209,52 @@ def test_the_stores_time_is_asked_once_a_minute_and_again_when_the_machines_cloc
     old.now()
     old.now()
     assert len(asked) == 5
+
+
+GROUPED_ROWS = 40
+TABLE = pa.table(
+    {
+        "address": [f"data/{number:04d}" + "x" * 200 for number in range(GROUPED_ROWS)],
+        "size": list(range(GROUPED_ROWS)),
+        "reason": ["expired"] * GROUPED_ROWS,
+        "code": pa.nulls(GROUPED_ROWS, pa.string()),
+        "hash": pa.array(range(GROUPED_ROWS), pa.uint64()),
+    }
+)
+
+
+@pytest.fixture
+def grouped_writer(monkeypatch: pytest.MonkeyPatch) -> ObjectWriter:
+    monkeypatch.setattr(parts, "GROUP_ROWS", 10)
+    return open_writer("memory://groups")
+
+
+@pytest.fixture
+def part(grouped_writer: ObjectWriter) -> PartInfo:
+    return RunFolder(grouped_writer, "run").write_table("subtract", 0, TABLE, grouped=True)
+
+
+def test_damage_is_noticed_where_it_is_read(grouped_writer: ObjectWriter, part: PartInfo) -> None:
+    data = bytearray(grouped_writer.get(part.key))
+    metadata = GroupedPart(grouped_writer, part).metadata
+    chunk = metadata.row_group(1).column(TABLE.column_names.index("hash"))
+    data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    grouped_writer.put(part.key, bytes(data))
+    assert GroupedPart(grouped_writer, part).read([0, 2], ["hash"]).num_rows == 20
+    with pytest.raises(FormatError):
+        GroupedPart(grouped_writer, part).read([1], ["hash"])
+
+
+def test_a_part_that_is_gone_short_or_another_is_said_to_be(
+    grouped_writer: ObjectWriter, part: PartInfo
+) -> None:
+    other = RunFolder(grouped_writer, "run").write_table("subtract", 1, TABLE.slice(0, 30), grouped=True)
+    grouped_writer.put(part.key, grouped_writer.get(other.key))
+    with pytest.raises(FormatError):
+        _ = GroupedPart(grouped_writer, part).metadata
+    longer = PartInfo(other.name, GROUPED_ROWS, other.size_bytes, other.sha256, other.key)
+    with pytest.raises(FormatError):
+        _ = GroupedPart(grouped_writer, longer).metadata
+    gone = PartInfo("subtract/gone.parquet", GROUPED_ROWS, part.size_bytes, part.sha256)
+    with pytest.raises(FormatError):
+        _ = GroupedPart(grouped_writer, gone).metadata

@@ -15,7 +15,8 @@ from google.protobuf.message import Message
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import generate as generator
 
-LAKEFS = Path(__file__).parents[4] / "fixtures/lakefs"
+LAKEFS = Path(__file__).parents[3] / "fixtures/lakefs"
+
 KINDS: dict[str, type[Message]] = {
     "repos": messages.RepositoryData,
     "branches": messages.BranchData,
@@ -86,13 +87,11 @@ def test_generated_code_is_current(tmp_path: Path) -> None:
 
 
 def without_version(path: Path) -> str:
-    """Generated code without the version of the compiler."""
     text = re.sub(r"# Protobuf Python Version: [\d.]+", "", path.read_text())
     return re.sub(r"Domain\.PUBLIC,\s+\d+,\s+\d+,\s+\d+,", "", text)
 
 
 def test_the_oldest_protobuf_that_is_allowed_runs_the_generated_code() -> None:
-    """Code runs with the version of its compiler, later ones of this major version, and the next major version."""
     code = (generator.FOLDER / "graveler_pb2.py").read_text()
     found = re.search(r"# Protobuf Python Version: (\d+)\.(\d+)", code)
     assert found is not None

@@ -1,0 +1,94 @@
+"""An error promises that nothing was touched only where nothing was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from dredge.errors import ConfigError, DredgeError, PartialError, RefusedError, UnavailableError
+from dredge.gc import steps
+from dredge.runs.failures import as_partial, closing_with, not_deleted, partial_after
+
+
+@pytest.mark.parametrize(
+    ("codes", "deleted", "family"),
+    [
+        ({"AccessDenied"}, 0, ConfigError),
+        ({"AccessDenied", "Forbidden"}, 1, PartialError),
+        ({"AccessDenied", "SlowDown"}, 0, UnavailableError),
+        ({"SlowDown"}, 1, UnavailableError),
+        (set[str](), 1, UnavailableError),
+    ],
+)
+def test_only_where_every_object_was_denied_a_person_has_to_act(
+    codes: set[str], deleted: int, family: type[DredgeError]
+) -> None:
+    error = not_deleted("3 objects could not be deleted.", codes, deleted)
+    assert type(error) is family
+
+
+@pytest.mark.parametrize(
+    ("error", "changed", "family"),
+    [
+        (ConfigError("access denied. "), "2 were deleted.", PartialError),
+        (ConfigError("access denied"), "", ConfigError),
+        (UnavailableError("busy"), "2 were deleted.", UnavailableError),
+    ],
+)
+def test_a_promise_is_taken_back_where_something_was_changed(
+    error: DredgeError, changed: str, family: type[DredgeError]
+) -> None:
+    with pytest.raises(family) as raised, partial_after(lambda: changed):
+        raise error
+    assert type(raised.value) is type(as_partial(error, changed)) is family
+    assert raised.value.__cause__ is (error if family is PartialError else None)
+
+
+def test_what_was_changed_is_asked_for_when_it_ended() -> None:
+    deleted: list[str] = []
+
+    @partial_after(lambda: f"{len(deleted)} was deleted")
+    def work() -> None:
+        deleted.append("one")
+        raise ConfigError("denied")
+
+    with pytest.raises(PartialError):
+        work()
+
+
+def _raising(error: BaseException) -> Callable[[], object]:
+    def fail() -> object:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("later", [UnavailableError("later"), ValueError("later")])
+@pytest.mark.parametrize("first", [RefusedError("first"), ValueError("first"), KeyboardInterrupt()])
+def test_an_error_of_the_end_does_not_hide_the_first(first: BaseException, later: Exception) -> None:
+    with pytest.raises(type(first)) as caught, closing_with(_raising(later), "the end"):
+        raise first
+    assert caught.value is first
+
+
+def test_an_error_of_the_end_alone_is_raised_and_the_end_is_done_once() -> None:
+    done: list[int] = []
+    with closing_with(lambda: done.append(1), "the end"):
+        pass
+    assert done == [1]
+    with pytest.raises(UnavailableError), closing_with(_raising(UnavailableError("end")), "the end"):
+        pass
+
+
+def test_a_local_run_whose_report_fails_too_shows_the_first_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = RefusedError("of the first step")
+    monkeypatch.setattr(steps, "slice_listing", lambda *_: _raising(first)(), raising=False)
+    monkeypatch.setattr(
+        steps, "save_report", lambda *_: _raising(UnavailableError("report"))(), raising=False
+    )
+    with pytest.raises(RefusedError) as caught:
+        steps.run_steps(SimpleNamespace(going_on=nullcontext), None)  # type: ignore[arg-type]
+    assert caught.value is first
