@@ -21,8 +21,8 @@
     save_report         the state for the next run, and the report          state/…, report.html
 
 A step has one name: the task in Airflow, the package here, `STEP`, the folder in the run folder, and the folder of
-its tests. Each package has a `step.py` with the step's function and an `output.py` with what later steps may use of
-its result; other rooms import from the package only. `sets` (sets of hashes) and `index` (decoded ranges) serve
+its tests. Each package has a `step.py` with the step's function, and its `__init__.py` names what later steps may use
+of its result; other rooms import from the package only. `sets` (sets of hashes) and `index` (decoded ranges) serve
 several steps; `state` is what an optimized run builds on.
 
 To read: `steps`, then `plan` and `run`, then the packages in the order above. `docs/architecture.md` follows one

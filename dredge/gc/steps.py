@@ -46,16 +46,15 @@ if TYPE_CHECKING:
     from dredge.gc.plan import Plan
     from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
     from dredge.gc.preflight import check
-    from dredge.gc.purge.config import PurgeConfig
-    from dredge.gc.purge.step import purge_old
-    from dredge.gc.restore.config import RestoreConfig
-    from dredge.gc.restore.step import restore
+    from dredge.gc.purge import purge_old
+    from dredge.gc.restore import restore
     from dredge.gc.resuming import check_resumable, is_local
     from dredge.gc.run import Run, open_state
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
-    from dredge.gc.verify.step import verify
+    from dredge.gc.undo_config import PurgeConfig, RestoreConfig
+    from dredge.gc.verify import verify
     from dredge.gc.workload import rows_of
     from dredge.lakefs import LakeFS
     from dredge.runs.clock import Clock
@@ -116,8 +115,8 @@ _PLACES = {
     "MetadataConfig": "metadata.config",
     "Plan": "plan",
     "Question": ".approve.question",
-    "PurgeConfig": "purge.config",
-    "RestoreConfig": "restore.config",
+    "PurgeConfig": "undo_config",
+    "RestoreConfig": "undo_config",
     "Run": "run",
     "acquire_lease": "planning",
     "open_state": "run",
@@ -132,16 +131,16 @@ _PLACES = {
     "list_committed": "list_committed.step",
     "mark_uncommitted": "mark_uncommitted.step",
     "plan_run": "planning",
-    "purge_old": "purge.step",
+    "purge_old": "purge",
     "release_grant": "planning",
     "release_lease": "planning",
-    "restore": "restore.step",
+    "restore": "restore",
     "resume_run": "planning",
     "rows_of": "workload",
     "save_report": "save_report.step",
     "slice_listing": "slice_listing.step",
     "subtract": "subtract.step",
-    "verify": "verify.step",
+    "verify": "verify",
 }
 """The modules below `dredge.gc` where names live that are not defined here; with a dot in front, below `dredge`."""
 
@@ -298,7 +297,7 @@ def purge(
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
     from dredge.gc import steps
-    from dredge.gc.purge.step import config_of_mark
+    from dredge.gc.purge import config_of_mark
     from dredge.gc.undo import collected_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now

@@ -24,11 +24,9 @@ from dredge.approve.step import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
-from dredge.gc.bulk_delete.output import BulkDeleteOutput
+from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, settle
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
-from dredge.gc.bulk_delete.reconcile import settle
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
-from dredge.gc.check_again.note import note_deletion
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
@@ -43,8 +41,10 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
+from dredge.sets.hashes import read_hashes, unite
 from dredge.storage.parallel import at_once
 from dredge.undo.alarms import refuse_alarmed
+from dredge.undo.deletions import note_deletion
 from dredge.undo.pins import names_of, read_pins, sets_of
 
 _STEP = BulkDeleteOutput.STEP
@@ -119,7 +119,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     record.attempt.check()  # an overtaken try leaves no record of a deletion
     with at_once() as ask:
         mark = ask(Subtracted.of_mark, run, record.input(ListCommittedOutput))
-        note_deletion(run, record)
+        _note_deletion(run, record)
     subtracted = mark.result()
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     for turn in itertools.count():
@@ -139,6 +139,12 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
             )
         if watch.found != ROUND_OVER:
             record.warn(f"the sweep stopped ({watch.found}) and checked again")
+
+
+def _note_deletion(run: Run, record: StepRecord) -> None:
+    """Write the record of what a sweep may delete. Without it later runs could not compare it with what is live."""
+    parts = record.input(CheckLimitsOutput).may_go(record.input(SubtractOutput))
+    note_deletion(run, unite([read_hashes(run.folder, part) for part in parts]))
 
 
 def _delete(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.codes import ALIVE_AGAIN
+from dredge.gc.bulk_delete.outcomes import ALIVE_AGAIN
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.subtract import NESTED, begin_with

@@ -16,19 +16,31 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import AlarmError, DredgeError, UnavailableError
-from dredge.gc.check_again.adopt import adopt_deletions
-from dredge.gc.check_again.find import Found, Hits, find_hits
-from dredge.gc.check_again.judge import explained
+from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
+from dredge.gc.check_again.find import Found, Hits, explained, find_hits
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.history import earlier_runs
+from dredge.gc.plan import Plan
 from dredge.gc.run import Run
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.ownership import read_owner
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.hashes import Hashes, contains, unite
+from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 from dredge.storage.parallel import at_once
 from dredge.undo import alarms
 from dredge.undo.alarms import NOT_YET, Alarm
-from dredge.undo.deletions import read_checked, read_deletions, write_checked
+from dredge.undo.deletions import (
+    Deletion,
+    Deletions,
+    read_checked,
+    read_deletions,
+    write_checked,
+    write_deletion,
+    write_hashes,
+)
 from dredge.undo.putting_back import FAILED, GONE, RESTORED, THERE, Restored, Source, bring_back
 
 log = logging.getLogger("dredge")
@@ -284,3 +296,58 @@ def _words(item: _Judged) -> str:
     )
     words = {GONE: "neither a copy nor a version is left", _OFF: "restore_reused is off"}
     return f"{text}; the others were not: {why.message or words.get(why.outcome, why.outcome)}"
+
+
+def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
+    """Write a record for each earlier run of this repository that deleted and has none.
+
+    Args:
+        run: this run.
+        known: the records that are there.
+
+    Returns:
+        A sentence for each run that may have deleted and cannot be read, and whether a record was written.
+    """
+    have = {item.run_id for item in known.found} | known.unread.keys()
+    unread, has_adopted = list[str](), False
+    for folder, plan in earlier_runs(run):
+        if folder.run_id in have or (plan is not None and plan.dry_run) or not _has_ledger(folder):
+            continue
+        try:
+            if plan is None:
+                raise FormatError("its plan cannot be read")
+            hashes = _deletable(folder)
+        except FormatError as error:
+            unread.append(f"run {folder.run_id} ({folder.uri}): {error}")
+            continue
+        if len(hashes):
+            _adopt(run, folder, plan, hashes)
+            has_adopted = True
+    return unread, has_adopted
+
+
+def _has_ledger(folder: RunFolder) -> bool:
+    return next(iter(folder.writer.list(f"{ledger.STEP}/_raw/")), None) is not None
+
+
+def _deletable(folder: RunFolder) -> Hashes:
+    found = folder.read_summary(SubtractOutput.STEP)
+    guards = folder.read_summary(CheckLimitsOutput.STEP)
+    if found is None or guards is None:
+        raise FormatError(f"the candidates of {folder.uri} are gone")
+    parts = CheckLimitsOutput.of(guards).may_go(SubtractOutput.of(found))
+    return unite([read_hashes(folder, part) for part in parts])
+
+
+def _adopt(run: Run, folder: RunFolder, plan: Plan, hashes: Hashes) -> None:
+    written = write_hashes(run.state, f"{plan.run_id}-{run.folder.label}", hashes)
+    write_deletion(
+        run.state,
+        Deletion(
+            run_id=plan.run_id,
+            run_uri=folder.uri,
+            at=plan.created_at,
+            way=plan.undo.way,
+            hashes=written,
+        ),
+    )

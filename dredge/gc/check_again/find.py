@@ -16,18 +16,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.gc.check_limits import CheckLimitsOutput, ask_about, codes
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.gc.check_limits import NO_ANSWER, CheckLimitsOutput, ask_about
 from dredge.gc.index.lookup import Lookup, with_hashes
+from dredge.gc.index.metaranges import Metaranges, read_files
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import PLAN
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import Run
+from dredge.gc.subtract import EXPIRED
 from dredge.gc.undo import open_swept
 from dredge.gc.witness.unnamed import list_tables
 from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
@@ -186,7 +189,7 @@ def _unseen(
     proof = ask_about(run, runner, record, hashes[wanted], sizes[wanted], f"{_AGAIN}/{item.deletion.run_id}")
     found.asked += proof.objects
     found.unanswered += len(proof.answers.unanswered)
-    if codes.NO_ANSWER in proof.answers.unanswered.values():
+    if NO_ANSWER in proof.answers.unanswered.values():
         found.sweeps.discard(item.deletion.sweep)  # the next mark asks again
     served = proof.answers.served
     found.live = unite([found.live, served])
@@ -322,3 +325,67 @@ def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Itera
     ranges = dict(facts_of(run.folder.read_part(item.ranges)))
     yield other.addresses_in(other.ranges_with(ranges, wanted), wanted)
     lookup.unread |= other.unread
+
+
+def explained(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
+    """Tell of each row whether an expired commit that the deleting run knew named its address.
+
+    Args:
+        run: this run.
+        hits: of one run that deleted.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    rows = hits.rows
+    by_reason = pc.fill_null(pc.equal(rows["reason"], EXPIRED), False)
+    found: npt.NDArray[np.bool_] = by_reason.to_numpy(zero_copy_only=False).copy()
+    if found.all() or hits.swept is None:
+        return found
+    others = unite([rows["hash"].to_numpy()[~found]])
+    addresses = _named_by_expired(run, hits.swept.folder, others)
+    named: npt.NDArray[np.bool_] = pc.is_in(rows["address"], addresses).to_numpy(zero_copy_only=False)
+    found |= named | hits.unclaimed
+    return found
+
+
+def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64]) -> pa.StringArray:
+    """The addresses with some hashes that commits named which a run knew as expired. What cannot be read explains
+    nothing."""
+    nothing = pa.nulls(0, pa.string())
+    try:
+        summary = folder.read_summary(ListCommittedOutput.STEP)
+        if summary is None:
+            return nothing
+        committed = ListCommittedOutput.of(summary)
+        history = folder.read_part(committed.history, ["commit_id", "metarange_id"])
+        # No ref may have led to a commit that the run knew, such as that of a deleted branch.
+        carried = folder.read_part(committed.carried_commits, ["commit_id", "metarange_id"])
+        active = folder.read_part(committed.commits, ["commit_id"])["commit_id"]
+    except UnavailableError:
+        raise
+    except DredgeError:
+        return nothing
+    known = pa.concat_tables([history, carried.cast(history.schema)])
+    expired = known.filter(pc.invert(pc.is_in(known["commit_id"], active.combine_chunks())))
+    metaranges = _read(run, sorted({item for item in expired["metarange_id"].to_pylist() if item}))
+    lookup = Lookup(run)
+    return lookup.addresses_in(lookup.ranges_with(metaranges.ranges, wanted), wanted)
+
+
+def _read(run: Run, metaranges: list[str]) -> Metaranges:
+    """Read metaranges, all at once, or one by one when some cannot be read."""
+    try:
+        return read_files(run.reader, metaranges)
+    except UnavailableError:
+        raise
+    except DredgeError:
+        found = Metaranges()
+    for item in metaranges:
+        try:
+            found.add(read_files(run.reader, [item]))
+        except UnavailableError:
+            raise
+        except DredgeError:
+            continue
+    return found

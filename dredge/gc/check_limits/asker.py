@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
-from dredge.gc.check_limits import codes, questions
-from dredge.gc.check_limits.questions import PAGE_COST, BranchQuestions, Question
+from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
+from dredge.gc.check_limits.places import Head, Numbers, Places
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings
@@ -115,7 +116,7 @@ class Asker:
             if question.is_page:
                 paths = [self._path(row) for row in rows]
                 distance = int(group.ranks[question.stop - 1] - group.ranks[question.first])
-                amount = min(questions.PAGE, distance + 1 + _PAGE_MARGIN)
+                amount = min(PAGE, distance + 1 + _PAGE_MARGIN)
                 while done < len(paths) and self._may_ask(PAGE_COST if done else 0):
                     answered = self._page(branch, paths[done:], amount)
                     if not answered:
@@ -127,9 +128,9 @@ class Asker:
             self._failures = 0 if done == len(rows) else self._failures
         except (DredgeError, LookupError, TypeError, ValueError) as error:
             self._note_failure(error)
-            self._leave(rows[done:], codes.NO_ANSWER)
+            self._leave(rows[done:], NO_ANSWER)
         else:
-            self._leave(rows[done:], codes.NO_ANSWER if self._failures >= _FAILURES_MAX else codes.TOO_MANY)
+            self._leave(rows[done:], NO_ANSWER if self._failures >= _FAILURES_MAX else TOO_MANY)
 
     def _single(self, branch: str, path: str) -> None:
         try:
@@ -228,3 +229,118 @@ def just_before(path: str) -> str:
     if 0xD800 <= before <= 0xDFFF:
         before = 0xD7FF
     return f"{head}{chr(before)}\U0010ffff"
+
+
+PAGE = 1000
+"""Most entries that lakeFS gives in one page."""
+PAGE_COST = 10
+"""What a page costs both sides, in questions about a single path; it is asked for where it saves as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Some neighbouring wanted paths, asked for together.
+
+    Attributes:
+        first: index of the first of them.
+        stop: index after the last.
+        is_page: by a page of the listing; else there is one path, asked for by itself.
+    """
+
+    first: int
+    stop: int
+    is_page: bool
+
+    @property
+    def cost(self) -> int:
+        """In questions about a single path."""
+        return PAGE_COST if self.is_page else 1
+
+
+def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question] | None:
+    """Choose between single paths and pages.
+
+    Args:
+        ranks: positions of the wanted paths in the branch's head, ascending and distinct.
+        most: give up when the questions cost more.
+
+    Returns:
+        Questions about every wanted path exactly once, in order; None when they cost more than `most`.
+    """
+    ends = np.searchsorted(ranks, ranks + PAGE).tolist()
+    questions: list[Question] = []
+    at = cost = 0
+    while at < len(ends):
+        is_page = ends[at] - at >= PAGE_COST
+        questions.append(Question(at, ends[at] if is_page else at + 1, is_page))
+        at = questions[-1].stop
+        cost += questions[-1].cost
+        if cost > most:
+            return None
+    return questions
+
+
+@dataclass(frozen=True, slots=True)
+class BranchQuestions:
+    """What some branches with the same head are to be asked.
+
+    Attributes:
+        branches: names.
+        rows: of the wanted paths in `Asker.paths`, in key order.
+        ranks: their positions in the head.
+        questions: about indices of `rows`.
+    """
+
+    branches: Sequence[str]
+    rows: Numbers
+    ranks: Numbers
+    questions: Sequence[Question]
+
+
+def choose(
+    places: Places, heads: list[Head], order: Hashes, cost_max: int
+) -> tuple[Hashes, list[BranchQuestions]]:
+    """Choose as many sizes as may be asked about, from the first on, and plan the questions.
+
+    Args:
+        places: entries of branch heads.
+        heads: that have them.
+        order: sizes, those first that are to be asked about first.
+        cost_max: what all questions together may cost.
+
+    Returns:
+        The chosen sizes, and the questions about all of their entries.
+    """
+    turn = np.full(len(places.sizes), len(order), np.int64)
+    if len(order) and len(places.sizes):
+        by_size = np.argsort(order)
+        at = np.minimum(np.searchsorted(order[by_size], places.sizes), len(order) - 1)
+        same = order[by_size][at] == places.sizes
+        turn[same] = by_size[at[same]]
+    low, plan = 0, list[BranchQuestions]()
+    high = len(order)
+    while low < high:
+        # All of them first: as a rule they can all be asked.
+        middle = high if high == len(order) else (low + high + 1) // 2
+        found = _plan(places, heads, turn < middle, cost_max)
+        if found is None:
+            high = middle - 1
+        else:
+            low, plan = middle, found
+    return order[:low], plan
+
+
+def _plan(
+    places: Places, heads: list[Head], wanted: npt.NDArray[np.bool_], cost_max: int
+) -> list[BranchQuestions] | None:
+    """Questions about all wanted places to all branches; None when they cost too much."""
+    left, found = cost_max, []
+    for head in heads:
+        rows, ranks = head.rows(places, wanted)
+        questions = plan_questions(ranks, left // len(head.branches))
+        if questions is None:
+            return None
+        left -= sum(question.cost for question in questions) * len(head.branches)
+        if questions:
+            found.append(BranchQuestions(head.branches, rows, ranks, questions))
+    return found

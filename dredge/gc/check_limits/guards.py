@@ -6,29 +6,340 @@ A guard looks and says what it found; it deletes nothing and changes nothing. Wh
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
 
-from dredge.gc.check_limits import proofs, staged, surroundings
-from dredge.gc.check_limits.check import Check
+from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
+from dredge.gc.check_limits import canaries
+from dredge.gc.check_limits.canaries import Canary
+from dredge.gc.check_limits.holds import SERVED, UNSETTLED, CheckLimitsOutput, HoldFiles, Tally
+from dredge.gc.check_limits.identical import Proof
+from dredge.gc.history import foreign_runs, previous
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.namespaces import check_namespaces
+from dredge.gc.pending.advance import Advanced
+from dredge.gc.pending.known import Known
+from dredge.gc.run import Run
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.subtract import SubtractOutput
+from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.runs.chain import breaks, links_of, plan_digest
 from dredge.runs.limits import Finding
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
 from dredge.storage.parallel import at_once
+
+
+@dataclass(frozen=True, slots=True)
+class Canaries:
+    """A sample of what branches show.
+
+    Attributes:
+        living: all of it.
+        dead: those that would be deleted.
+        ambiguous: those that would be, where the server may mean another key, which stays; they are held.
+    """
+
+    living: list[Canary]
+    dead: list[Canary]
+    ambiguous: list[Canary]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A run right before it may delete.
+
+    Attributes:
+        run: this run.
+        record: of the step; guards add figures and warnings.
+        proof: about the candidates that are held for their size.
+        tally: what is held.
+        doomed: files with the hashes of everything that may be deleted, now or after its wait.
+        holds: what was proved about candidates.
+        known: the pending list before this run.
+        pending: the list after it.
+        sample: objects that branches show.
+    """
+
+    run: Run
+    record: StepRecord
+    proof: Proof
+    tally: Tally
+    doomed: list[PartInfo]
+    holds: HoldFiles
+    known: Known
+    pending: Advanced
+    sample: Future[list[Canary]]
+
+    @cached_property
+    def namespaces(self) -> dict[str, str]:
+        """Storage namespace of every repository of the server, by name; asked once, for all guards."""
+        return {found.name: found.namespace for found in self.run.client.repositories()}
+
+    @cached_property
+    def sampled(self) -> Canaries:
+        """Objects that branches show, and those of them that would be deleted; asked once."""
+        living = self.sample.result()
+        dead = canaries.among(self.run, living, self.doomed)
+        ambiguous = canaries.ambiguous(self.run, dead, self.doomed)
+        return Canaries(living, [canary for canary in dead if canary not in ambiguous], ambiguous)
+
+    @property
+    def listing(self) -> SliceListingOutput:
+        """What the store holds."""
+        return self.record.input(SliceListingOutput)
+
+    @property
+    def staged(self) -> MarkUncommittedOutput:
+        """What branches have staged."""
+        return self.record.input(MarkUncommittedOutput)
+
+    @property
+    def committed(self) -> ListCommittedOutput:
+        """What active commits name."""
+        return self.record.input(ListCommittedOutput)
+
+    @property
+    def candidates(self) -> SubtractOutput:
+        """What nothing live names."""
+        return self.record.input(SubtractOutput)
+
+
+def must(
+    rule: str, holds: bool, figure: float | int | str, limit: float | int | str | None, text: str
+) -> Finding:
+    """A finding that refuses the run unless something holds.
+
+    Args:
+        rule: stable name of the guard.
+        holds: whether the run may go on.
+        figure: what was measured; begins the sentence.
+        limit: what it was compared with; None where there is none.
+        text: the rest of the sentence.
+    """
+    return Finding(rule, "passed" if holds else "refused", figure, limit, f"{figure} {text}")
+
+
+_SHOWN_MAX = 10
+
+
+def listing_complete(check: Check) -> Finding:
+    """As many rows were listed, written and compared."""
+    rows = sum(part.rows for part in check.listing.listed)
+    counted = check.listing.counts["old_objects"]
+    whole = rows == counted == check.candidates.counts["listed_objects"]
+    return must("listing_complete", whole, rows, counted, "listed rows were written and compared")
+
+
+def staging_complete(check: Check) -> Finding:
+    """Every staged row that the server counted is among ours."""
+    counts = check.staged.counts
+    copied = sum(part.rows for part in check.staged.addresses)
+    where = f"{counts['pages']} pages in {counts['scans']} scans"
+    if not counts["scans"]:
+        where = f"{counts['kv_tokens']:,} staging tokens of the key-value store"
+    return must(
+        "staging_complete",
+        copied >= counts["rows"] and counts["branches"] > 0,
+        copied,
+        counts["rows"],
+        f"staged addresses were read from {where}",
+    )
+
+
+def order(check: Check) -> Finding:
+    """Listing, staging and commits were read one after the other, and compared as they stand now.
+
+    A step reads its inputs before it begins, so a result that names the digest of another one was made after it.
+    Clocks prove nothing here: each step may have run on another machine.
+    """
+    links = links_of(CheckLimitsOutput.INPUTS)
+    wrong = list(breaks(links, check.record.inputs, plan_digest(check.run.folder)))
+    text = "results were made from each other in the order of the safety argument: listing, staging, commits"
+    if wrong:
+        text = f"results do not belong together: {'; '.join(wrong)}"
+    return must("order", not wrong, len(links) if not wrong else "not all", None, text)
+
+
+def live_not_empty(check: Check) -> Finding:
+    """Something is live where something is committed or staged."""
+    committed, staged_rows = check.committed.counts, check.staged.counts["rows"]
+    live = committed["live_addresses"]
+    inside = committed["range_rows"] - committed["outside_rows"]
+    return must(
+        "live_not_empty",
+        live > 0 or (inside == 0 and staged_rows == 0),
+        live,
+        None,
+        f"live addresses come from {inside:,} committed and {staged_rows:,} staged rows",
+    )
+
+
+def committed_not_empty(check: Check) -> Finding:
+    """Commits with content name ranges."""
+    counts = check.committed.counts
+    # The metarange without any range is a real one: a commit that deleted the last object has it.
+    suspicious = counts["metaranges"] > 1 and counts["ranges"] == 0
+    return must(
+        "committed_not_empty",
+        not suspicious,
+        counts["ranges"],
+        None,
+        f"ranges are named by {counts['metaranges']:,} metaranges of {counts['active_commits']:,} active commits",
+    )
+
+
+def nothing_nested(check: Check) -> Finding:
+    """Says in which folders below `data/` other repositories lie or have left their files; these are kept."""
+    kept = check.candidates.nested
+    if not kept:
+        return Finding("nothing_nested", "passed", 0, None, "no other repository lies below data/")
+    text = (
+        f"everything below {', '.join(kept[:_SHOWN_MAX])}{' and others' if len(kept) > _SHOWN_MAX else ''} is kept:"
+        " another repository lies there, or was deleted and has left its files (lakeFS leaves the objects of deleted"
+        " repositories where they are). Move the data of one that is used to a namespace of its own; remove what a"
+        " deleted one has left from the object store"
+    )
+    check.record.warn(text)
+    return Finding("nothing_nested", "passed", len(kept), None, text)
+
+
+def identical_content(check: Check) -> Finding:
+    """Says what the proofs about objects of equal size came to; they hold objects, never the run."""
+    cleared = len(check.tally.cleared)
+    text = (
+        f"{cleared:,} of {check.proof.objects:,} candidates as long as an object in a branch head were proved to be"
+        f" read by no branch; {check.tally.objects_of(SERVED):,} are read and stay,"
+        f" {check.tally.objects_of(*UNSETTLED):,} are held back"
+    )
+    return Finding("identical_content", "passed", cleared, None, text)
+
+
+_RULE = "staging_not_gone"
+_PATHS_MAX = 10
+"""Paths that a branch is asked about."""
+
+
+def staging_not_gone(check: Check) -> Finding:
+    """Staging is not empty, or was never full, or no branch shows anything staged."""
+    run, now = check.run, check.staged.counts["rows"]
+    before = previous(run, MarkUncommittedOutput)
+    plenty = run.plan.config.safety.staged_rows_plenty
+    had = before.counts["rows"] if before is not None else 0
+    text = f"{now:,} addresses are staged; the run before found {had:,}"
+    if now or had < plenty:
+        return Finding(_RULE, "passed", now, plenty, text)
+    branch = _branch_with_changes(run)
+    if branch is not None:
+        text = f"{text}, and branch {branch} shows uncommitted objects"
+        return Finding(_RULE, "refused", now, plenty, text)
+    return Finding(_RULE, "passed", now, plenty, f"{text}; no branch asked shows any uncommitted object")
+
+
+def _branch_with_changes(run: Run) -> str | None:
+    """A branch that shows uncommitted objects of this namespace although the scan found none."""
+    plan = run.plan
+    chance = random.Random(f"{plan.run_id}-staged")
+    branches = run.client.branches(plan.repository)
+    chance.shuffle(branches)
+    for branch in branches[: plan.config.safety.canary_branches]:
+        try:
+            changes = run.client.changes(plan.repository, branch.id)
+        except NotFoundError:
+            continue  # the branch went away meanwhile
+        paths = [change.path for change in changes if change.type != "removed"]
+        chosen = chance.sample(paths, min(len(paths), _PATHS_MAX))
+        if any(_is_ours(run, branch.id, path) for path in chosen):
+            return branch.id
+    return None
+
+
+def _is_ours(run: Run, branch: str, path: str) -> bool:
+    """Whether what a branch shows lies in this namespace, as far as anybody can tell."""
+    try:
+        address = run.client.stat(run.plan.repository, branch, path).address
+    except NotFoundError:
+        return True
+    return bool(address_readings(address, AddressType.FULL, run.plan.namespace))
+
+
+_EXAMPLES_MAX = 10
+
+
+def namespaces_apart(check: Check) -> Finding:
+    """No repository's namespace lies in another one's."""
+    namespaces = check.namespaces
+    try:
+        for warning in check_namespaces(check.run.plan.repository, namespaces):
+            check.record.warn(warning)
+    except RefusedError as error:
+        return Finding("namespaces_apart", "refused", len(namespaces), None, str(error))
+    text = f"the namespaces of {len(namespaces):,} repositories were compared"
+    return Finding("namespaces_apart", "passed", len(namespaces), None, text)
+
+
+def same_namespace(check: Check) -> Finding:
+    """The repository's namespace is still the one that the run was planned for."""
+    plan = check.run.plan
+    same = check.namespaces.get(plan.repository) == plan.namespace
+    return must("same_namespace", same, plan.namespace, None, "is still the repository's namespace")
+
+
+def lease_held(check: Check) -> Finding:
+    """The run still has its lease."""
+    run, fencing = check.run, check.run.plan.lease.fencing
+    try:
+        run.lease.check(run.plan.lease, run.store_now())
+    except LeaseHeldError as error:
+        return Finding("lease_held", "refused", fencing, None, str(error))
+    return Finding("lease_held", "passed", fencing, None, f"the run still has its lease, number {fencing}")
+
+
+def no_other_collector(check: Check) -> Finding:
+    """No run of another collector ended meanwhile."""
+    foreign = foreign_runs(check.run)
+    text = "runs of another collector ended since this one began"
+    text += f": {', '.join(foreign)}" if foreign else ""
+    return must("no_other_collector", not foreign, len(foreign), 0, text)
+
+
+def canaries_stay(check: Check) -> Finding:
+    """No object that a branch shows would be deleted."""
+    living, dead = check.sampled.living, check.sampled.dead
+    text = f"of {len(living):,} objects that branches show would be deleted"
+    if dead:
+        named = [
+            f"{canary.address!r} ({canary.path!r} on {canary.branch})" for canary in dead[:_EXAMPLES_MAX]
+        ]
+        text += f", such as {', '.join(named)}"
+    check.record.counts["canaries"] = len(living)
+    return must("canaries", not dead, len(dead), 0, text)
+
+
+ASKING = (lease_held, no_other_collector)
+"""Guards that ask by themselves, rather than look at what all are shown."""
+
 
 type Guard = Callable[[Check], Finding]
 
 GUARDS: list[Guard] = [
-    proofs.listing_complete,
-    proofs.staging_complete,
-    proofs.order,
-    proofs.live_not_empty,
-    proofs.committed_not_empty,
-    staged.staging_not_gone,
-    proofs.nothing_nested,
-    surroundings.namespaces_apart,
-    surroundings.same_namespace,
-    surroundings.lease_held,
-    surroundings.no_other_collector,
-    surroundings.canaries_stay,
-    proofs.identical_content,
+    listing_complete,
+    staging_complete,
+    order,
+    live_not_empty,
+    committed_not_empty,
+    staging_not_gone,
+    nothing_nested,
+    namespaces_apart,
+    same_namespace,
+    lease_held,
+    no_other_collector,
+    canaries_stay,
+    identical_content,
 ]
 """Guards, the cheap ones first."""
 
@@ -41,6 +352,6 @@ def ask_guards(check: Check) -> list[Finding]:
     """
     with at_once() as ask:
         namespaces, sampled = ask(lambda: check.namespaces), ask(lambda: check.sampled)
-        asked = {guard: ask(guard, check) for guard in surroundings.ASKING}
+        asked = {guard: ask(guard, check) for guard in ASKING}
     namespaces.result(), sampled.result()
     return [asked[guard].result() if guard in asked else guard(check) for guard in GUARDS]

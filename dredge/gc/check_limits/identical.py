@@ -25,14 +25,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dredge.gc.check_limits import codes
-from dredge.gc.check_limits.asker import Answers, Asker
-from dredge.gc.check_limits.heads import find_heads, heads_of_the_mark, weigh
-from dredge.gc.check_limits.holds import COLUMNS, held_for_size
-from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.gc.check_limits.places import Numbers, Places, find_places
-from dredge.gc.check_limits.questions import choose
-from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.check_limits.asker import Answers, Asker, choose
+from dredge.gc.check_limits.holds import (
+    HOLD_COLUMNS,
+    NO_ANSWER,
+    NO_PATH,
+    TOO_MANY,
+    CheckLimitsOutput,
+    Verdicts,
+    held_for_size,
+)
+from dredge.gc.check_limits.places import Numbers, Places, find_heads, find_places, heads_of_the_mark, weigh
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
@@ -97,7 +100,7 @@ def ask_about(
     if not wanted.objects:
         return Proof(0)
     if not run.plan.config.safety.identical_suspects_max:
-        return Proof(wanted.objects, Verdicts.make(distinct, {codes.TOO_MANY: distinct}, NONE))
+        return Proof(wanted.objects, Verdicts.make(distinct, {TOO_MANY: distinct}, NONE))
     return _ask(run, runner, record, wanted, where)
 
 
@@ -123,7 +126,7 @@ class _SameSize:
     def read(cls, run: Run, parts: Sequence[PartInfo]) -> _SameSize:
         hashes: list[Hashes] = []
         sizes: list[Hashes] = []
-        for rows in run.folder.read_parts(parts, COLUMNS):
+        for rows in run.folder.read_parts(parts, HOLD_COLUMNS):
             found = held_for_size(rows)
             hashes.append(found["hash"].to_numpy())
             sizes.append(found["size"].to_numpy().astype(np.uint64))
@@ -165,8 +168,8 @@ def _ask(
 def _verdicts(
     wanted: _SameSize, chosen: Hashes, no_path: Hashes, places: Places, answers: Answers
 ) -> Verdicts:
-    held = {codes.TOO_MANY: wanted.sizes[~contains(chosen, wanted.sizes)], codes.NO_PATH: no_path}
-    for code in (codes.TOO_MANY, codes.NO_ANSWER):
+    held = {TOO_MANY: wanted.sizes[~contains(chosen, wanted.sizes)], NO_PATH: no_path}
+    for code in (TOO_MANY, NO_ANSWER):
         rows = [row for row, found in answers.unanswered.items() if found == code]
         held[code] = unite([held.get(code, NONE), places.sizes[np.array(rows, np.int64)]])
     return Verdicts.make(wanted.sizes, held, answers.served)

@@ -8,7 +8,7 @@ ranges need no look.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits.holds import CheckLimitsOutput
 from dredge.gc.index.decoding import entries_of
 from dredge.gc.index.ranges import facts_of
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
+from dredge.lakefs.files.metaranges import read_metarange
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
@@ -263,3 +264,70 @@ class _Found:
         self.skipped = unite([self.skipped, sizes[order[~stays]]])
         self._tables = [self._without_skipped(rows) for rows in self._tables]
         self._rows = sum(rows.num_rows for rows in self._tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What some branches have in common.
+
+    Attributes:
+        branches: names.
+        ranges: those with wanted entries, in key order, and how many entries come before each.
+    """
+
+    branches: list[str]
+    ranges: list[tuple[str, int]]
+
+    def rows(self, places: Places, wanted: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+        """The wanted places, and their positions in the head."""
+        rows, ranks = [], []
+        for range_id, before in self.ranges:
+            span = places.ranges[range_id]
+            found = span.start + np.flatnonzero(wanted[span.start : span.stop])
+            rows.append(found)
+            ranks.append(places.ranks[found] + before)
+        nothing = np.empty(0, np.int64)
+        return np.concatenate([nothing, *rows]), np.concatenate([nothing, *ranks])
+
+
+def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[str, str]]:
+    """Every branch with each head that it had when staging was read or later, by its metarange."""
+    table = run.folder.read_part(committed.branches)
+    return list(zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True))
+
+
+def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> list[Head]:
+    """Find the heads that have wanted entries, and the branches that had them.
+
+    Args:
+        run: this run.
+        seen: branches, each with the metarange of a head that it had.
+        places: wanted entries; heads without any are left out.
+    """
+    branches: dict[str, list[str]] = defaultdict(list)
+    for branch, metarange in dict.fromkeys(seen):
+        if metarange:
+            branches[metarange].append(branch)
+    heads: list[Head] = []
+    for key, data in run.reader.get_many([METADATA + metarange for metarange in sorted(branches)]):
+        ranges, before = [], 0
+        for item in read_metarange(data, key).ranges:
+            if item.id in places.ranges:
+                ranges.append((item.id, before))
+            before += item.count
+        if ranges:
+            heads.append(Head(branches[key.removeprefix(METADATA)], ranges))
+    return heads
+
+
+def weigh(sizes: Hashes, places: Places, heads: list[Head]) -> Numbers:
+    """Count the paths of branches that could serve an object of each size."""
+    branches: dict[str, int] = defaultdict(int)
+    for head in heads:
+        for range_id, _ in head.ranges:
+            branches[range_id] += len(head.branches)
+    weights = np.zeros(len(sizes), np.int64)
+    for range_id, span in places.ranges.items():
+        found = np.searchsorted(sizes, places.sizes[span.start : span.stop])
+        np.add.at(weights, found, branches[range_id])
+    return weights

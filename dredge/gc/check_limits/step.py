@@ -17,13 +17,21 @@ from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_again.check import check_again
-from dredge.gc.check_limits import canaries, codes, identical
+from dredge.gc.check_limits import canaries, identical
 from dredge.gc.check_limits.canaries import Canary
-from dredge.gc.check_limits.check import Check
-from dredge.gc.check_limits.guards import ask_guards
-from dredge.gc.check_limits.holds import Holds, why_held
-from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
-from dredge.gc.check_limits.tally import Held, count_ambiguous, count_held
+from dredge.gc.check_limits.guards import Check, ask_guards
+from dredge.gc.check_limits.holds import (
+    UNSETTLED,
+    WAITING,
+    WHY,
+    CheckLimitsOutput,
+    Held,
+    HoldFiles,
+    Holds,
+    count_ambiguous,
+    count_held,
+    why_held,
+)
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.pending.advance import advance_list
 from dredge.gc.pending.known import leave
@@ -94,7 +102,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     _publish(check, details)
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, **_held_counts(check))
     record.details.update(details)
-    if check.tally.objects_of(*codes.UNSETTLED):
+    if check.tally.objects_of(*UNSETTLED):
         record.warn(_how_to_free(check))
     if alarm is not None:
         record.status, record.error = "alarm", alarm
@@ -195,8 +203,8 @@ def _publish(check: Check, details: dict[str, Any]) -> None:
 
 def _held_counts(check: Check) -> dict[str, int]:
     """Objects by the code that holds them, whatever codes there are, and what became of the others."""
-    by_code = dict.fromkeys(codes.WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
-    waiting = check.tally.by_code.get(codes.WAITING, Held())
+    by_code = dict.fromkeys(WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
+    waiting = check.tally.by_code.get(WAITING, Held())
     pending = check.pending.waits.to_details(check.known.grace)
     return {
         "held_objects": check.tally.objects - waiting.objects,
@@ -232,11 +240,11 @@ def _would_delete(check: Check) -> list[dict[str, Any]]:
 def _how_to_free(check: Check) -> str:
     parts = [
         f"{held.objects:,} such as {held.examples[0]['address']!r} ({why_held(code)})"
-        for code in codes.UNSETTLED
+        for code in UNSETTLED
         if (held := check.tally.by_code.get(code)) is not None
     ]
     problem = check.proof.answers.problem
-    objects = check.tally.objects_of(*codes.UNSETTLED)
+    objects = check.tally.objects_of(*UNSETTLED)
     text = f"{objects:,} objects are held back and stay in the store: {', '.join(parts)}."
     text += f" What went wrong first: {problem}." if problem else ""
     if check.run.plan.config.read_kv:

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import LISTED
-from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
-from dredge.gc.subtract.output import SubtractOutput
+from dredge.gc.subtract.candidates import Candidates, SubtractConfig, SubtractOutput, write_candidates
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.verify.deleted import VerifyTask, verify_parts
+from dredge.gc.verify import VerifyTask, verify_parts
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import Stores, WorkerRun, partition_function
 from dredge.runs.payload import to_json

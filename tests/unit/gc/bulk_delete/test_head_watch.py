@@ -8,8 +8,14 @@ import json
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.gc.bulk_delete.head_watch import WatchKeys, look_at_refs, look_at_rules, watching_refs
-from dredge.gc.bulk_delete.new_commits import NewCommits, Published
+from dredge.gc.bulk_delete.head_watch import (
+    NewCommits,
+    Published,
+    WatchKeys,
+    look_at_refs,
+    look_at_rules,
+    watching_refs,
+)
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.run import Run
 from tests.support.gc import World, make_world

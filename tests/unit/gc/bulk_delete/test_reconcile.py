@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, UnavailableError
-from dredge.gc.bulk_delete.output import Group
-from dredge.gc.bulk_delete.reconcile import settle
+from dredge.gc.bulk_delete import Group
+from dredge.gc.bulk_delete.outcomes import settle
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger

@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc import steps
-from dredge.gc.check_limits import codes
+from dredge.gc.check_limits.holds import TOO_MANY
 from dredge.gc.pending import advance
 from dredge.gc.planning import acquire_lease, resume_run
 from dredge.gc.run import Run
@@ -148,7 +148,7 @@ def test_what_was_held_between_waits_anew() -> None:
     world.lake.commit()
     world.age(hours=20)
     held = go(world, safety={"identical_suspects_max": 0})
-    assert pending_rows(held)[ORPHAN]["status"] == codes.TOO_MANY
+    assert pending_rows(held)[ORPHAN]["status"] == TOO_MANY
     go(world)
     assert ORPHAN in world.data()
     world.age(hours=20)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.undo import collected_of, open_swept
+from dredge.gc.undo_config import RestoreConfig
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.summary import StepSummary

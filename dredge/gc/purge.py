@@ -9,26 +9,35 @@ dry run only looks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
+import numpy as np
+import pyarrow as pa
+
 from dredge.errors import ConfigError, FormatError
+from dredge.gc.bulk_delete import Subtracted, recheck
+from dredge.gc.check_limits import CheckLimitsOutput, ask_about
 from dredge.gc.config import AUTO, GCConfig
-from dredge.gc.purge.config import PurgeConfig
-from dredge.gc.purge.output import PurgeOutput
-from dredge.gc.purge.proof import find_live
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run, open_state, read_plan
 from dredge.gc.state.store import StateStore
 from dredge.gc.undo import collected_of
+from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFS
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.live import LiveSet
+from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet, in_any
 from dredge.storage import StorageOptions
 from dredge.undo.alarms import refuse_alarmed
+from dredge.undo.deleted import SweptRun
+from dredge.undo.leftovers import PurgeOutput as AnyPurgeOutput
 from dredge.undo.purge import purge_runs, swept_before
 from dredge.undo.ways import OFF
 
@@ -105,3 +114,51 @@ def config_of_mark(config: PurgeConfig, server: LakeFS, options: StorageOptions 
         purge_days=None,
         run_root=config.run_root,
     )
+
+
+class PurgeOutput(AnyPurgeOutput):
+    """What became of each copy and old version; the mark of the same run shows that none of them is live."""
+
+    INPUTS = (MarkUncommittedOutput, ListCommittedOutput, CheckLimitsOutput)
+
+
+def find_live(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[SweptRun]) -> LiveSet:
+    """Find what a purge must leave alone.
+
+    Args:
+        run: this run; its mark is complete.
+        runner: spreads the work.
+        record: of the purge; its inputs are the mark.
+        runs: whose deletions may be made final.
+
+    Raises:
+        RefusedError: staging or commits cannot be read completely.
+    """
+    committed = record.input(ListCommittedOutput)
+    subtracted = Subtracted.of_mark(run, committed)
+    recheck(run, runner, subtracted, f"{PurgeOutput.STEP}/recheck/{record.attempt.number:03d}")
+    unproved = _unproved(run, runner, record, runs)
+    record.counts["unproved_objects"] = len(unproved)
+    part = write_hashes(run.folder, f"{PurgeOutput.STEP}/unproved-0.u64", unproved)
+    more = [*subtracted.live, ShardedSet(0, {0: part})]
+    mark = committed.live
+    return LiveSet(
+        (*mark.sets, *(LocatedSet(run.plan.run_uri, found) for found in more)), mark.counted, mark.counted_uri
+    )
+
+
+def _unproved(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[SweptRun]) -> Hashes:
+    """Deleted objects of the size of an entry of a branch head that no answer shows to be served by no branch."""
+    tables = [swept.folder.read_part(part, ["hash", "size"]) for swept in runs for part in swept.candidates]
+    if not tables:
+        return NONE
+    rows = pa.concat_tables(tables)
+    hashes, sizes = rows["hash"].to_numpy(), rows["size"].to_numpy().astype(np.uint64)
+    proof = ask_about(run, runner, record, hashes, sizes, f"{PurgeOutput.STEP}/same_size")
+    if not proof.objects:
+        return NONE
+    (of_a_head,) = in_any(record.input(ListCommittedOutput).sizes, [sizes])
+    asked = rows.filter(pa.array(of_a_head))
+    held = proof.verdicts.codes_of(asked).is_valid().to_numpy(zero_copy_only=False)
+    found = unite([asked["hash"].to_numpy()[held]])
+    return unite([found, proof.answers.served[contains(unite([hashes]), proof.answers.served)]])

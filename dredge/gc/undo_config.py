@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dredge.settings import setting
+from dredge.undo.config import PurgeConfig as AnyPurgeConfig
 from dredge.undo.config import RestoreConfig as AnyRestoreConfig
 
 REASONS = ("expired", "never_linked", "unreferenced")
@@ -25,3 +26,10 @@ class RestoreConfig(AnyRestoreConfig):
         default=None,
         choices=REASONS,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeConfig(AnyPurgeConfig):
+    """Which copies and old versions go for good."""
+
+    repository: str = setting("Repository", "Its name in lakeFS.")

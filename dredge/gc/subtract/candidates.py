@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,19 +13,102 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
-from dredge.gc.slice_listing import LISTED
-from dredge.gc.subtract import reasons
-from dredge.gc.subtract.early_deletion import Early, add_early, early_deletions
-from dredge.gc.subtract.holds import Evidence, holds_of
-from dredge.gc.subtract.output import SubtractOutput
-from dredge.gc.subtract.upload_parts import Uploads, going_on
+from dredge.gc.pending.known import NAME, Known, known_list
+from dredge.gc.slice_listing import LISTED, SliceListingOutput
+from dredge.gc.storage_classes import MINIMUM_DAYS, early_fee
+from dredge.gc.subtract.holds import Evidence, Uploads, going_on, holds_of
 from dredge.hashing import hash64
 from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+from dredge.runs.words import size_text
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
+
+
+class SubtractOutput(StepOutput):
+    """The candidates."""
+
+    STEP = "subtract"
+    INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
+
+    @property
+    def candidates(self) -> list[PartInfo]:
+        """Rows of candidates; schema `CANDIDATES`."""
+        return self.parts("part-")
+
+    @property
+    def hashes(self) -> list[PartInfo]:
+        """Sorted hashes of the candidates that nothing holds, a file for each of `candidates`."""
+        return self.parts("hashes-")
+
+    @property
+    def with_holds(self) -> list[PartInfo]:
+        """Those of `candidates` in which something is held: their hashes are fewer than their rows."""
+        free = {_stem(part): part.rows for part in self.hashes}
+        return [part for part in self.candidates if free.get(_stem(part)) != part.rows]
+
+    @property
+    def young(self) -> list[PartInfo]:
+        """Rows of objects that nothing names and that are too young."""
+        return self.parts("young-")
+
+    def known_list(self, folder: RunFolder) -> Known:
+        """The pending list that the run builds on.
+
+        Args:
+            folder: the run folder.
+        """
+        return known_list(folder, self.part(NAME))
+
+    @property
+    def reasons(self) -> dict[str, dict[str, Any]]:
+        """Objects, bytes and examples, by the reason why they are garbage."""
+        found: dict[str, dict[str, Any]] = self.detail("reasons")
+        return found
+
+    @property
+    def nested(self) -> list[str]:
+        """Beginnings of addresses that are kept because another repository lies there or has left its files."""
+        found: list[str] = self.summary.details.get("nested", [])
+        return found
+
+    @property
+    def early_deletion(self) -> str:
+        """What deleting the candidates costs because it is early, in words; "" for nothing."""
+        return early_text(self.summary.details.get("early_deletion", {}))
+
+
+def _stem(part: PartInfo) -> str:
+    """What the rows of candidates and their hashes have in common in their names."""
+    return part.name.partition("-")[2].partition(".")[0]
+
+
+EXPIRED = "expired"
+NEVER_LINKED = "never_linked"
+UNREFERENCED = "unreferenced"
+
+REASONS = {
+    EXPIRED: "only commits name it that are no longer active",
+    NEVER_LINKED: "uploaded to an address that lakeFS handed out, and not linked (any more)",
+    UNREFERENCED: "nothing names it: overwritten, deleted or reset before a commit, or its history is gone",
+}
+"""Reasons of candidates, each with a sentence for people."""
+
+
+def early_text(details: Mapping[str, Mapping[str, Any]]) -> str:
+    """Word it for people; "" where nothing is early."""
+    told = [
+        f"{early['objects']:,} objects ({size_text(early['bytes'])}) of class {name}, which charges for"
+        f" {MINIMUM_DAYS.get(name, 0)} days at least: about {early['fee_usd']:,.2f} US dollars"
+        for name, early in details.items()
+    ]
+    return "; ".join(told)
+
 
 CANDIDATES = pa.schema(
     [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]
@@ -48,7 +131,7 @@ class SubtractConfig:
         as_of: the store's time when the run was planned; None counts no early deletions.
         uploads: where parts of uploads are objects; None: nowhere.
         nested: beginnings of addresses that are kept because another repository lies there.
-        dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
+        dead: hashes of the listing that are not live, where they were found shard by shard.
     """
 
     settings: GCConfig
@@ -142,7 +225,7 @@ def _check(rows: pa.Table) -> None:
 def _reasons(folder: RunFolder, rows: pa.Table, expired: ShardedSet) -> pa.Array:
     signed = pc.match_substring_regex(rows["address"], _SIGNED).to_numpy()
     (found,) = expired.find(folder, [rows["hash"].to_numpy()])
-    why = np.where(found, reasons.EXPIRED, np.where(signed, reasons.NEVER_LINKED, reasons.UNREFERENCED))
+    why = np.where(found, EXPIRED, np.where(signed, NEVER_LINKED, UNREFERENCED))
     return pa.array(why, pa.string())
 
 
@@ -200,3 +283,76 @@ def _sums(rows: pa.Table, column: str) -> list[dict[str, Any]]:
         rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
     )
     return sums
+
+
+_MICROSECONDS_OF_A_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Early:
+    """Objects of one class whose minimum is not over; a payload.
+
+    Attributes:
+        objects: how many.
+        size_bytes: their sizes together.
+        byte_days: sum of bytes times days that are left.
+    """
+
+    objects: int = 0
+    size_bytes: int = 0
+    byte_days: int = 0
+
+    def __add__(self, other: Early) -> Early:
+        return Early(
+            objects=self.objects + other.objects,
+            size_bytes=self.size_bytes + other.size_bytes,
+            byte_days=self.byte_days + other.byte_days,
+        )
+
+
+def early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Early]:
+    """Count objects whose minimum is not over, by class.
+
+    Args:
+        rows: with `size`, `last_modified` and `storage_class`.
+        as_of: when they are deleted, by the store's clock.
+    """
+    if rows["storage_class"].null_count == rows.num_rows:
+        return {}
+    now, found = round(as_of.timestamp() * 1e6), dict[str, Early]()
+    for name in pc.unique(rows["storage_class"]).to_pylist():
+        if name not in MINIMUM_DAYS:
+            continue
+        own = rows.filter(pc.fill_null(pc.equal(rows["storage_class"], name), False))
+        sizes = own["size"].to_numpy()
+        ages = (now - own["last_modified"].cast(pa.int64()).to_numpy()) / _MICROSECONDS_OF_A_DAY
+        left = np.maximum(MINIMUM_DAYS[name] - ages, 0.0)
+        is_early = left > 0
+        if is_early.any():
+            found[name] = Early(
+                objects=int(is_early.sum()),
+                size_bytes=int(sizes[is_early].sum()),
+                byte_days=round(float((sizes * left).sum())),
+            )
+    return found
+
+
+def add_early(found: Iterable[Mapping[str, Early]]) -> dict[str, Early]:
+    """Add up figures by class."""
+    total: dict[str, Early] = {}
+    for figures in found:
+        for name, more in figures.items():
+            total[name] = total.get(name, Early()) + more
+    return total
+
+
+def early_details(found: Mapping[str, Early]) -> dict[str, dict[str, Any]]:
+    """As summaries have it, by class: `objects`, `bytes`, `fee_usd` by the list price."""
+    return {
+        name: {
+            "objects": early.objects,
+            "bytes": early.size_bytes,
+            "fee_usd": round(early_fee(name, early.byte_days), 4),
+        }
+        for name, early in sorted(found.items())
+    }
