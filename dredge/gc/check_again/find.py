@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import NO_ANSWER, CheckLimitsOutput, ask_about
-from dredge.gc.index.lookup import Lookup, with_hashes
-from dredge.gc.index.metaranges import Metaranges, read_files
-from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, facts_of, read_files
+from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import PLAN

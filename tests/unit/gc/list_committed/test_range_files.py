@@ -9,11 +9,11 @@ import pytest
 
 from dredge.gc.index.ranges import RangeFacts
 from dredge.gc.list_committed import step
-from dredge.gc.list_committed.roles import Roles
+from dredge.gc.list_committed.read_ranges import Roles
 from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
-from dredge.gc.subtract import SubtractOutput
+from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
 
