@@ -18,17 +18,20 @@ class Figures:
         objects: how many.
         size_bytes: their sizes together.
         examples: addresses of a few of them.
+        byte_days: sum of bytes times the days left of their minimum storage duration.
     """
 
     objects: int = 0
     size_bytes: int = 0
     examples: tuple[str, ...] = ()
+    byte_days: int = 0
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
             objects=self.objects + other.objects,
             size_bytes=self.size_bytes + other.size_bytes,
             examples=(*self.examples, *other.examples)[:EXAMPLES_MAX],
+            byte_days=self.byte_days + other.byte_days,
         )
 
     def to_details(self) -> dict[str, Any]:

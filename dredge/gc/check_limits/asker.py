@@ -1,6 +1,12 @@
-"""Asks branches what they serve at some paths.
+"""Asks branches for their entries at some paths, with as few requests as the paths allow.
 
-An answer is lakeFS's own: the entry, or that there is none. Everything else leaves the paths unanswered.
+    wanted paths of a head, by rank      · ·        ·· ···· ·· · ··· ··            ·
+    asked by                             s s        [------ page -----]            s
+
+A page of the branch's listing answers for all wanted paths from its beginning to its last path, or to the end of the
+branch when lakeFS has no more entries. Later paths are asked for again.
+
+Only an entry, or the answer that there is none, is an answer. Any other response leaves the paths unanswered.
 """
 
 from __future__ import annotations
@@ -24,27 +30,27 @@ from dredge.lakefs import LakeFS, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 
+# Entries after the last wanted one: a few staged objects in between need no further page.
 _PAGE_MARGIN = 100
-"""Entries beyond the last wanted one, so that some staged objects in between do not cost another page."""
 _IN_FLIGHT = 16
 _FAILURES_MAX = 16
 _SHOWN_MAX = 1000
 _COMMIT_ID = re.compile("[0-9a-fA-F]{64}$")
 _NOT_PLAIN = re.compile(r"[%?#]|/$")
+# lakeFS replaces bytes that are not UTF-8.
 _REPLACED = "\ufffd"
-"""What a path that is not UTF-8 has in an answer."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """What branches serve.
+    """The entries that branches serve.
 
     Attributes:
-        served: hashes of wanted objects that a branch serves.
+        served: hashes of wanted objects.
         shown: branch and path of some of them, by address.
-        unanswered: code by row of each path that some branch gave no answer about.
-        requests: how many were made.
-        problem: what went wrong first.
+        unanswered: code by row, for each path without an answer from every branch.
+        requests: number of requests.
+        problem: the first error.
     """
 
     served: Hashes = field(default_factory=lambda: NONE)
@@ -55,16 +61,12 @@ class Answers:
 
 
 class Asker:
-    """Asks one repository.
+    """Asks the branches of a repository.
 
     Args:
-        client: the server.
-        repository: name.
-        namespace: URI that addresses are resolved against.
         paths: raw; those asked for are UTF-8.
-        wanted: hashes of the addresses that matter.
-        cost_max: what the requests may cost together. Each planned question has its own; what is left over goes to
-            pages that stop short.
+        wanted: hashes of addresses.
+        cost_max: limit for all requests. Short pages use the part beyond the planned questions.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Asker:
         self._served: list[Hashes] = []
 
     def ask(self, groups: Iterable[BranchQuestions]) -> Answers:
-        """Ask everything, several requests at a time."""
+        """Ask all questions, several at once."""
         jobs = [
             (branch, group, question)
             for group in groups
@@ -111,7 +113,7 @@ class Asker:
         try:
             if _COMMIT_ID.match(branch):
                 raise FormatError(
-                    f"{branch!r} may name a branch and a commit, so no answer tells what the branch reads"
+                    f"{branch!r} may be a branch and a commit, so an answer may be about the commit"
                 )
             if question.is_page:
                 paths = [self._path(row) for row in rows]
@@ -142,16 +144,16 @@ class Asker:
         self._take(branch, [stats])
 
     def _page(self, branch: str, paths: Sequence[str], amount: int) -> int:
-        """Ask for a page that begins at the first path; gives how many of the paths are answered."""
+        """Ask for a page that begins at the first path; returns the number of answered paths."""
         after = just_before(paths[0])
         try:
             found, has_more = self._client.objects_page(self._repository, branch, after, amount)
         except NotFoundError:
-            # Said of the branch, but of a head that cannot be read, too, and then staging was not looked at.
+            # The answer for a missing branch, but also for an unreadable head, and then staging was not read.
             if any(ref.id == branch for ref in self._client.branches(self._repository)):
                 raise
             return len(paths)
-        # A replaced name does not sort as the name itself does.
+        # A replaced name sorts differently.
         names = [stats.path for stats in found if _REPLACED not in stats.path]
         if any(name <= before for before, name in pairwise([after, *names])):
             raise FormatError(f"a page of {branch} after {after!r} is not in order")
@@ -166,7 +168,6 @@ class Asker:
         return answered
 
     def _take(self, branch: str, found: Sequence[ObjectStats]) -> None:
-        """Note the wanted objects among what a branch serves."""
         addresses: list[str] = []
         paths: list[str] = []
         for stats in found:
@@ -186,7 +187,7 @@ class Asker:
                     self._answers.shown[addresses[place]] = (branch, paths[place])
 
     def _keys(self, address: str) -> tuple[str, ...]:
-        """Every key of the namespace that an address may mean; as a rule it is plain, and means one."""
+        """All keys of the namespace that an address may mean; usually one."""
         if address.startswith(self._prefix) and not _NOT_PLAIN.search(address):
             return (address[len(self._prefix) :],)
         return address_readings(address, AddressType.FULL, self._namespace)
@@ -196,11 +197,7 @@ class Asker:
         return raw.decode()
 
     def _may_ask(self, cost: int = 0) -> bool:
-        """Take a request, unless nothing is left to pay for it or the server does not answer any more.
-
-        Args:
-            cost: beyond what was planned.
-        """
+        """Count a request; False beyond the limit of costs or of failures. `cost` is beyond the plan."""
         with self._lock:
             if cost > max(0, self._spare) or self._failures >= _FAILURES_MAX:
                 return False
@@ -221,7 +218,7 @@ class Asker:
 
 
 def just_before(path: str) -> str:
-    """A text that sorts before a path, with no other path that anyone would choose between them."""
+    """A string that sorts before a path, with no realistic path between them."""
     head, last = path[:-1], ord(path[-1])
     if last == 0:
         return head
@@ -231,21 +228,15 @@ def just_before(path: str) -> str:
     return f"{head}{chr(before)}\U0010ffff"
 
 
+# Page limit of lakeFS.
 PAGE = 1000
-"""Most entries that lakeFS gives in one page."""
+# Cost of a page, in questions about a single path.
 PAGE_COST = 10
-"""What a page costs both sides, in questions about a single path; it is asked for where it saves as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Some neighbouring wanted paths, asked for together.
-
-    Attributes:
-        first: index of the first of them.
-        stop: index after the last.
-        is_page: by a page of the listing; else there is one path, asked for by itself.
-    """
+    """One request for the wanted paths from index `first` to `stop`: a page of the listing, or a single path."""
 
     first: int
     stop: int
@@ -253,7 +244,7 @@ class Question:
 
     @property
     def cost(self) -> int:
-        """In questions about a single path."""
+        """The cost, in questions about a single path."""
         return PAGE_COST if self.is_page else 1
 
 
@@ -261,8 +252,7 @@ def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question]
     """Choose between single paths and pages.
 
     Args:
-        ranks: positions of the wanted paths in the branch's head, ascending and distinct.
-        most: give up when the questions cost more.
+        ranks: of the wanted paths in the branch's head, ascending and distinct.
 
     Returns:
         Questions about every wanted path exactly once, in order; None when they cost more than `most`.
@@ -282,12 +272,11 @@ def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question]
 
 @dataclass(frozen=True, slots=True)
 class BranchQuestions:
-    """What some branches with the same head are to be asked.
+    """The questions to branches with the same head.
 
     Attributes:
-        branches: names.
-        rows: of the wanted paths in `Asker.paths`, in key order.
-        ranks: their positions in the head.
+        rows: of the wanted paths, in key order.
+        ranks: of these paths in the head.
         questions: about indices of `rows`.
     """
 
@@ -300,13 +289,10 @@ class BranchQuestions:
 def choose(
     places: Places, heads: list[Head], order: Hashes, cost_max: int
 ) -> tuple[Hashes, list[BranchQuestions]]:
-    """Choose as many sizes as may be asked about, from the first on, and plan the questions.
+    """Choose as many sizes as the limit of costs allows, from the first on, and plan the questions.
 
     Args:
-        places: entries of branch heads.
-        heads: that have them.
-        order: sizes, those first that are to be asked about first.
-        cost_max: what all questions together may cost.
+        order: sizes, by priority.
 
     Returns:
         The chosen sizes, and the questions about all of their entries.
@@ -320,7 +306,7 @@ def choose(
     low, plan = 0, list[BranchQuestions]()
     high = len(order)
     while low < high:
-        # All of them first: as a rule they can all be asked.
+        # All sizes first: usually within the limit.
         middle = high if high == len(order) else (low + high + 1) // 2
         found = _plan(places, heads, turn < middle, cost_max)
         if found is None:
@@ -333,7 +319,7 @@ def choose(
 def _plan(
     places: Places, heads: list[Head], wanted: npt.NDArray[np.bool_], cost_max: int
 ) -> list[BranchQuestions] | None:
-    """Questions about all wanted places to all branches; None when they cost too much."""
+    """The questions about all wanted places; None when they cost too much."""
     left, found = cost_max, []
     for head in heads:
         rows, ranks = head.rows(places, wanted)

@@ -1,7 +1,7 @@
-"""Every guard on a run as a whole: one function each, in the order in which they are asked.
+"""The guards on a run as a whole: one function each. A guard refuses the run or lets it pass, and changes nothing.
 
-A guard looks and says what it found; it deletes nothing and changes nothing. What holds single objects is a hold
-(`dredge.gc.subtract.holds`), and upper bounds that a person may raise are limits (`dredge.runs.limits`).
+Holds keep single objects (`dredge.gc.subtract.holds`); limits are upper bounds that a person may raise
+(`dredge.runs.limits`).
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.storage.parallel import at_once
 
+_SHOWN_MAX = 10
+# Limit of paths looked up on a branch.
+_PATHS_MAX = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """A sample of what branches show.
+    """A sample of objects that branches show.
 
     Attributes:
-        living: all of it.
-        dead: those that would be deleted.
-        ambiguous: those that would be, where the server may mean another key, which stays; they are held.
+        living: the sample.
+        dead: those among the candidates to be deleted.
+        ambiguous: those among the candidates where the server may mean another key, which stays; they are held.
     """
 
     living: list[Canary]
@@ -51,18 +55,13 @@ class Canaries:
 
 @dataclass(frozen=True)
 class Check:
-    """A run right before it may delete.
+    """A run before its deletion, for the guards.
 
     Attributes:
-        run: this run.
-        record: of the step; guards add figures and warnings.
-        proof: about the candidates that are held for their size.
-        tally: what is held.
-        doomed: files with the hashes of everything that may be deleted, now or after its wait.
-        holds: what was proved about candidates.
+        record: of check_limits; guards add counts and warnings.
+        doomed: files with the hashes of all candidates to be deleted, now or after their wait.
         known: the pending list before this run.
         pending: the list after it.
-        sample: objects that branches show.
     """
 
     run: Run
@@ -77,12 +76,12 @@ class Check:
 
     @cached_property
     def namespaces(self) -> dict[str, str]:
-        """Storage namespace of every repository of the server, by name; asked once, for all guards."""
+        """Storage namespace of every repository of the server, by name."""
         return {found.name: found.namespace for found in self.run.client.repositories()}
 
     @cached_property
     def sampled(self) -> Canaries:
-        """Objects that branches show, and those of them that would be deleted; asked once."""
+        """The canaries, compared with the candidates."""
         living = self.sample.result()
         dead = canaries.among(self.run, living, self.doomed)
         ambiguous = canaries.ambiguous(self.run, dead, self.doomed)
@@ -90,45 +89,39 @@ class Check:
 
     @property
     def listing(self) -> SliceListingOutput:
-        """What the store holds."""
+        """The listing."""
         return self.record.input(SliceListingOutput)
 
     @property
     def staged(self) -> MarkUncommittedOutput:
-        """What branches have staged."""
+        """The staged addresses."""
         return self.record.input(MarkUncommittedOutput)
 
     @property
     def committed(self) -> ListCommittedOutput:
-        """What active commits name."""
+        """The committed addresses."""
         return self.record.input(ListCommittedOutput)
 
     @property
     def candidates(self) -> SubtractOutput:
-        """What nothing live names."""
+        """The candidates."""
         return self.record.input(SubtractOutput)
 
 
 def must(
     rule: str, holds: bool, figure: float | int | str, limit: float | int | str | None, text: str
 ) -> Finding:
-    """A finding that refuses the run unless something holds.
+    """A finding that refuses the run unless `holds`.
 
     Args:
-        rule: stable name of the guard.
-        holds: whether the run may go on.
-        figure: what was measured; begins the sentence.
-        limit: what it was compared with; None where there is none.
-        text: the rest of the sentence.
+        figure: the measured value; the message begins with it.
+        text: the rest of the message.
     """
     return Finding(rule, "passed" if holds else "refused", figure, limit, f"{figure} {text}")
 
 
-_SHOWN_MAX = 10
-
-
 def listing_complete(check: Check) -> Finding:
-    """As many rows were listed, written and compared."""
+    """All listed rows were written and compared."""
     rows = sum(part.rows for part in check.listing.listed)
     counted = check.listing.counts["old_objects"]
     whole = rows == counted == check.candidates.counts["listed_objects"]
@@ -136,7 +129,7 @@ def listing_complete(check: Check) -> Finding:
 
 
 def staging_complete(check: Check) -> Finding:
-    """Every staged row that the server counted is among ours."""
+    """All staged rows counted by the server were read."""
     counts = check.staged.counts
     copied = sum(part.rows for part in check.staged.addresses)
     where = f"{counts['pages']} pages in {counts['scans']} scans"
@@ -152,10 +145,10 @@ def staging_complete(check: Check) -> Finding:
 
 
 def order(check: Check) -> Finding:
-    """Listing, staging and commits were read one after the other, and compared as they stand now.
+    """Listing, staging and commits were read in this order, and are the results that were compared.
 
-    A step reads its inputs before it begins, so a result that names the digest of another one was made after it.
-    Clocks prove nothing here: each step may have run on another machine.
+    A step reads its inputs before it begins, so a result with the digest of another one was made after it. Clocks prove
+    nothing here: each step may have run on another machine.
     """
     links = links_of(CheckLimitsOutput.INPUTS)
     wrong = list(breaks(links, check.record.inputs, plan_digest(check.run.folder)))
@@ -166,7 +159,7 @@ def order(check: Check) -> Finding:
 
 
 def live_not_empty(check: Check) -> Finding:
-    """Something is live where something is committed or staged."""
+    """The live set is empty only without committed and staged rows."""
     committed, staged_rows = check.committed.counts, check.staged.counts["rows"]
     live = committed["live_addresses"]
     inside = committed["range_rows"] - committed["outside_rows"]
@@ -180,68 +173,37 @@ def live_not_empty(check: Check) -> Finding:
 
 
 def committed_not_empty(check: Check) -> Finding:
-    """Commits with content name ranges."""
+    """Commits with content have ranges."""
     counts = check.committed.counts
-    # The metarange without any range is a real one: a commit that deleted the last object has it.
+    # One metarange without ranges is possible: that of a commit without objects.
     suspicious = counts["metaranges"] > 1 and counts["ranges"] == 0
     return must(
         "committed_not_empty",
         not suspicious,
         counts["ranges"],
         None,
-        f"ranges are named by {counts['metaranges']:,} metaranges of {counts['active_commits']:,} active commits",
+        f"ranges are in {counts['metaranges']:,} metaranges of {counts['active_commits']:,} active commits",
     )
-
-
-def nothing_nested(check: Check) -> Finding:
-    """Says in which folders below `data/` other repositories lie or have left their files; these are kept."""
-    kept = check.candidates.nested
-    if not kept:
-        return Finding("nothing_nested", "passed", 0, None, "no other repository lies below data/")
-    text = (
-        f"everything below {', '.join(kept[:_SHOWN_MAX])}{' and others' if len(kept) > _SHOWN_MAX else ''} is kept:"
-        " another repository lies there, or was deleted and has left its files (lakeFS leaves the objects of deleted"
-        " repositories where they are). Move the data of one that is used to a namespace of its own; remove what a"
-        " deleted one has left from the object store"
-    )
-    check.record.warn(text)
-    return Finding("nothing_nested", "passed", len(kept), None, text)
-
-
-def identical_content(check: Check) -> Finding:
-    """Says what the proofs about objects of equal size came to; they hold objects, never the run."""
-    cleared = len(check.tally.cleared)
-    text = (
-        f"{cleared:,} of {check.proof.objects:,} candidates as long as an object in a branch head were proved to be"
-        f" read by no branch; {check.tally.objects_of(SERVED):,} are read and stay,"
-        f" {check.tally.objects_of(*UNSETTLED):,} are held back"
-    )
-    return Finding("identical_content", "passed", cleared, None, text)
-
-
-_RULE = "staging_not_gone"
-_PATHS_MAX = 10
-"""Paths that a branch is asked about."""
 
 
 def staging_not_gone(check: Check) -> Finding:
-    """Staging is not empty, or was never full, or no branch shows anything staged."""
+    """Staging did not become empty while branches show uncommitted objects."""
+    rule = "staging_not_gone"
     run, now = check.run, check.staged.counts["rows"]
     before = previous(run, MarkUncommittedOutput)
     plenty = run.plan.config.safety.staged_rows_plenty
     had = before.counts["rows"] if before is not None else 0
     text = f"{now:,} addresses are staged; the run before found {had:,}"
     if now or had < plenty:
-        return Finding(_RULE, "passed", now, plenty, text)
+        return Finding(rule, "passed", now, plenty, text)
     branch = _branch_with_changes(run)
     if branch is not None:
-        text = f"{text}, and branch {branch} shows uncommitted objects"
-        return Finding(_RULE, "refused", now, plenty, text)
-    return Finding(_RULE, "passed", now, plenty, f"{text}; no branch asked shows any uncommitted object")
+        return Finding(rule, "refused", now, plenty, f"{text}, and branch {branch} shows uncommitted objects")
+    return Finding(rule, "passed", now, plenty, f"{text}; no sampled branch shows uncommitted objects")
 
 
 def _branch_with_changes(run: Run) -> str | None:
-    """A branch that shows uncommitted objects of this namespace although the scan found none."""
+    """A sampled branch with uncommitted objects in this namespace."""
     plan = run.plan
     chance = random.Random(f"{plan.run_id}-staged")
     branches = run.client.branches(plan.repository)
@@ -250,7 +212,7 @@ def _branch_with_changes(run: Run) -> str | None:
         try:
             changes = run.client.changes(plan.repository, branch.id)
         except NotFoundError:
-            continue  # the branch went away meanwhile
+            continue  # the branch was deleted meanwhile
         paths = [change.path for change in changes if change.type != "removed"]
         chosen = chance.sample(paths, min(len(paths), _PATHS_MAX))
         if any(_is_ours(run, branch.id, path) for path in chosen):
@@ -259,7 +221,7 @@ def _branch_with_changes(run: Run) -> str | None:
 
 
 def _is_ours(run: Run, branch: str, path: str) -> bool:
-    """Whether what a branch shows lies in this namespace, as far as anybody can tell."""
+    """Whether an uncommitted object may be in this namespace."""
     try:
         address = run.client.stat(run.plan.repository, branch, path).address
     except NotFoundError:
@@ -267,11 +229,23 @@ def _is_ours(run: Run, branch: str, path: str) -> bool:
     return bool(address_readings(address, AddressType.FULL, run.plan.namespace))
 
 
-_EXAMPLES_MAX = 10
+def nothing_nested(check: Check) -> Finding:
+    """Report the folders below `data/` of other repositories, also of deleted ones; they are kept."""
+    kept = check.candidates.nested
+    if not kept:
+        return Finding("nothing_nested", "passed", 0, None, "no other repository is below data/")
+    text = (
+        f"all objects below {', '.join(kept[:_SHOWN_MAX])}{' and others' if len(kept) > _SHOWN_MAX else ''} are kept:"
+        " the folders belong to another repository, or a deleted one left its files (lakeFS does not delete the objects"
+        " of deleted repositories). Move the data of a repository in use to a namespace of its own; remove the files of"
+        " a deleted one from the object store"
+    )
+    check.record.warn(text)
+    return Finding("nothing_nested", "passed", len(kept), None, text)
 
 
 def namespaces_apart(check: Check) -> Finding:
-    """No repository's namespace lies in another one's."""
+    """No two repositories share a namespace."""
     namespaces = check.namespaces
     try:
         for warning in check_namespaces(check.run.plan.repository, namespaces):
@@ -283,7 +257,7 @@ def namespaces_apart(check: Check) -> Finding:
 
 
 def same_namespace(check: Check) -> Finding:
-    """The repository's namespace is still the one that the run was planned for."""
+    """The repository's namespace is still the planned one."""
     plan = check.run.plan
     same = check.namespaces.get(plan.repository) == plan.namespace
     return must("same_namespace", same, plan.namespace, None, "is still the repository's namespace")
@@ -308,24 +282,30 @@ def no_other_collector(check: Check) -> Finding:
 
 
 def canaries_stay(check: Check) -> Finding:
-    """No object that a branch shows would be deleted."""
+    """No canary is among the candidates to be deleted."""
     living, dead = check.sampled.living, check.sampled.dead
     text = f"of {len(living):,} objects that branches show would be deleted"
     if dead:
-        named = [
-            f"{canary.address!r} ({canary.path!r} on {canary.branch})" for canary in dead[:_EXAMPLES_MAX]
-        ]
+        named = [f"{canary.address!r} ({canary.path!r} on {canary.branch})" for canary in dead[:_SHOWN_MAX]]
         text += f", such as {', '.join(named)}"
     check.record.counts["canaries"] = len(living)
     return must("canaries", not dead, len(dead), 0, text)
 
 
-ASKING = (lease_held, no_other_collector)
-"""Guards that ask by themselves, rather than look at what all are shown."""
+def identical_content(check: Check) -> Finding:
+    """Report the proofs about objects of equal size; they hold objects, never the run."""
+    cleared = len(check.tally.cleared)
+    text = (
+        f"{cleared:,} of {check.proof.objects:,} candidates with the size of an object in a branch head are read by no"
+        f" branch; {check.tally.objects_of(SERVED):,} are read and stay,"
+        f" {check.tally.objects_of(*UNSETTLED):,} are held"
+    )
+    return Finding("identical_content", "passed", cleared, None, text)
 
 
 type Guard = Callable[[Check], Finding]
 
+# The cheap ones first.
 GUARDS: list[Guard] = [
     listing_complete,
     staging_complete,
@@ -341,17 +321,12 @@ GUARDS: list[Guard] = [
     canaries_stay,
     identical_content,
 ]
-"""Guards, the cheap ones first."""
 
 
 def ask_guards(check: Check) -> list[Finding]:
-    """Ask every guard, and those that ask others side by side.
-
-    Args:
-        check: what they are shown.
-    """
+    """The findings of all guards; requests run side by side."""
     with at_once() as ask:
         namespaces, sampled = ask(lambda: check.namespaces), ask(lambda: check.sampled)
-        asked = {guard: ask(guard, check) for guard in ASKING}
+        asked = {guard: ask(guard, check) for guard in (lease_held, no_other_collector)}
     namespaces.result(), sampled.result()
     return [asked[guard].result() if guard in asked else guard(check) for guard in GUARDS]

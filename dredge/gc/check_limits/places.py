@@ -1,8 +1,7 @@
-"""Where branches could serve a candidate: the entries of branch heads that have its size.
+"""The entries of branch heads with the size of a candidate: a branch may serve the candidate at their paths.
 
-A branch reads a copy that its changes do not show only where its head has an entry of the same size at the same
-path. The ranges of branch heads are searched for such entries, distributed; the committed index says which
-ranges need no look.
+A branch reads an undetected copy only where its head has an entry of the same size at the same path. Tasks search the
+ranges of branch heads for such entries; the committed index excludes most ranges.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from dredge.storage import ObjectReader
 SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
+# Entries in memory of the driver and of each task.
 _PLACES_MAX = 1_000_000
-"""Entries that the driver and each task hold at once; sizes that more entries have are left out."""
 _JOB_RANGES = 64
 _STEP = CheckLimitsOutput.STEP
 
@@ -48,10 +47,8 @@ class Places:
 
     Attributes:
         ranges: rows of each range.
-        ranks: position of the entry in its range.
-        paths: raw bytes.
-        sizes: as the entries state them.
-        skipped: sizes of which there are too many entries; no entry of theirs is here.
+        ranks: position of each entry in its range.
+        skipped: sizes with too many entries; these entries are left out.
     """
 
     ranges: dict[str, range]
@@ -68,12 +65,9 @@ def find_places(
     sizes: Hashes,
     where: str = _STEP,
 ) -> Places:
-    """Find every entry of a branch head that has one of some sizes.
+    """Find all entries of branch heads with one of the given sizes.
 
     Args:
-        run: this run.
-        runner: spreads the search.
-        record: of the step; takes the files.
         sizes: sorted and distinct.
         where: folder of the files, relative to the run folder.
     """
@@ -97,12 +91,7 @@ def find_places(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeJob:
-    """Ranges of branch heads that one part of the committed index knows; a payload.
-
-    Attributes:
-        part: of the index; None for ranges that the index lacks.
-        counts: records of each range, by id.
-    """
+    """Ranges of one part of the committed index, None for ranges outside it, with their record counts; a payload."""
 
     part: IndexPart | None
     counts: dict[str, int]
@@ -125,12 +114,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTask:
-    """One task; a payload.
-
-    Attributes:
-        index: makes the names of its files.
-        jobs: what to search.
-    """
+    """One task; a payload."""
 
     index: int
     jobs: list[RangeJob]
@@ -138,19 +122,13 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What a task found; a payload.
-
-    Attributes:
-        places: rows of `SCHEMA`.
-        skipped: file of the sizes that too many entries have.
-    """
+    """Rows of `SCHEMA`, and a file of sizes with too many entries; a payload."""
 
     places: PartInfo
     skipped: PartInfo
 
 
 def _jobs(index: CommittedIndex, counts: dict[str, int]) -> list[RangeJob]:
-    """Ranges of branch heads by the part of the index they lie in; what the index lacks is decoded."""
     groups: dict[str, list[str]] = defaultdict(list)
     lacking: list[str] = []
     for range_id, count in counts.items():
@@ -169,7 +147,7 @@ def _job(part: IndexPart | None, range_ids: list[str], counts: dict[str, int]) -
 
 @partition_function
 def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
-    """Search ranges for entries that have one of some sizes."""
+    """Search ranges for entries with one of the given sizes."""
     reader, state = run.open_store(), run.open_state()
     sizes = read_hashes(run.folder, config.sizes)
     found = _Found(config.places_max, NONE)
@@ -184,7 +162,6 @@ def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Sea
 
 
 def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -> pa.Table:
-    """The entries of a range that have some of the sizes; rows of `SCHEMA`."""
     key = METADATA + range_id
     entries = entries_of(reader.get(key), key, count)
     ranks = np.flatnonzero(contains(sizes, entries.sizes))
@@ -198,7 +175,7 @@ def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -
 
 
 def _with_size(state: ObjectReader, job: RangeJob, sizes: Hashes) -> Iterator[str]:
-    """The ranges of a job that have some of the sizes; all of them where the index cannot tell."""
+    """The ranges of a job with one of the sizes; all ranges without an index."""
     try:
         ranges = [] if job.part is None else read_part(state, job.part, job.counts.__contains__)
     except FormatError:
@@ -210,12 +187,7 @@ def _with_size(state: ObjectReader, job: RangeJob, sizes: Hashes) -> Iterator[st
 
 
 class _Found:
-    """Collects entries in bounded memory: sizes that very many entries have are given up.
-
-    Args:
-        rows_max: entries held at most.
-        skipped: sizes that were given up already.
-    """
+    """Collects entries in bounded memory: skips the sizes with the most entries."""
 
     def __init__(self, rows_max: int, skipped: Hashes) -> None:
         self._rows_max = rows_max
@@ -224,7 +196,6 @@ class _Found:
         self.skipped = skipped
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows of `SCHEMA`."""
         rows = self._without_skipped(rows)
         self._tables.append(rows)
         self._rows += rows.num_rows
@@ -232,11 +203,9 @@ class _Found:
             self._give_up_some()
 
     def table(self) -> pa.Table:
-        """All rows."""
         return pa.concat_tables([SCHEMA.empty_table(), *self._tables]).combine_chunks()
 
     def places(self) -> Places:
-        """All rows, by range."""
         rows = self.table()
         ids = rows["range_id"].combine_chunks()
         starts = [0, *(np.flatnonzero(pc.not_equal(ids[1:], ids[:-1]).to_numpy(False)) + 1).tolist()]
@@ -256,7 +225,7 @@ class _Found:
         return rows.filter(pa.array(~contains(self.skipped, rows["size"].to_numpy())))
 
     def _give_up_some(self) -> None:
-        """Give up the most frequent sizes until half of the room is free again."""
+        """Skip the most frequent sizes until half of the limit is free."""
         sizes, counts = np.unique(self.table()["size"].to_numpy(), return_counts=True)
         order = np.argsort(counts, kind="stable")
         stays = np.cumsum(counts[order]) <= self._rows_max // 2
@@ -267,18 +236,13 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What some branches have in common.
-
-    Attributes:
-        branches: names.
-        ranges: those with wanted entries, in key order, and how many entries come before each.
-    """
+    """A metarange with its branches, and its ranges with wanted entries in key order, each with its first rank."""
 
     branches: list[str]
     ranges: list[tuple[str, int]]
 
     def rows(self, places: Places, wanted: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-        """The wanted places, and their positions in the head."""
+        """The rows of the wanted places, and their ranks in the head."""
         rows, ranks = [], []
         for range_id, before in self.ranges:
             span = places.ranges[range_id]
@@ -290,18 +254,16 @@ class Head:
 
 
 def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[str, str]]:
-    """Every branch with each head that it had when staging was read or later, by its metarange."""
+    """Branches with the metaranges of all their heads since staging was read."""
     table = run.folder.read_part(committed.branches)
     return list(zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True))
 
 
 def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> list[Head]:
-    """Find the heads that have wanted entries, and the branches that had them.
+    """Find the heads with wanted entries.
 
     Args:
-        run: this run.
-        seen: branches, each with the metarange of a head that it had.
-        places: wanted entries; heads without any are left out.
+        seen: branches with metaranges of their heads.
     """
     branches: dict[str, list[str]] = defaultdict(list)
     for branch, metarange in dict.fromkeys(seen):
@@ -320,7 +282,7 @@ def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> lis
 
 
 def weigh(sizes: Hashes, places: Places, heads: list[Head]) -> Numbers:
-    """Count the paths of branches that could serve an object of each size."""
+    """The number of paths of branches for each size."""
     branches: dict[str, int] = defaultdict(int)
     for head in heads:
         for range_id, _ in head.ranges:

@@ -1,8 +1,7 @@
-"""Check limits: every guard is asked, and `guard.json` says what each of them found.
+"""Check limits: ask every guard, apply the limits, and write `guard.json`.
 
-A refused guard stops the run in any mode. A run beyond its limits goes on to ask a person (`dredge.approve`), or is
-refused where the user wants nobody to be asked; a dry run goes on and says so. Objects that are held stay, whatever
-guards and limits say.
+A refused guard stops a run of any mode. A run beyond its limits asks a person (`dredge.approve`), or is refused where
+no person is to be asked; a dry run warns. Held objects stay in any case.
 """
 
 from __future__ import annotations
@@ -56,19 +55,15 @@ GUARD = "guard.json"
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Ask every guard whether the candidates may be deleted.
-
-    Args:
-        run: this run.
-        runner: spreads the search for identical content; None does it in this process.
+    """Check the candidates of a run.
 
     Raises:
-        AlarmError: live objects had been deleted by an earlier run.
-        RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
+        AlarmError: an earlier run deleted live objects.
+        RefusedError: a guard refused, or a limit is exceeded and no person is to be asked.
     """
 
     def check(record: StepRecord) -> None:
-        with at_once() as ask:  # what branches show depends on nothing that was found
+        with at_once() as ask:  # canaries need no results of this step
             sample = ask(canaries.sample, run, CheckLimitsOutput.STEP)
             _check(run, runner or LocalRunner(), record, sample)
 
@@ -76,7 +71,7 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list[Canary]]) -> None:
-    record.attempt.check()  # what an overtaken try leaves would be newer than what the later one left
+    record.attempt.check()  # files of an overtaken try would be newer than those of the later one
     committed = record.input(ListCommittedOutput)
     leaves = claim_namespace(run) and not committed.is_what_if
     check = _prove(run, runner, record, leaves, sample)
@@ -87,7 +82,8 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     alarm = check_again(run, runner, record)
     findings = ask_guards(check)
     _hold_ambiguous(check)
-    objects, size_bytes = _deletable(check)
+    objects = check.candidates.counts["candidates_objects"] - check.tally.objects
+    size_bytes = check.candidates.counts["candidates_bytes"] - check.tally.size_bytes
     findings.extend(_limits(check, objects, size_bytes))
     verdict = worst(findings)
     details = {
@@ -99,7 +95,10 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
         "waits": run.plan.config.waits,
         "pending": check.pending.waits.to_details(check.known.grace),
     }
-    _publish(check, details)
+    shown = sorted(check.proof.answers.shown.items())
+    served = [{"address": address, "branch": branch, "path": path} for address, (branch, path) in shown]
+    digest = check.candidates.digest
+    run.folder.publish_json(GUARD, {**details, "candidates_digest": digest, "identical_live": served})
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, **_held_counts(check))
     record.details.update(details)
     if check.tally.objects_of(*UNSETTLED):
@@ -113,7 +112,8 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     message = f"run {run.plan.run_id}: {bad}. Nothing was deleted."
     if verdict == "awaiting_approval" and (run.plan.dry_run or run.plan.config.approval != NEVER):
         if run.plan.dry_run:
-            record.warn(_what_would_come(run.plan.config.approval, message))
+            outcome = "be refused" if run.plan.config.approval == NEVER else "await approval"
+            record.warn(f"a run that deletes would {outcome}: {message}")
         return
     record.status = "refused"
     record.error = RefusedError(
@@ -122,14 +122,10 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     )
 
 
-def _what_would_come(approval: str, message: str) -> str:
-    return f"a run that deletes would {'be refused' if approval == NEVER else 'await approval'}: {message}"
-
-
 def _prove(
     run: Run, runner: TaskRunner, record: StepRecord, leaves: bool, sample: Future[list[Canary]]
 ) -> Check:
-    """Ask branches about what is held for its size, find what has waited, and write both down for the sweep."""
+    """Ask branches about candidates held for their size, advance the pending list, and write both for the sweep."""
     candidates = record.input(SubtractOutput)
     proof = identical.prove(run, runner, record)
     tally = count_held(run, candidates, proof.verdicts, proof.answers.shown)
@@ -149,7 +145,7 @@ def _prove(
 
 
 def _hold_ambiguous(check: Check) -> None:
-    """Hold candidates whose address lakeFS shows for an object with another key, and write them down for the sweep."""
+    """Hold candidates whose address lakeFS shows for another key, and write them for the sweep."""
     found = check.sampled.ambiguous
     if not found:
         return
@@ -162,16 +158,9 @@ def _hold_ambiguous(check: Check) -> None:
     )
     check.record.warn(
         f"{len(found):,} objects are kept because lakeFS shows their address for another object, such as"
-        f" {found[0].address!r} ({found[0].path!r} on {found[0].branch}); it words keys decoded and without a query."
-        " Remove the object by hand if nothing uses it"
+        f" {found[0].address!r} ({found[0].path!r} on {found[0].branch}); it returns keys decoded and without a"
+        " query. Remove the object by hand if it is not in use"
     )
-
-
-def _deletable(check: Check) -> tuple[int, int]:
-    """How many objects may go, and how many bytes."""
-    counts = check.candidates.counts
-    objects = counts["candidates_objects"] - check.tally.objects
-    return objects, counts["candidates_bytes"] - check.tally.size_bytes
 
 
 def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
@@ -181,28 +170,14 @@ def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
         most = first_objects_max(check.run.state, check.run.plan.undo.way, check.run.plan.run_id)
     limits = Limits(most, config.max_delete_bytes, config.max_delete_percent)
     base = base_of(check.run)
-    # An optimized run lists a part of the namespace, but its share of the whole is what counts.
+    # An optimized run lists a part of the namespace; the limit is a share of the whole.
     listed = listing["old_objects"] + listing["young_objects"]
     everything = listed if base is None else max(listed, base.state.objects)
     return limits.check(objects, size_bytes, everything)
 
 
-def _publish(check: Check, details: dict[str, Any]) -> None:
-    shown = sorted(check.proof.answers.shown.items())
-    check.run.folder.publish_json(
-        GUARD,
-        {
-            **details,
-            "candidates_digest": check.candidates.digest,
-            "identical_live": [
-                {"address": address, "branch": branch, "path": path} for address, (branch, path) in shown
-            ],
-        },
-    )
-
-
 def _held_counts(check: Check) -> dict[str, int]:
-    """Objects by the code that holds them, whatever codes there are, and what became of the others."""
+    """Held objects by code, and figures of the pending list and the proofs."""
     by_code = dict.fromkeys(WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
     waiting = check.tally.by_code.get(WAITING, Held())
     pending = check.pending.waits.to_details(check.known.grace)
@@ -221,7 +196,7 @@ def _held_counts(check: Check) -> dict[str, int]:
 
 
 def _would_delete(check: Check) -> list[dict[str, Any]]:
-    """What may go, by the reason why it is garbage, with examples."""
+    """The candidates to be deleted by reason, with examples."""
     found = []
     for reason, figures in check.candidates.reasons.items():
         held = check.tally.by_reason.get(reason, Held())
@@ -245,10 +220,10 @@ def _how_to_free(check: Check) -> str:
     ]
     problem = check.proof.answers.problem
     objects = check.tally.objects_of(*UNSETTLED)
-    text = f"{objects:,} objects are held back and stay in the store: {', '.join(parts)}."
-    text += f" What went wrong first: {problem}." if problem else ""
+    text = f"{objects:,} objects are held and stay in the store: {', '.join(parts)}."
+    text += f" First problem: {problem}." if problem else ""
     if check.run.plan.config.read_kv:
-        return f"{text} The staging records did not settle it this time; the next run looks again"
+        return f"{text} The staging records did not settle it this time; the next run reads them again"
     return (
         f"{text} Name the connection of lakeFS's key-value store (kv_conn_id) to have its records settle it"
     )

@@ -1,9 +1,9 @@
-"""Classifies objects that nothing live names: why each is garbage, and what holds it nevertheless."""
+"""Candidates: listed objects outside the live set, each with the reason why it is garbage, and its hold, if any."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,109 +29,97 @@ from dredge.runs.words import size_text
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 
+EXPIRED = "expired"
+NEVER_LINKED = "never_linked"
+UNREFERENCED = "unreferenced"
+
+# The reasons of candidates, each with its text in reports.
+REASONS = {
+    EXPIRED: "referenced by expired commits only",
+    NEVER_LINKED: "uploaded to an address that lakeFS handed out, and not linked (any more)",
+    UNREFERENCED: "not referenced: overwritten, deleted or reset before a commit, or its history is gone",
+}
+
+# `reason` is a key of `REASONS`; `hold` is the code of a hold, null without one.
+CANDIDATES = pa.schema(
+    [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]
+)
+
+# lakeFS signs the addresses that it hands out for uploads.
+_SIGNED = r",[A-Za-z0-9_-]{43}$"
+_MICROSECONDS_OF_A_DAY = 86_400_000_000
+
 
 class SubtractOutput(StepOutput):
-    """The candidates."""
+    """The candidates of a run."""
 
     STEP = "subtract"
     INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
 
     @property
     def candidates(self) -> list[PartInfo]:
-        """Rows of candidates; schema `CANDIDATES`."""
+        """Rows of `CANDIDATES`."""
         return self.parts("part-")
 
     @property
     def hashes(self) -> list[PartInfo]:
-        """Sorted hashes of the candidates that nothing holds, a file for each of `candidates`."""
+        """Sorted hashes of the candidates without a hold, a file for each of `candidates`."""
         return self.parts("hashes-")
 
     @property
     def with_holds(self) -> list[PartInfo]:
-        """Those of `candidates` in which something is held: their hashes are fewer than their rows."""
+        """The files of `candidates` with held rows: they have more rows than hashes."""
         free = {_stem(part): part.rows for part in self.hashes}
         return [part for part in self.candidates if free.get(_stem(part)) != part.rows]
 
     @property
     def young(self) -> list[PartInfo]:
-        """Rows of objects that nothing names and that are too young."""
+        """Rows of unreferenced objects younger than the cutoff."""
         return self.parts("young-")
 
     def known_list(self, folder: RunFolder) -> Known:
-        """The pending list that the run builds on.
-
-        Args:
-            folder: the run folder.
-        """
+        """The pending list before this run."""
         return known_list(folder, self.part(NAME))
 
     @property
     def reasons(self) -> dict[str, dict[str, Any]]:
-        """Objects, bytes and examples, by the reason why they are garbage."""
+        """Objects, bytes and examples by reason."""
         found: dict[str, dict[str, Any]] = self.detail("reasons")
         return found
 
     @property
     def nested(self) -> list[str]:
-        """Beginnings of addresses that are kept because another repository lies there or has left its files."""
+        """Prefixes of addresses kept because of another repository, or of the files that one left."""
         found: list[str] = self.summary.details.get("nested", [])
         return found
 
     @property
     def early_deletion(self) -> str:
-        """What deleting the candidates costs because it is early, in words; "" for nothing."""
-        return early_text(self.summary.details.get("early_deletion", {}))
+        """The cost of deleting the candidates before their minimum storage duration, as text; "" without any."""
+        return "; ".join(
+            f"{early['objects']:,} objects ({size_text(early['bytes'])}) of class {name}, charged for at least"
+            f" {MINIMUM_DAYS.get(name, 0)} days: about {early['fee_usd']:,.2f} US dollars"
+            for name, early in self.summary.details.get("early_deletion", {}).items()
+        )
 
 
 def _stem(part: PartInfo) -> str:
-    """What the rows of candidates and their hashes have in common in their names."""
     return part.name.partition("-")[2].partition(".")[0]
-
-
-EXPIRED = "expired"
-NEVER_LINKED = "never_linked"
-UNREFERENCED = "unreferenced"
-
-REASONS = {
-    EXPIRED: "only commits name it that are no longer active",
-    NEVER_LINKED: "uploaded to an address that lakeFS handed out, and not linked (any more)",
-    UNREFERENCED: "nothing names it: overwritten, deleted or reset before a commit, or its history is gone",
-}
-"""Reasons of candidates, each with a sentence for people."""
-
-
-def early_text(details: Mapping[str, Mapping[str, Any]]) -> str:
-    """Word it for people; "" where nothing is early."""
-    told = [
-        f"{early['objects']:,} objects ({size_text(early['bytes'])}) of class {name}, which charges for"
-        f" {MINIMUM_DAYS.get(name, 0)} days at least: about {early['fee_usd']:,.2f} US dollars"
-        for name, early in details.items()
-    ]
-    return "; ".join(told)
-
-
-CANDIDATES = pa.schema(
-    [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]
-)
-"""Rows of candidates: `reason` is one of `REASONS`; `hold` is the code of what holds the object, null: nothing."""
-
-_SIGNED = r",[A-Za-z0-9_-]{43}$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtractConfig:
-    """What every task of this step needs; a payload.
+    """The config of the step's tasks; a payload.
 
     Attributes:
-        settings: what the user asked for.
-        live: hashes of every address that is live.
-        head_sizes: sizes of the entries of branch heads, or more, where an object of such a size may be read.
-        expired: hashes of the addresses that only ranges of expired commits name.
-        pinned: hashes of what is kept because somebody brought it back.
+        live: hashes of all live addresses.
+        head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
+        expired: hashes of the addresses in ranges of expired commits only.
+        pinned: hashes of restored objects.
         as_of: the store's time when the run was planned; None counts no early deletions.
-        uploads: where parts of uploads are objects; None: nowhere.
-        nested: beginnings of addresses that are kept because another repository lies there.
-        dead: hashes of the listing that are not live, where they were found shard by shard.
+        uploads: where upload parts are objects; None elsewhere.
+        nested: prefixes of addresses kept because of another repository.
+        dead: hashes of the listing outside the live set, after a comparison by shard.
     """
 
     settings: GCConfig
@@ -147,55 +135,48 @@ class SubtractConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Candidates that a task wrote; a payload.
+    """The candidates of a task; a payload.
 
     Attributes:
-        parts: rows, and hashes of those that nothing holds.
-        by_reason: figures of all of them; the examples are of those that nothing holds.
-        by_hold: figures of the held ones.
-        early: of those that nothing holds, by class, the ones that are charged for when they go now.
+        parts: files of rows, and of hashes of the rows without a hold.
+        by_reason: all candidates; examples are without a hold.
+        by_hold: held candidates.
+        early: candidates without a hold before their minimum storage duration, by storage class.
     """
 
     parts: list[PartInfo] = field(default_factory=list)
     by_reason: dict[str, Figures] = field(default_factory=dict)
     by_hold: dict[str, Figures] = field(default_factory=dict)
-    early: dict[str, Early] = field(default_factory=dict)
+    early: dict[str, Figures] = field(default_factory=dict)
 
     def __add__(self, other: Candidates) -> Candidates:
         return Candidates(
             parts=[*self.parts, *other.parts],
             by_reason=add_up([self.by_reason, other.by_reason]),
             by_hold=add_up([self.by_hold, other.by_hold]),
-            early=add_early([self.early, other.early]),
+            early=add_up([self.early, other.early]),
         )
 
     @property
-    def objects(self) -> int:
-        """How many candidates there are."""
-        return sum(figures.objects for figures in self.by_reason.values())
-
-    @property
-    def size_bytes(self) -> int:
-        """Their sizes together."""
-        return sum(figures.size_bytes for figures in self.by_reason.values())
+    def total(self) -> Figures:
+        """All candidates."""
+        return sum(self.by_reason.values(), Figures())
 
 
 def classify(
     folder: RunFolder, rows: pa.Table, config: SubtractConfig, undescribed: bool = False
 ) -> pa.Table:
-    """Say of objects that are not live why each is garbage, and what holds it.
+    """Add reasons and holds to unreferenced objects.
 
     Args:
-        folder: the run folder.
-        rows: of the listing's schema.
-        config: of the step.
-        undescribed: the store refused to describe the objects; rows say nothing but the address.
+        rows: rows of the listing.
+        undescribed: the store refused to describe the objects; only their addresses are known.
 
     Returns:
         Rows of `CANDIDATES`.
 
     Raises:
-        FormatError: a row that cannot be a candidate.
+        FormatError: an impossible candidate.
     """
     _check(rows)
     evidence = Evidence(
@@ -225,8 +206,7 @@ def _check(rows: pa.Table) -> None:
 def _reasons(folder: RunFolder, rows: pa.Table, expired: ShardedSet) -> pa.Array:
     signed = pc.match_substring_regex(rows["address"], _SIGNED).to_numpy()
     (found,) = expired.find(folder, [rows["hash"].to_numpy()])
-    why = np.where(found, EXPIRED, np.where(signed, NEVER_LINKED, UNREFERENCED))
-    return pa.array(why, pa.string())
+    return pa.array(np.where(found, EXPIRED, np.where(signed, NEVER_LINKED, UNREFERENCED)), pa.string())
 
 
 def write_candidates(
@@ -236,14 +216,12 @@ def write_candidates(
     name: str,
     undescribed: bool = False,
 ) -> Candidates:
-    """Classify rows that are not live and write them as candidates.
+    """Classify unreferenced objects and write them as candidates.
 
     Args:
-        folder: the run folder.
-        config: of the step.
-        tables: rows of the listing's schema; each becomes a file.
-        name: of the files; the same task must always give the same.
-        undescribed: the store refused to describe the objects; rows say nothing but the address.
+        tables: rows of the listing; each becomes a file.
+        name: part of the file names; the same in each try of the task.
+        undescribed: the store refused to describe the objects; only their addresses are known.
     """
     written = Candidates()
     for index, table in enumerate(tables):
@@ -252,74 +230,39 @@ def write_candidates(
         part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}", grouped=True)
         hashes_name = f"{SubtractOutput.STEP}/hashes-{name}-{index:05d}.u64"
         hashes = write_hashes(folder, hashes_name, unite([free["hash"].to_numpy()]))
-        early = {} if config.as_of is None else early_deletions(free, config.as_of)
         written += Candidates(
-            parts=[part, hashes], by_reason=_by_reason(rows), by_hold=_by_hold(rows), early=early
+            parts=[part, hashes],
+            by_reason=_by_reason(rows, free),
+            by_hold=_sums(rows.filter(pc.is_valid(rows["hold"])), "hold"),
+            early={} if config.as_of is None else _early_deletions(free, config.as_of),
         )
     return written
 
 
-def _by_reason(rows: pa.Table) -> dict[str, Figures]:
+def _by_reason(rows: pa.Table, free: pa.Table) -> dict[str, Figures]:
     found = {}
-    for group in _sums(rows, "reason"):
-        of_reason = rows.filter(pc.and_(pc.equal(rows["reason"], group["reason"]), pc.is_null(rows["hold"])))
-        examples = of_reason["address"].slice(0, EXAMPLES_MAX).to_pylist()
-        found[group["reason"]] = Figures(
-            objects=group["size_count"], size_bytes=group["size_sum"], examples=tuple(examples)
-        )
+    for reason, sums in _sums(rows, "reason").items():
+        examples = free["address"].filter(pc.equal(free["reason"], reason))[:EXAMPLES_MAX].to_pylist()
+        found[reason] = replace(sums, examples=tuple(examples))
     return found
 
 
-def _by_hold(rows: pa.Table) -> dict[str, Figures]:
+def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
+    groups = rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
     return {
-        group["hold"]: Figures(objects=group["size_count"], size_bytes=group["size_sum"])
-        for group in _sums(rows, "hold")
-        if group["hold"] is not None
+        group[column]: Figures(objects=group["size_count"], size_bytes=group["size_sum"]) for group in groups
     }
 
 
-def _sums(rows: pa.Table, column: str) -> list[dict[str, Any]]:
-    sums: list[dict[str, Any]] = (
-        rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
-    )
-    return sums
+def _early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Figures]:
+    """Objects before their minimum storage duration, by storage class.
 
-
-_MICROSECONDS_OF_A_DAY = 86_400_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Early:
-    """Objects of one class whose minimum is not over; a payload.
-
-    Attributes:
-        objects: how many.
-        size_bytes: their sizes together.
-        byte_days: sum of bytes times days that are left.
-    """
-
-    objects: int = 0
-    size_bytes: int = 0
-    byte_days: int = 0
-
-    def __add__(self, other: Early) -> Early:
-        return Early(
-            objects=self.objects + other.objects,
-            size_bytes=self.size_bytes + other.size_bytes,
-            byte_days=self.byte_days + other.byte_days,
-        )
-
-
-def early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Early]:
-    """Count objects whose minimum is not over, by class.
-
-    Args:
-        rows: with `size`, `last_modified` and `storage_class`.
-        as_of: when they are deleted, by the store's clock.
+    Listings do not contain the time of a change of the class, so the last modification stands for it: the true cost of
+    objects moved later is higher.
     """
     if rows["storage_class"].null_count == rows.num_rows:
         return {}
-    now, found = round(as_of.timestamp() * 1e6), dict[str, Early]()
+    now, found = round(as_of.timestamp() * 1e6), dict[str, Figures]()
     for name in pc.unique(rows["storage_class"]).to_pylist():
         if name not in MINIMUM_DAYS:
             continue
@@ -327,27 +270,18 @@ def early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Early]:
         sizes = own["size"].to_numpy()
         ages = (now - own["last_modified"].cast(pa.int64()).to_numpy()) / _MICROSECONDS_OF_A_DAY
         left = np.maximum(MINIMUM_DAYS[name] - ages, 0.0)
-        is_early = left > 0
-        if is_early.any():
-            found[name] = Early(
-                objects=int(is_early.sum()),
-                size_bytes=int(sizes[is_early].sum()),
+        early = left > 0
+        if early.any():
+            found[name] = Figures(
+                objects=int(early.sum()),
+                size_bytes=int(sizes[early].sum()),
                 byte_days=round(float((sizes * left).sum())),
             )
     return found
 
 
-def add_early(found: Iterable[Mapping[str, Early]]) -> dict[str, Early]:
-    """Add up figures by class."""
-    total: dict[str, Early] = {}
-    for figures in found:
-        for name, more in figures.items():
-            total[name] = total.get(name, Early()) + more
-    return total
-
-
-def early_details(found: Mapping[str, Early]) -> dict[str, dict[str, Any]]:
-    """As summaries have it, by class: `objects`, `bytes`, `fee_usd` by the list price."""
+def early_details(found: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:
+    """Early deletions for the summary, with the fee by the list price."""
     return {
         name: {
             "objects": early.objects,
