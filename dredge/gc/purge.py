@@ -1,10 +1,10 @@
-"""Purge: what could be brought back goes for good, in a run whose own complete mark shows that it is not live.
+"""Purge: delete copies and old versions permanently, in a run whose own complete mark shows that they are not live.
 
-    scheduled   the last step of a collection, where `purge_days` says so
-    by hand     a collection that deletes nothing makes the mark; then the same step
+    scheduled   the last step of a collection with `purge_days`
+    by hand     a collection that deletes no object makes the mark; then the same step
 
-The step works under the lease of the mark, and not while an alarm is open or a block is in force (`Collected.check`). A
-dry run only looks.
+The step needs the lease of the mark, and refuses with an open alarm or a block (`Collected.check`). A dry run only
+selects.
 """
 
 from __future__ import annotations
@@ -43,25 +43,24 @@ from dredge.undo.ways import OFF
 
 
 def purge_old(run: Run, runner: TaskRunner, config: PurgeConfig | None = None) -> StepSummary:
-    """Let copies and old versions go that the mark of this run shows as not live.
+    """Purge copies and old versions of objects that are not live in the mark of this run.
 
     Args:
-        run: this run; its mark is complete.
-        runner: spreads the work.
-        config: which; None is what `purge_days` of the run says.
+        run: has a complete mark.
+        config: the selection; None uses `purge_days` of the run.
 
     Raises:
-        AlarmError: live objects had been deleted, and nobody has acknowledged it.
+        AlarmError: live objects had been deleted, without an acknowledgement.
         BlockedError: the namespace is blocked.
-        RefusedError: the namespace is another server's, the mark is too old, or what is live cannot be read.
-        UnavailableError: something could not be deleted; the rest was.
+        RefusedError: another server owns the namespace, the mark is too old, or live data cannot be read.
+        UnavailableError: some leftovers could not be deleted; the others were.
     """
     asked = config or scheduled(run)
     return run.step(PurgeOutput, lambda record: _purge(run, runner, record, asked))
 
 
 def scheduled(run: Run) -> PurgeConfig:
-    """What `purge_days` of a run asks for."""
+    """The config from `purge_days` of a run."""
     days, plan = run.plan.config.purge_days, run.plan
     if days is None:
         raise ConfigError(f"run {plan.run_id} purges nothing: purge_days is empty")
@@ -85,20 +84,14 @@ def _purge(run: Run, runner: TaskRunner, record: StepRecord, config: PurgeConfig
 
 
 def config_of_mark(config: PurgeConfig, server: LakeFS, options: StorageOptions | None) -> GCConfig:
-    """Settings of the mark that a purge by hand makes: those of the repository's last run, as a dry run.
-
-    Args:
-        config: of the purge.
-        server: the lakeFS server.
-        options: None reads the environment.
-    """
+    """The config of the mark for a manual purge: that of the repository's last run, as a dry run."""
     repository = server.repository(config.repository)
     found = GCConfig(repository=repository.name)
     current = StateStore(open_state(repository.namespace, options), options).current(
         repository.name, repository.namespace
     )
     if current.state is not None:
-        # A run of another version, or in a folder that is gone, says nothing.
+        # The last run may be of another version, or its folder deleted.
         with suppress(ConfigError, FormatError):
             found = read_plan(current.state.run_uri, options).config
     return replace(
@@ -117,19 +110,19 @@ def config_of_mark(config: PurgeConfig, server: LakeFS, options: StorageOptions 
 
 
 class PurgeOutput(AnyPurgeOutput):
-    """What became of each copy and old version; the mark of the same run shows that none of them is live."""
+    """The outcome of each copy and old version."""
 
     INPUTS = (MarkUncommittedOutput, ListCommittedOutput, CheckLimitsOutput)
 
 
 def find_live(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[SweptRun]) -> LiveSet:
-    """Find what a purge must leave alone.
+    """Find objects that a purge must keep, with the same proof as for candidates: a copy is the last one.
+
+        live in the mark · live since the mark (a re-check) · of the size of an entry of a branch head, without a proof
 
     Args:
-        run: this run; its mark is complete.
-        runner: spreads the work.
-        record: of the purge; its inputs are the mark.
-        runs: whose deletions may be made final.
+        record: its inputs are the mark.
+        runs: the deleting runs.
 
     Raises:
         RefusedError: staging or commits cannot be read completely.
@@ -148,7 +141,7 @@ def find_live(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[S
 
 
 def _unproved(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[SweptRun]) -> Hashes:
-    """Deleted objects of the size of an entry of a branch head that no answer shows to be served by no branch."""
+    """Deleted objects of the size of an entry of a branch head, without a proof that no branch serves them."""
     tables = [swept.folder.read_part(part, ["hash", "size"]) for swept in runs for part in swept.candidates]
     if not tables:
         return NONE

@@ -1,4 +1,4 @@
-"""What a user may ask of a restore."""
+"""The settings of a restore and of a purge in lakeFS; separate, because forms load them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dredge.settings import setting
 from dredge.undo.config import PurgeConfig as AnyPurgeConfig
 from dredge.undo.config import RestoreConfig as AnyRestoreConfig
 
+# Those of `dredge.gc.subtract`; a form must not load it.
 REASONS = ("expired", "never_linked", "unreferenced")
-"""Those of `dredge.gc.subtract`, which a form must not load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreConfig(AnyRestoreConfig):
-    """Which of a run's deletions are taken back, and for how long what came back is kept."""
+    """The settings of a restore of deletions of a lakeFS run."""
 
     repository: str = setting("Repository", "Its name in lakeFS.")
     prefix: str | None = setting(
@@ -30,6 +30,6 @@ class RestoreConfig(AnyRestoreConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeConfig(AnyPurgeConfig):
-    """Which copies and old versions go for good."""
+    """The settings of a purge of a lakeFS repository."""
 
     repository: str = setting("Repository", "Its name in lakeFS.")

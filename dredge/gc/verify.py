@@ -1,9 +1,13 @@
-"""Verify: what was deleted is gone, and what lives is still there.
+"""Verify: deleted objects are gone, and live objects are still there.
 
-deleted   `verify_looks` of them, spread over all parts of the ledger, and every one of which the store first gave
-          no clear answer, are looked for in the store
-living    a new sample of what branches show, and some of what was staged: none of them may stand in the ledger as
-          deleted (all are compared), and some are looked for in the store
+deleted   a sample (`verify_looks`) from all files of the ledger, and each object with an unclear first answer of the
+          store, is looked up
+live      a new sample of canaries, and of staged addresses: none of them may be deleted in the ledger (all are
+          compared), and some are looked up
+
+The store confirmed each key, so a sample is enough. It consists of runs of neighbours: one page of a listing shows a
+thousand names. The sweep deletes in random order, so neighbours were in different requests. The same pages show live
+objects.
 """
 
 from __future__ import annotations
@@ -41,14 +45,10 @@ VERIFY = "verify.json"
 
 
 def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Look for a sample of what was deleted, or all of it, and for a sample of what lives.
-
-    Args:
-        run: this run.
-        runner: spreads the looks; None does it in this process.
+    """Verify the deletions of a run.
 
     Raises:
-        FormatError: something that was reported deleted is still there, or something that lives is gone.
+        FormatError: a deleted object is still there, or a live object was deleted.
     """
     return run.step(VerifyOutput, lambda record: _verify(run, runner or LocalRunner(), record))
 
@@ -78,26 +78,25 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         {
             **record.counts,
             "still_there": left[:SAMPLES],
-            "living_missing": [words_of(canary) for canary in missing[:SAMPLES]],
-            "living_deleted": [words_of(canary) for canary in ours[:SAMPLES]],
+            "living_missing": [_words(canary) for canary in missing[:SAMPLES]],
+            "living_deleted": [_words(canary) for canary in ours[:SAMPLES]],
         },
     )
     if ours:
         raise FormatError(
-            f"run {run.plan.run_id} DELETED OBJECTS THAT LIVE: {len(ours)} of a sample of"
-            f" {len(living)}, such as {words_of(ours[0])}. Start no further run. Restore them (an older"
-            f" version of the bucket, a backup; the ledger in {run.folder.uri} names every object) and"
-            " report this."
+            f"run {run.plan.run_id} DELETED LIVE OBJECTS: {len(ours)} of a sample of {len(living)}, such as"
+            f" {_words(ours[0])}. Start no further run. Restore them (an older version of the bucket, a backup; the"
+            f" ledger in {run.folder.uri} has every object) and report this."
         )
     if record.counts["still_there_objects"]:
         raise FormatError(
             f"{record.counts['still_there_objects']:,} objects were reported deleted and are still in the store,"
-            f" such as {left[0]!r}. Nothing that lives was lost. Look at the store; then start a new run."
+            f" such as {left[0]!r}. No live object was lost. Check the store; then start a new run."
         )
     if missing:
         record.warn(
             f"{len(missing)} of {len(living)} sampled objects that branches show are not in the store, such"
-            f" as {words_of(missing[0])}; this run did not delete them"
+            f" as {_words(missing[0])}; this run did not delete them"
         )
 
 
@@ -126,54 +125,41 @@ def _write_living(run: Run, living: list[Canary]) -> PartInfo:
 
 
 def _share(rows: int, all_rows: int, looks_max: int | None) -> int | None:
-    """How much is looked for in a part: each has its share, however small."""
+    """The share of a file of the ledger in the sample."""
     if looks_max is None:
         return None
     return -(-looks_at(all_rows, looks_max) * rows // max(1, all_rows))
 
 
 class VerifyOutput(StepOutput):
-    """That what was deleted is gone, and what lives is still there."""
+    """The check of deleted and live objects."""
 
     STEP = "verify"
     INPUTS = (MarkUncommittedOutput, SubtractOutput, BulkDeleteOutput)
 
 
 _STAGED_SAMPLE = 200
+# Live objects to be found in the store, for a sample of deleted ones.
 _LOOKS = 200
-"""Living objects that must have been seen in the store where not all deleted ones are looked for."""
 
 
 def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
-    """Take living objects.
-
-    Args:
-        run: this run.
-        staged: of its mark.
-    """
-    return sample(run, VerifyOutput.STEP) + _staged(run, staged)
-
-
-def _staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
-    """Some of the staged addresses of the mark: those that a re-check or a reset may have let go are told
-    apart later."""
+    """Sample live objects: canaries, and staged addresses of the mark."""
     found: list[Canary] = []
     parts = staged.addresses
     for part in parts:
         rows = run.folder.read_part(part)
         step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)
         found.extend(Canary(address, "", "") for address in rows["address"].to_pylist()[::step])
-    return found[:_STAGED_SAMPLE]
+    return sample(run, VerifyOutput.STEP) + found[:_STAGED_SAMPLE]
 
 
 def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str]) -> list[Canary]:
-    """Choose the living objects to be looked for: all that are in doubt, and others until enough were seen.
+    """Choose the live objects to look up: all doubtful ones, and others until enough were seen.
 
     Args:
-        run: this run.
-        living: all of them.
-        doubtful: addresses of those that the ledger says were deleted, or that a listing lacks.
-        seen: addresses of those that a listing showed after the sweep.
+        doubtful: addresses in the ledger as deleted, or missing in a listing.
+        seen: addresses in a listing after the sweep.
     """
     if run.plan.config.verify_looks is None:
         return living
@@ -184,33 +170,31 @@ def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str
 
 
 def missing_of(run: Run, living: list[Canary]) -> list[Canary]:
-    """Those of some living objects that the store does not have."""
+    """The missing ones of some live objects."""
     with ThreadPoolExecutor(run.plan.config.tuning.threads, thread_name_prefix="stat") as pool:
         found = pool.map(lambda canary: lacks(run.reader, canary.address), living)
         missing = [canary for canary, lacking in zip(living, found, strict=True) if lacking]
-    # lakeFS words some keys decoded or without a query, and then another key is meant.
+    # lakeFS returns some keys decoded or without a query, and then means another key.
     return [canary for canary in missing if not meant(run, canary)]
 
 
-def words_of(canary: Canary) -> str:
-    """An object with the place where it lives, for people."""
+def _words(canary: Canary) -> str:
     if not canary.branch:
         return f"{canary.address!r} (staged)"
     return f"{canary.address!r} ({canary.path!r} on {canary.branch})"
 
 
+# Limit of addresses in a result, and in the report.
 SAMPLES = 20
-"""Addresses that a task names, and the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyConfig:
-    """What all tasks need; a payload.
+    """The config of the tasks; a payload.
 
     Attributes:
-        threads: how many objects a task looks for at once.
-        run_length: neighbours among deleted and living names that one page of a listing is likely to span.
-        living: rows with the addresses of objects that live.
+        run_length: number of neighbours, deleted or live, for one page of a listing.
+        living: rows with the addresses of live objects.
     """
 
     threads: int
@@ -220,12 +204,7 @@ class VerifyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartLooks:
-    """How much of a part of the ledger is looked for; a payload.
-
-    Attributes:
-        part: of the ledger.
-        looks: least number of deleted objects; None is all of them.
-    """
+    """A file of the ledger, and the least number of deleted objects to look up, None for all; a payload."""
 
     part: PartInfo
     looks: int | None
@@ -233,27 +212,23 @@ class PartLooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTask:
-    """One task; a payload.
-
-    Attributes:
-        settled: parts of the ledger.
-    """
+    """Files of the ledger; a payload."""
 
     settled: list[PartLooks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """What a task found; a payload.
+    """The result of a task; a payload.
 
     Attributes:
-        deleted: objects that the ledger says are gone.
-        checked: those of them that it looked for.
-        still_there: how many of these the store has.
+        deleted: number of objects deleted or missing in the ledger.
+        checked: number of these looked up.
+        still_there: number of these found in the store.
         left: addresses of some of these.
-        living_deleted: addresses of living objects that the ledger says were deleted.
-        living_seen: addresses of living objects that the store has.
-        living_lacking: addresses of living objects that it does not list.
+        living_deleted: addresses of live objects deleted in the ledger.
+        living_seen: addresses of live objects found in the store.
+        living_lacking: addresses of live objects missing in a listing.
     """
 
     deleted: int
@@ -267,14 +242,7 @@ class VerifyResult:
 
 @dataclass(slots=True)
 class _Found:
-    """What looks for deleted objects gave.
-
-    Attributes:
-        checked: how many of them were looked for.
-        there: those that the store has.
-        seen: living objects beside them that it has.
-        lacking: living objects beside them that it does not show.
-    """
+    """Deleted objects looked up and found, and live objects beside them, seen or missing."""
 
     checked: int
     there: list[str]
@@ -284,7 +252,7 @@ class _Found:
 
 @partition_function
 def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> VerifyResult:
-    """Look for deleted objects, and for living ones among them, in some parts of the ledger."""
+    """Look up deleted objects of some files of the ledger, and live ones among them."""
     deleted = checked = still_there_count = 0
     left: list[str] = []
     living_deleted: list[str] = []
@@ -318,7 +286,7 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> Veri
 def _look_into(
     run: WorkerRun, config: VerifyConfig, item: PartLooks, gone: pa.Table, living: pa.Array
 ) -> _Found:
-    """Look for objects of a part that are gone: for all, or for some and those whose answer was not clear at first."""
+    """Look up deleted objects of a file: all, or a sample and those with an unclear first answer."""
     reader = run.open_store()
     if item.looks is None:
         return _Found(gone.num_rows, still_there(reader, gone["address"].combine_chunks(), config.threads))
@@ -334,62 +302,49 @@ def _look_into(
     return _Found(len(looked_for - alive), sorted(there - alive), alive & there, alive - there)
 
 
+# Names for one page: a little less than a page, because garbage is not spread evenly.
 _PAGE_NAMES = 900
-"""Names that a run should span in the store: a little less than a page, because garbage is not spread evenly."""
+# Limit of objects listed for a run of names.
 _LISTED_MAX = 5 * _PAGE_NAMES
-"""Objects that a run may list."""
 _LOOKS_MIN = 200
+# The sample of few deleted names: with fifteen of them still there, one in 28 runs would miss all.
 _ONE_IN = 5
-"""Of few deleted names one in so many is looked for: fifteen that were still there would be missed once in 28 runs."""
 type Names = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What looks gave.
-
-    Attributes:
-        names: how many names were looked for.
-        there: those of them that the store has.
-    """
+    """The number of names looked up, and the names found."""
 
     names: int
     there: list[str]
 
 
 def length_of_runs(names: int, objects: int) -> int:
-    """How many neighbours among some names one page of a listing is likely to span; 1 where looking them up costs less.
+    """The number of neighbours for one page of a listing; 1 where single lookups cost less.
 
     Args:
-        names: that somebody wants to know of, all over the namespace.
-        objects: that were in the store before.
+        names: number of names to look up, spread over the namespace.
+        objects: number of objects in the store.
     """
     length = _PAGE_NAMES * names // max(objects, names, 1)
     return length if length >= LOOKS_PER_PAGE else 1
 
 
 def looks_at(deleted: int, looks_max: int) -> int:
-    """How many deleted names are looked for; all are when they are fewer.
-
-    Args:
-        deleted: how many there are.
-        looks_max: how many at most.
-    """
+    """The size of the sample of deleted names."""
     return min(looks_max, max(_LOOKS_MIN, -(-deleted // _ONE_IN)))
 
 
 def choose(
     names: Names, looks: int, length: int, chance: random.Random, beside: Iterable[str] = ()
 ) -> list[Names]:
-    """Take runs of neighbours by chance until they have enough names together.
+    """Choose random runs of neighbours.
 
     Args:
-        names: to choose from.
-        looks: least number of names; when there are not so many, all are taken.
-        length: of a run, at most. None goes from one folder into another: what a part of the ledger lacks between two
-            folders may be most of the namespace, and would be listed.
-        chance: makes the choice.
-        beside: further names, which the same pages tell of: they are in the runs, and do not count.
+        looks: least number of names in all runs.
+        length: limit of a run. A run stays in one folder: between two folders most of the namespace may be listed.
+        beside: further names for the same pages; they are in the runs, and do not count.
     """
     wanted = set(names)
     together = sorted(wanted.union(beside))
@@ -409,20 +364,14 @@ def choose(
 
 
 def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looked:
-    """Look for runs of names.
-
-    Args:
-        reader: on the namespace.
-        runs: of names in the order of their bytes.
-        threads: how many requests are made at once.
-    """
+    """Look up runs of names in byte order."""
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         found = list(pool.map(lambda names: _look(reader, names), runs))
     return Looked(sum(item.names for item in found), [name for item in found for name in item.there])
 
 
 def lacks(reader: ObjectReader, address: str) -> bool:
-    """Whether the store does not have an object; one that it will not describe is looked for in a listing."""
+    """Whether an object is missing; a listing shows objects that the store refuses to describe."""
     try:
         reader.stat(address)
     except NotFoundError:
@@ -441,25 +390,19 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
         there += stretch.found["key"].to_pylist()
         asked, listed = asked + len(stretch.names), listed + stretch.listed
         if listed > _LISTED_MAX:
-            break  # garbage is rare here, so the others cost less one by one
+            break  # garbage is rare here: single lookups cost less
     there += [name for name in names[asked:] if not lacks(reader, name)]
     return Looked(len(names), there)
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
-    """Those of some names, in order, that a listing from the first to the last shows."""
+    """The names found by a listing from the first to the last one."""
     stretches = find_neighbours(reader, prefix, names)
     return [name for stretch in stretches for name in stretch.found["key"].to_pylist()]
 
 
 def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
-    """Those of some addresses that the store has, all of them looked for.
-
-    Args:
-        reader: on the namespace.
-        gone: addresses.
-        threads: how many requests are made at once.
-    """
+    """Look up all addresses; returns those found."""
     names = sorted(set(gone.to_pylist()))
     if not reader.is_remote:
         runs = [names[first : first + 64] for first in range(0, len(names), 64)]
@@ -470,7 +413,7 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
 
 
 def _folders(names: Names) -> dict[str, list[str]]:
-    """The names, by folder directly below `data/`; "" for those without a folder."""
+    """The names by folder directly below `data/`; "" for none."""
     folders: dict[str, list[str]] = {}
     for name in names:
         head, slash, _ = name.removeprefix(DATA).partition("/")

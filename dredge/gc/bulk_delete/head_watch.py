@@ -1,6 +1,5 @@
-"""What the driver looks at while workers delete: branches and tags, retention rules, namespaces of repositories, pins,
-a person's rejection, and how long the round lasts. New commits are followed (`NewCommits`); everything else that
-changed ends the round."""
+"""The checks of the driver while workers delete: branches and tags, retention rules, namespaces, pins, a rejection, and
+the length of the round. New commits are followed (`NewCommits`); any other change ends the round."""
 
 from __future__ import annotations
 
@@ -26,13 +25,13 @@ from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 from dredge.storage.parallel import at_once
 from dredge.undo.pins import names_of_pins
 
-ROUND_OVER = "the round lasted as long as one may"
-"""Why a round ends that nothing else has ended; the next one follows, however many there were."""
+# The normal end of a round; the next one follows.
+ROUND_OVER = "the round reached its limit (round_seconds_max)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchKeys:
-    """Where a round's looks and publications are written, relative to the run folder."""
+    """Keys of a round's checks and publications, relative to the run folder."""
 
     looks: str
     published: str
@@ -46,15 +45,14 @@ def watching_refs(
     pins: frozenset[str] = frozenset(),
     veto: Callable[[], str] = lambda: "",
 ) -> AbstractContextManager[Watch]:
-    """Look at refs, rules, namespaces and pins while workers delete: at once, and then every few seconds.
+    """Check refs, rules, namespaces and pins at once, and every few seconds while workers delete.
 
     Args:
-        run: this run.
-        subtracted: what the mark and the re-checks subtracted.
-        keys: of this round; no two drivers may share them.
-        kept: folders in which workers delete nothing, because other repositories lie there.
-        pins: names of those that workers respect.
-        veto: looked at as well: says who forbids to go on, "" for nobody.
+        subtracted: from the mark and the re-checks.
+        keys: of this round; two drivers never share them.
+        kept: folders of other repositories; workers delete no object there.
+        pins: names of the pins known to the workers.
+        veto: returns the name of a person who rejected the run, else "".
     """
     safety, began = run.plan.config.safety, running_seconds()
     published = Published(run.folder, keys.published)
@@ -84,14 +82,10 @@ def _of_referring(run: Run, subtracted: Subtracted, published: Published) -> Ite
 
 
 def check_sharing(run: Run) -> frozenset[str]:
-    """Refuse to delete in a namespace that another repository shares since the guards looked: what it needs is in none
-    of the commits that were read.
-
-    Returns:
-        Folders below `data/` in which other repositories lie, and in which nothing is deleted.
+    """The folders below `data/` of other repositories; no object is deleted there.
 
     Raises:
-        RefusedError: one shares it.
+        RefusedError: another repository shares the namespace since the guards; its commits were not read.
     """
     return refuse_sharing(run.plan.repository, run.plan.namespace, _namespaces(run))
 
@@ -101,12 +95,11 @@ def _namespaces(run: Run) -> dict[str, str]:
 
 
 def look_at_namespaces(run: Run, kept: frozenset[str], referring: Collection[Referred] = ()) -> str | None:
-    """Tell why the sweep must stop, or None.
+    """Check the namespaces of all repositories; returns the reason to stop the round, or None.
 
     Args:
-        run: this run.
-        kept: folders in which workers delete nothing.
-        referring: repositories that refer to this one, as they were read.
+        kept: folders of other repositories, known to the workers.
+        referring: repositories that refer to this one, as read by the re-check.
     """
     namespaces = _namespaces(run)
     try:
@@ -115,36 +108,27 @@ def look_at_namespaces(run: Run, kept: frozenset[str], referring: Collection[Ref
     except (ConfigError, RefusedError) as error:
         return str(error)
     if changed := refer.items() ^ {(item.repository, item.namespace) for item in referring}:
-        return f"repository {min(changed)[0]}, which may refer to this one, was made or deleted"
-    return f"another repository was made in {min(new)}" if new else None
+        return f"repository {min(changed)[0]}, which may refer to this one, was created or deleted"
+    return f"another repository was created in {min(new)}" if new else None
 
 
 def look_at_pins(run: Run, known: frozenset[str]) -> str | None:
-    """Tell why the sweep must stop, or None: somebody brings objects back, and the next round respects the pin.
-
-    Args:
-        run: this run.
-        known: names of the pins that workers respect.
-    """
+    """Check for new pins; returns the reason to stop the round, or None. The next round respects the pin."""
     new = names_of_pins(run.state) - known
-    return f"objects were brought back ({min(new)})" if new else None
+    return f"objects were restored ({min(new)})" if new else None
 
 
 def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:
-    """Tell why the sweep must stop, or None: other retention rules may keep what was not subtracted.
-
-    Raises:
-        UnavailableError: the server does not answer.
-    """
+    """Check the retention rules; returns the reason to stop the round, or None: other rules may keep more commits."""
     is_changed = run.client.rules(run.plan.repository) != subtracted.rules
     return "the retention rules were changed" if is_changed else None
 
 
 def look_at_refs(new: NewCommits) -> str | None:
-    """Tell why the sweep must stop, or None; publishes what new commits of a repository name.
+    """Follow the refs of a repository; returns the reason to stop the round, or None.
 
     Raises:
-        UnavailableError: branches and tags could not be looked at.
+        UnavailableError: branches and tags could not be checked.
     """
     client, plan = new.run.client, new.run.plan
     try:
@@ -153,32 +137,27 @@ def look_at_refs(new: NewCommits) -> str | None:
             branches = client.branches(plan.repository)
         return new.follow(branches, [] if tags is None else tags.result())
     except Exception as error:
-        # Without a look no worker may delete, whatever the error is.
-        raise UnavailableError(f"branch heads could not be looked at: {error}") from error
+        # Without a check no worker may delete, after any error.
+        raise UnavailableError(f"branch heads could not be checked: {error}") from error
 
 
+# Limits of one check: new commits, and records of new ranges. The re-check spreads more over tasks.
 _COMMITS_MAX = 500
-"""New commits that are followed in one look."""
 _RECORDS_MAX = 2_000_000
-"""Records of new ranges that are read in one look; the re-check spreads more over tasks."""
+# One file replaces more published files.
 _FILES_MAX = 16
-"""More published files than this are replaced by one with everything."""
 
 
 class _StopError(Exception):
-    """Why the round of deleting must end."""
+    """The reason to stop the round."""
 
 
 class Published:
-    """What the driver publishes to the workers of one round of deleting: hashes of addresses that came alive.
-
-    Args:
-        folder: the run folder.
-        where: folder of the publications, relative to the run folder.
+    """Hashes of newly live addresses, published by the driver to the workers of one round.
 
     Attributes:
         number: of the newest publication; 0 for none.
-        parts: files of hashes that it names.
+        parts: its files of hashes.
     """
 
     def __init__(self, folder: RunFolder, where: str) -> None:
@@ -189,7 +168,7 @@ class Published:
         self.parts: list[PartInfo] = []
 
     def add(self, found: Hashes) -> None:
-        """Publish hashes, except those that are published already."""
+        """Publish new hashes."""
         new = found[~contains(self._hashes, found)]
         if not len(new):
             return
@@ -204,13 +183,20 @@ class Published:
 
 
 class NewCommits:
-    """Follows refs to new commits during one round of deleting.
+    """Follows refs to new commits while workers delete: their addresses leave the candidates, and the sweep continues.
+
+        a ref at an unknown commit
+          → its parents, down to known active commits                an expired one, none, or too far: stop
+          → the ranges of each new commit outside all active metaranges    too many: stop
+          → hashes of the addresses in these ranges, published to the workers
+
+    "Stop" ends the round, and the next one begins with a re-check. Parents alone prove nothing: a revert, a cherry-pick
+    and a commit from a metarange have a known parent and bring back entries of expired commits (L25). A range is known
+    only if an active metarange had it. The committed index is not used: it has ranges of expired commits too.
 
     Args:
-        run: this run, or its view of a repository that refers to this one.
-        subtracted: what the mark and the re-checks subtracted of that repository; is not changed, so the next re-check
-            reads everything that is found here once more.
-        published: takes what the new commits name.
+        run: this run, or its view of a repository that refers to this one; all its commits are active.
+        subtracted: of that repository; not changed, so the next re-check reads the new commits again.
     """
 
     def __init__(self, run: Run, subtracted: Subtracted, published: Published) -> None:
@@ -222,15 +208,7 @@ class NewCommits:
         self._heads = set(subtracted.branches)
 
     def follow(self, branches: Iterable[Ref], tags: Iterable[Ref]) -> str | None:
-        """Publish what the new commits of refs name; gives why the round must end instead, or None.
-
-        Args:
-            branches: as they are now.
-            tags: as they are now.
-
-        Raises:
-            UnavailableError: the server or the store does not answer.
-        """
+        """Publish the addresses of new commits; returns the reason to stop the round, or None."""
         moved = [ref for ref in branches if not self._is_known(ref.commit_id)]
         tagged = [ref for ref in tags if not self._is_known(ref.commit_id)]
         try:
@@ -250,7 +228,7 @@ class NewCommits:
         return commit_id in self._subtracted.commits or commit_id in self._commits
 
     def _find_new(self, ref: Ref, found: dict[str, Commit]) -> None:
-        """Add the commits between a ref and commits that are known."""
+        """Add the commits between a ref and known commits."""
         waiting: set[str] = set()
         self._wait_for(ref, [ref.commit_id], waiting, found)
         if not waiting:
@@ -289,10 +267,10 @@ class NewCommits:
             waiting.add(commit_id)
 
     def _check_line(self, branch: Ref, found: dict[str, Commit]) -> None:
-        """Demand that a branch keeps no more of the known history than was subtracted.
+        """Stop if a branch may keep more of the known history than was subtracted.
 
-        A branch that goes on from its own head has the rules by which that history was judged. One that is new, or
-        came to another line, may have a longer rule, or one of the retention policy.
+        A branch that continues its own line has the rules that this history was judged by. A new one, or one on another
+        line, may have a longer rule, or a rule of the retention policy.
         """
         commit_id: str | None = branch.commit_id
         while commit_id is not None and commit_id in found:
@@ -306,7 +284,6 @@ class NewCommits:
             raise _StopError(f"{branch.id} is at a commit that was not checked, on another line than before")
 
     def _keeps_as_much(self, other: str, branch: str) -> bool:
-        """Whether rules keep as much of the history of another branch."""
         policy = self.run.plan.config.policy
         return self._days(other) >= self._days(branch) and all(
             rule.names_branch(other) or not rule.names_branch(branch)
@@ -314,7 +291,6 @@ class NewCommits:
         )
 
     def _may_keep_more(self, branch: str) -> bool:
-        """Whether rules keep more of the history of a branch than they keep of some others."""
         rules, policy = self._subtracted.rules, self.run.plan.config.policy
         shortest = 0 if rules is None else min((rules.default_retention_days, *rules.branches.values()))
         named = policy is not None and any(rule.names_branch(branch) for rule in policy.rules)
@@ -325,12 +301,12 @@ class NewCommits:
         return 0 if rules is None else rules.branches.get(branch, rules.default_retention_days)
 
     def _new_ranges(self, commits: Iterable[Commit]) -> Ranges:
-        """The ranges of commits that no active metarange had."""
+        """The ranges of commits outside all active metaranges."""
         metaranges = {commit.metarange_id for commit in commits} - {""}
         try:
             named = read_files(self.run.reader, sorted(metaranges)).select(metaranges)
         except (RefusedError, FormatError) as error:
-            raise _StopError(f"what a new commit names cannot be read: {error}") from None
+            raise _StopError(f"a new commit cannot be read: {error}") from None
         return {
             range_id: facts
             for range_id, facts in named.items()
@@ -338,18 +314,17 @@ class NewCommits:
         }
 
     def _publish(self, ranges: Ranges) -> None:
-        """Publish the addresses that ranges name, except those that are published already."""
         if not ranges:
             return
         records = sum(facts.count for facts in ranges.values())
         if records > _RECORDS_MAX:
-            raise _StopError(f"new commits name {records:,} entries in new ranges")
+            raise _StopError(f"new commits have {records:,} entries in new ranges")
         ordered = dict(sorted(ranges.items(), key=lambda item: item[1].min_key))
         files = self.run.reader.get_many([METADATA + range_id for range_id in ordered])
         keys = self.run.keys
         try:
             decoded = list(decode(files, ordered, keys.namespace, keys.own))
         except (NotFoundError, FormatError) as error:
-            raise _StopError(f"what a new commit names cannot be read: {error}") from None
+            raise _StopError(f"a new commit cannot be read: {error}") from None
         self.published.add(unite([item.addresses for item in decoded]))
         self._ranges.update(ranges)

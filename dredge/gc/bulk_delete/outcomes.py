@@ -1,4 +1,4 @@
-"""Settle: after a sweep one row for each object says what became of it, and the figures follow from these rows."""
+"""The outcome of each candidate after a sweep: one settled row in the ledger, and their counts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,10 @@ from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE, words_of_not_copi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Objects with the same fate; a payload.
+    """Objects with the same reason, outcome and code; a payload.
 
     Attributes:
-        reason: why they are garbage.
-        outcome: what became of them.
-        code: of what kept them, or of the store's error; "" where there is none.
-        objects: how many.
-        size_bytes: their sizes together.
+        code: of the hold, or of the store's error; "" for none.
     """
 
     reason: str
@@ -47,7 +43,7 @@ class Group:
 
     @classmethod
     def of(cls, sums: Mapping[str, Any]) -> Group:
-        """Make one of the sums that `ledger.settle_rows` gives."""
+        """A group from the sums of `ledger.settle_rows`."""
         return cls(
             reason=sums["reason"],
             outcome=sums["outcome"],
@@ -56,27 +52,10 @@ class Group:
             size_bytes=sums["bytes"],
         )
 
-    @property
-    def fate(self) -> tuple[str, str, str]:
-        """What tells groups apart: reason, outcome, code."""
-        return self.reason, self.outcome, self.code
-
-    def with_more(self, more: Group) -> Group:
-        """Add a group of the same fate."""
-        return replace(
-            self, objects=self.objects + more.objects, size_bytes=self.size_bytes + more.size_bytes
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An object that could not be deleted; a payload.
-
-    Attributes:
-        address: key relative to the namespace.
-        code: of the store's error.
-        message: the store's words.
-    """
+    """An object that could not be deleted, with the store's error; a payload."""
 
     address: str
     code: str | None
@@ -84,33 +63,33 @@ class Failure:
 
 
 class BulkDeleteOutput(StepOutput):
-    """What became of each candidate."""
+    """The outcome of each candidate."""
 
     STEP = ledger.STEP
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
 
     @property
     def settled(self) -> list[PartInfo]:
-        """Rows of the ledger, one for each candidate; none in a dry run."""
+        """Rows of the ledger, one for each candidate; empty in a dry run."""
         return self.parts("")
 
     def settled_of(self, part: PartInfo) -> PartInfo:
-        """Give the rows of the ledger for a part of the candidates; raises FormatError when there are none."""
+        """The file of the ledger for a file of candidates; raises FormatError without one."""
         return self.part(f"{ledger.stem_of(part)}.parquet")
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of each candidate; not so in a dry run."""
+        """Whether the ledger is settled; not so in a dry run."""
         return "groups" in self.summary.details
 
     @property
     def groups(self) -> list[Group]:
-        """Objects by their fate; empty in a dry run."""
+        """Objects by reason, outcome and code; empty in a dry run."""
         return [from_json(Group, value) for value in self.summary.details.get("groups", [])]
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Some of the objects that could not be deleted, as JSON objects of `Failure`."""
+        """Some of the objects that could not be deleted, as JSON of `Failure`."""
         found: list[dict[str, Any]] = self.summary.details.get("failures", [])
         return found
 
@@ -118,21 +97,21 @@ class BulkDeleteOutput(StepOutput):
 ALIVE_AGAIN = "alive_again"
 
 _WHY = {
-    ALIVE_AGAIN: "named again since the mark",
-    CHANGED: "it was written again, or its metadata was changed, since it was listed",
-    STORE_HOLD: "the store refuses: it is on hold there, or a retention policy of the bucket has it",
-    "named_by_kept": "Icechunk: a snapshot or manifest names it that nothing reaches, and that stays all the same",
-    NOT_RESTORABLE: "its key ends with a slash, so some stores would refuse to put a copy of it back",
-    NOT_COPIED: "it could not be copied, so its deletion could not have been taken back",
+    ALIVE_AGAIN: "referenced again since the mark",
+    CHANGED: "it was overwritten, or its metadata changed, since it was listed",
+    STORE_HOLD: "the store refuses: the object has a hold, or a retention policy of the bucket applies",
+    "named_by_kept": "Icechunk: an unreachable snapshot or manifest references it, and is kept",
+    NOT_RESTORABLE: "its key ends with a slash, so some stores would refuse to restore a copy",
+    NOT_COPIED: "it could not be copied, so its deletion could not be undone",
 }
 
 
+# The codes of the sweep, besides those of holds.
 CODES = tuple(_WHY)
-"""Every code of the sweep's own, beside those of holds."""
 
 
 def why_kept(code: str) -> str:
-    """Half a sentence for people; the code itself when nobody knows it."""
+    """The text of a code in reports; the code itself when unknown."""
     return _WHY.get(code) or why_held(code)
 
 
@@ -142,35 +121,21 @@ _FATE = ("reason", "outcome", "code")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleConfig:
-    """What all tasks need; a payload.
-
-    Attributes:
-        failures_max: failures that a task tells of.
-    """
+    """The limit of failures in a result; a payload."""
 
     failures_max: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleTask:
-    """One task; a payload.
-
-    Attributes:
-        candidates: parts whose ledger is to be settled.
-    """
+    """Files of candidates; a payload."""
 
     candidates: list[PartInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleResult:
-    """What a task found; a payload.
-
-    Attributes:
-        settled: parts of the ledger.
-        groups: objects by fate, of each part.
-        failures: a few of the objects that could not be deleted.
-    """
+    """Files of the ledger, groups of each file, and some failures; a payload."""
 
     settled: list[PartInfo]
     groups: list[Group]
@@ -180,14 +145,11 @@ class SettleResult:
 def settle(
     run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
 ) -> DredgeError | None:
-    """Settle the ledger of a sweep, and note its figures.
+    """Settle the ledger of a sweep, and count its outcomes.
 
     Args:
-        run: this run.
-        runner: spreads the work.
-        record: of the sweep.
         parts: of the candidates.
-        complete: whether the sweep went through all of them, so that every object must have an outcome.
+        complete: the sweep is complete, so every candidate must have an outcome.
 
     Returns:
         The error to end with when objects could not be deleted.
@@ -214,8 +176,8 @@ def settle(
     record.details["failures"] = [to_json(failure) for failure in failures[:_FAILURES_MAX]]
     if complete and totals.total() != candidates:
         raise FormatError(
-            f"run {run.plan.run_id}: the ledger tells of {totals.total():,} objects, there were"
-            f" {candidates:,} candidates. Run the step again; it goes on where it stopped."
+            f"run {run.plan.run_id}: the ledger has {totals.total():,} objects for {candidates:,} candidates. Run the"
+            " step again; it continues where it stopped."
         )
     if totals[ledger.NOT_ADDRESSABLE]:
         record.warn(
@@ -230,15 +192,18 @@ def settle(
 def _add_up(groups: Iterable[Group]) -> list[Group]:
     totals: dict[tuple[str, str, str], Group] = {}
     for group in groups:
-        known = totals.get(group.fate)
-        totals[group.fate] = group if known is None else known.with_more(group)
-    return [totals[fate] for fate in sorted(totals)]
+        key = group.reason, group.outcome, group.code
+        objects, size_bytes = (totals[key].objects, totals[key].size_bytes) if key in totals else (0, 0)
+        totals[key] = replace(
+            group, objects=objects + group.objects, size_bytes=size_bytes + group.size_bytes
+        )
+    return [totals[key] for key in sorted(totals)]
 
 
 def _failure(
     run: Run, totals: Counter[str], groups: Iterable[Group], failures: Sequence[Failure]
 ) -> DredgeError:
-    # Of all that failed, not only of those that are named: one that may pass is worth another try.
+    # The codes of all failures, not only of the examples: one retryable code is worth another try.
     codes = {group.code for group in groups if group.outcome == ledger.FAILED}
     text = (
         f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
@@ -249,7 +214,7 @@ def _failure(
 
 @partition_function
 def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> SettleResult:
-    """Write the ledger of some parts with one row for each object."""
+    """Write the settled ledger of some files: one row for each object."""
     settled: list[PartInfo] = []
     groups: list[Group] = []
     failures: list[Failure] = []
@@ -263,11 +228,8 @@ def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> Sett
 
 
 def _best(folder: RunFolder, part: PartInfo) -> pa.Table:
-    """The best outcome of each object of a part."""
     rows = ledger.best(ledger.read_raw(folder, ledger.stem_of(part)))
     candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
     if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
-        raise FormatError(
-            f"the ledger of {part.name} names objects that were no candidates. Start a new run."
-        )
+        raise FormatError(f"the ledger of {part.name} has objects that are no candidates. Start a new run.")
     return rows

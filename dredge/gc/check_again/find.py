@@ -1,8 +1,8 @@
-"""Find addresses that a run deleted and that are live now.
+"""Find deleted addresses that are live now.
 
-hashes of every deletion ∩ live set of this mark            → less what the last finished check found live already
-new deletions of the size of an entry of a branch head      → branches are asked what they serve
-    → rows of the ledgers → not in the store any more → named exactly, not only by hash
+hashes of all deletions ∩ live set of this mark        → without those of the last finished check
+new deletions of the size of an entry of a branch head → branches are asked for their entries
+    → rows of the ledgers → not in the store → exact address referenced, not only its hash
 """
 
 from __future__ import annotations
@@ -59,11 +59,9 @@ class Hits:
     """Deleted addresses of one run that are live now and not in the store.
 
     Attributes:
-        deletion: the run that deleted them.
-        rows: as `swept_rows` gives them; only address and hash where the ledger cannot be read.
-        swept: the run's ledger; None when it cannot be read.
-        unclaimed: of each row, whether only files name it of which no metarange that counts knows, and which were there
-            when the run deleted: without rules every range file counts as live (`_unclaimed`).
+        rows: from `swept_rows`; only address and hash without a readable ledger.
+        swept: the run's ledger; None when unreadable.
+        unclaimed: mask of `_unclaimed`.
     """
 
     deletion: Deletion
@@ -74,18 +72,18 @@ class Hits:
 
 @dataclass(slots=True)
 class Found:
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        hits: by run, newest first; each address only for the newest run that deleted it.
-        sweeps: run and try of each sweep whose deletions were compared.
-        live: hashes of all deleted addresses that are live, also of those that exist again.
-        compared: deleted addresses that were compared.
-        there: new ones of them that exist again.
-        same_hash: addresses that only share the hash of a live one.
-        asked: deleted objects that branches were asked about.
-        unanswered: those of them of which no answer tells.
-        unread: a sentence for each deletion that could not be compared.
+        hits: by run, newest first; each address for the newest deletion of it.
+        sweeps: run and try of each compared sweep.
+        live: hashes of all live deleted addresses, also of existing ones.
+        compared: number of deleted addresses.
+        there: number of new ones that exist again.
+        same_hash: number of addresses with the hash of a live one, but another name.
+        asked: number of deleted objects that branches were asked about.
+        unanswered: number of paths without an answer.
+        unread: a message for each deletion that could not be compared.
     """
 
     hits: list[Hits] = field(default_factory=list)
@@ -102,13 +100,10 @@ class Found:
 def find_hits(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, known: deletions.Deletions
 ) -> Found:
-    """Find what runs deleted and what is live now, as far as the last finished check has not seen it.
+    """Find deleted objects that are live now and were not in the last finished check.
 
     Args:
-        run: this run.
-        runner: spreads the search for paths of equal size.
-        record: of check_limits; its inputs are the mark.
-        checked: the last finished check.
+        record: its inputs are the mark.
         known: records of deletions.
     """
     found = Found(unread=list(known.unread.values()))
@@ -126,13 +121,11 @@ def find_hits(
 
 @dataclass(slots=True)
 class _Todo:
-    """Hashes of one deletion that are live and new.
+    """The live and new hashes of one deletion. All hashes are sorted and distinct.
 
     Attributes:
-        deletion: the record.
-        deletable: hashes of all that the run might delete, sorted and distinct.
-        hashes: sorted and distinct.
-        served: those of them that a branch was seen to serve.
+        deletable: hashes of all candidates of the run.
+        served: those of `hashes` served by a branch.
     """
 
     deletion: Deletion
@@ -147,7 +140,7 @@ class _Todo:
 def _compare(
     run: Run, record: StepRecord, checked: Checked, known: list[Deletion], found: Found
 ) -> Iterator[_Todo]:
-    """Compare every deletion with the live set, all at once: the live set is read once."""
+    """Compare all deletions with the live set at once: it is read once."""
     wanted: list[Hashes] = []
     readable: list[Deletion] = []
     for deletion, hashes in zip(known, deletions.read_hashes(run.state, known), strict=True):
@@ -169,7 +162,7 @@ def _compare(
 def _unseen(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, item: _Todo, found: Found
 ) -> _Todo:
-    """Add what branches serve of a new deletion although no answer about staging has it."""
+    """Add objects of a new deletion that branches serve without an answer about staging."""
     if item.deletion.sweep in checked.sweeps or record.input(MarkUncommittedOutput).exact:
         return item
     try:
@@ -196,7 +189,7 @@ def _unseen(
 
 
 def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: Found) -> Iterator[Hits]:
-    """The rows of hashes that are live, not in the store, and named by their exact address."""
+    """The rows of live hashes that are not in the store, and whose exact address is referenced."""
     swept, rows = _rows(run, item, found)
     if swept is None:
         rows = _named_rows(run, record, item.hashes, lookup)
@@ -217,7 +210,7 @@ def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: F
 
 
 def _rows(run: Run, item: _Todo, found: Found) -> tuple[SweptRun | None, pa.Table]:
-    """The ledger's rows of some hashes; what the ledger says has stayed is left out."""
+    """The rows of the ledger with some hashes, without kept objects."""
     try:
         swept = open_swept(item.deletion.run_uri, options=run.options)
         tables = [_ROWS.empty_table()]
@@ -235,7 +228,7 @@ def _rows(run: Run, item: _Todo, found: Found) -> tuple[SweptRun | None, pa.Tabl
 
 
 def _named_rows(run: Run, record: StepRecord, hashes: Hashes, lookup: Lookup) -> pa.Table:
-    """Rows made of what names the hashes now, where there is no ledger that could name the addresses."""
+    """Rows from the current references to the hashes, without a ledger."""
     addresses = pc.unique(pa.concat_arrays(list(_names(run, record, hashes, lookup))))
     columns = {
         name: pa.nulls(len(addresses), kind.type) for name, kind in zip(_ROWS.names, _ROWS, strict=True)
@@ -253,7 +246,7 @@ def _exists(run: Run, address: str) -> bool:
 
 
 def _is_named(run: Run, record: StepRecord, item: _Todo, rows: pa.Table, lookup: Lookup) -> list[bool]:
-    """Whether something live names each address itself. In doubt it does: a range that cannot be read may."""
+    """Whether each address is referenced exactly. With an unreadable range, all count as referenced."""
     hashes = rows["hash"].to_numpy()
     named = pc.unique(pa.concat_arrays(list(_names(run, record, unite([hashes]), lookup))))
     by_name = pc.is_in(rows["address"], named).to_numpy(zero_copy_only=False)
@@ -266,10 +259,10 @@ def _is_named(run: Run, record: StepRecord, item: _Todo, rows: pa.Table, lookup:
 def _unclaimed(
     run: Run, record: StepRecord, item: _Todo, rows: pa.Table, swept: SweptRun | None, lookup: Lookup
 ) -> npt.NDArray[np.bool_]:
-    """Whether nothing names an address but old range files, such as of a commit of a branch that no run saw.
+    """The mask of addresses in old range files only, such as of a commit of a branch that no run saw.
 
-    Without rules such files count as live, whatever names them. A run under rules was right to delete what they name:
-    neither a commit nor a metarange that counts as one leads to them, not even now. In doubt it is not so.
+    Without rules all range files count as live. A run under rules was right to delete their objects: no commit, and no
+    metarange counted as one, has these files even now. In doubt the mask is False.
     """
     committed = record.input(ListCommittedOutput)
     cutoff = None if swept is None or lookup.unread else _cutoff_under_rules(swept)
@@ -287,7 +280,7 @@ def _unclaimed(
 
 
 def _cutoff_under_rules(swept: SweptRun) -> datetime | None:
-    """The cutoff of a run under rules; None of one without, which took no object that a range file named."""
+    """The cutoff of a run under rules; None without rules: such a run deleted no object of a range file."""
     try:
         summary = swept.folder.read_summary(ListCommittedOutput.STEP)
         if summary is None or ListCommittedOutput.of(summary).all_commits:
@@ -300,8 +293,7 @@ def _cutoff_under_rules(swept: SweptRun) -> datetime | None:
 def _names(
     run: Run, record: StepRecord, wanted: Hashes, lookup: Lookup, without: Collection[str] = ()
 ) -> Iterator[pa.StringArray]:
-    """The addresses with some hashes that staging and active ranges name, exactly as they name them; some ranges may be
-    left out."""
+    """The exact addresses with some hashes in staging and in active ranges, without some ranges."""
     yield pa.nulls(0, pa.string())
     for rows in run.folder.read_parts(record.input(MarkUncommittedOutput).addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
@@ -317,7 +309,7 @@ def _names(
 
 
 def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Iterator[pa.StringArray]:
-    """The addresses with some hashes that another repository names, which refers to this one."""
+    """The exact addresses with some hashes in a repository that refers to this one."""
     for rows in run.folder.read_parts(item.addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
     other = Lookup(open_referring(run, item.repository, item.namespace))
@@ -327,14 +319,12 @@ def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Itera
 
 
 def explained(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
-    """Tell of each row whether an expired commit that the deleting run knew named its address.
+    """The mask of benign hits: an expired commit known to the deleting run had the address.
 
-    Args:
-        run: this run.
-        hits: of one run that deleted.
-
-    Raises:
-        UnavailableError: the store does not answer.
+    A branch or a tag on an expired commit, a revert, and a longer rule bring back entries of expired commits. lakeFS
+    allows them at any time, and the deletion was right. The reason `expired` proves it, but the deleting run read the
+    ranges of the newest expired commits only, so for other reasons all its expired commits are read now. `unclaimed`
+    explains a hit too, after the rules were removed.
     """
     rows = hits.rows
     by_reason = pc.fill_null(pc.equal(rows["reason"], EXPIRED), False)
@@ -349,8 +339,7 @@ def explained(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
 
 
 def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64]) -> pa.StringArray:
-    """The addresses with some hashes that commits named which a run knew as expired. What cannot be read explains
-    nothing."""
+    """The addresses with some hashes in commits that a run knew as expired. Unreadable files explain nothing."""
     nothing = pa.nulls(0, pa.string())
     try:
         summary = folder.read_summary(ListCommittedOutput.STEP)
@@ -358,7 +347,7 @@ def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64
             return nothing
         committed = ListCommittedOutput.of(summary)
         history = folder.read_part(committed.history, ["commit_id", "metarange_id"])
-        # No ref may have led to a commit that the run knew, such as that of a deleted branch.
+        # Commits that the run knew without a ref, such as those of a deleted branch.
         carried = folder.read_part(committed.carried_commits, ["commit_id", "metarange_id"])
         active = folder.read_part(committed.commits, ["commit_id"])["commit_id"]
     except UnavailableError:
@@ -373,7 +362,7 @@ def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64
 
 
 def _read(run: Run, metaranges: list[str]) -> Metaranges:
-    """Read metaranges, all at once, or one by one when some cannot be read."""
+    """Read metaranges at once, or one by one when some are unreadable."""
     try:
         return read_files(run.reader, metaranges)
     except UnavailableError:

@@ -80,7 +80,7 @@ def test_a_look_that_fails_for_any_reason_stops_the_sweep(error: Exception) -> N
         raise error
 
     world.client.branches = fail  # type: ignore[assignment, method-assign]
-    with pytest.raises(UnavailableError, match="branch heads could not be looked at"):
+    with pytest.raises(UnavailableError, match="branch heads could not be checked"):
         look_at_refs(NewCommits(run, subtracted, Published(run.folder, "published")))
 
 
