@@ -31,11 +31,9 @@ from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
-from dredge.runs.output import StepOutput
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
+from dredge.runs.steps import StepRecord
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
+from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
 from dredge.storage.neighbours import LOOKS_PER_PAGE, find_neighbours
 

@@ -18,9 +18,8 @@ from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import publish
+from dredge.runs.gate import Watch, publish, watching
 from dredge.runs.summary import PartInfo
-from dredge.runs.watch import Watch, watching
 from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 from dredge.storage.parallel import at_once
 from dredge.undo.pins import names_of_pins

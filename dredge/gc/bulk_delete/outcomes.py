@@ -15,14 +15,12 @@ from dredge.gc.check_limits import CheckLimitsOutput, why_held
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
+from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
-from dredge.runs.partial import not_deleted
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.steps import StepRecord
+from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import CHANGED, STORE_HOLD
 from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE, words_of_not_copied
 

@@ -26,7 +26,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.ownership import read_owner
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 from dredge.storage.parallel import at_once

@@ -27,9 +27,8 @@ from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs.files.addresses import AddressType, address_readings
-from dredge.runs.chain import breaks, links_of, plan_digest
 from dredge.runs.limits import Finding
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord, breaks, links_of, plan_digest
 from dredge.runs.summary import PartInfo
 from dredge.storage.parallel import at_once
 

@@ -28,8 +28,8 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SAME_SIZE, SubtractOutput, why_of_hold
-from dredge.runs.figures import EXAMPLES_MAX, Figures
 from dredge.runs.folder import RunFolder
+from dredge.runs.limits import EXAMPLES_MAX, Figures
 from dredge.runs.pending import rows
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes

@@ -21,11 +21,10 @@ from dredge.gc.slice_listing import LISTED, SliceListingOutput
 from dredge.gc.storage_classes import MINIMUM_DAYS, early_fee
 from dredge.gc.subtract.holds import Evidence, Uploads, going_on, holds_of
 from dredge.hashing import hash64
-from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
-from dredge.runs.words import size_text
+from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
+from dredge.runs.rendering import size_text
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 

@@ -33,11 +33,10 @@ from dredge.gc.subtract.candidates import (
 )
 from dredge.gc.subtract.earlier_runs import find_drift, look_into
 from dredge.gc.subtract.holds import Uploads
-from dredge.runs.figures import Figures
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.perform import StepRecord
+from dredge.runs.limits import Figures
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import read_hashes, split, unite, write_hashes
 from dredge.sets.live import LiveSet, ShardedSet
 from dredge.undo.pins import active_pins, sets_of

@@ -23,9 +23,8 @@ from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.candidates import Candidates, SubtractConfig, SubtractOutput, write_candidates
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.model import STORAGE_CLASS
