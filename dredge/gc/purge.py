@@ -1,7 +1,7 @@
-"""Purge: delete copies and old versions permanently, in a run whose own complete mark shows that they are not live.
+"""Purge: delete copies and old versions permanently, in a run with a complete mark: they are not live there.
 
     scheduled   the last step of a collection with `purge_days`
-    by hand     a collection that deletes no object makes the mark; then the same step
+    by hand     a collection without deletions makes the mark; then the same step
 
 The step needs the lease of the mark, and refuses with an open alarm or a block (`Collected.check`). A dry run only
 selects.
@@ -43,7 +43,7 @@ from dredge.undo.ways import OFF
 
 
 def purge_old(run: Run, runner: TaskRunner, config: PurgeConfig | None = None) -> StepSummary:
-    """Purge copies and old versions of objects that are not live in the mark of this run.
+    """Purge copies and old versions of objects outside the live set of this run.
 
     Args:
         run: has a complete mark.
@@ -84,7 +84,7 @@ def _purge(run: Run, runner: TaskRunner, record: StepRecord, config: PurgeConfig
 
 
 def config_of_mark(config: PurgeConfig, server: LakeFS, options: StorageOptions | None) -> GCConfig:
-    """The config of the mark for a manual purge: that of the repository's last run, as a dry run."""
+    """The config of the mark for a manual purge: the config of the repository's last run, as a dry run."""
     repository = server.repository(config.repository)
     found = GCConfig(repository=repository.name)
     current = StateStore(open_state(repository.namespace, options), options).current(
@@ -116,7 +116,7 @@ class PurgeOutput(AnyPurgeOutput):
 
 
 def find_live(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[SweptRun]) -> LiveSet:
-    """Find objects that a purge must keep, with the same proof as for candidates: a copy is the last one.
+    """Find objects to be kept by a purge, with the same proof as for candidates: a copy is the last copy.
 
         live in the mark · live since the mark (a re-check) · of the size of an entry of a branch head, without a proof
 
@@ -141,7 +141,7 @@ def find_live(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[S
 
 
 def _unproved(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[SweptRun]) -> Hashes:
-    """Deleted objects of the size of an entry of a branch head, without a proof that no branch serves them."""
+    """Deleted objects of the size of an entry of a branch head, possibly served by a branch."""
     tables = [swept.folder.read_part(part, ["hash", "size"]) for swept in runs for part in swept.candidates]
     if not tables:
         return NONE

@@ -1,4 +1,4 @@
-"""Verify: deleted objects are gone, and live objects are still there.
+"""Verify: deleted objects no longer exist, and live objects still do.
 
 deleted   a sample (`verify_looks`) from all files of the ledger, and each object with an unclear first answer of the
           store, is looked up
@@ -153,7 +153,7 @@ def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
 
 
 def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str]) -> list[Canary]:
-    """Choose the live objects to look up: all doubtful ones, and others until enough were seen.
+    """Choose the live objects to look up: all doubtful objects, and others until enough were seen.
 
     Args:
         doubtful: addresses in the ledger as deleted, or missing in a listing.
@@ -168,7 +168,7 @@ def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str
 
 
 def missing_of(run: Run, living: list[Canary]) -> list[Canary]:
-    """The missing ones of some live objects."""
+    """The missing objects among some live objects."""
     with ThreadPoolExecutor(run.plan.config.tuning.threads, thread_name_prefix="stat") as pool:
         found = pool.map(lambda canary: lacks(run.reader, canary.address), living)
         missing = [canary for canary, lacking in zip(living, found, strict=True) if lacking]
@@ -250,7 +250,7 @@ class _Found:
 
 @partition_function
 def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> VerifyResult:
-    """Look up deleted objects of some files of the ledger, and live ones among them."""
+    """Look up deleted objects of some files of the ledger, and live objects among them."""
     deleted = checked = still_there_count = 0
     left: list[str] = []
     living_deleted: list[str] = []
@@ -319,7 +319,7 @@ class Looked:
 
 
 def length_of_runs(names: int, objects: int) -> int:
-    """The number of neighbours for one page of a listing; 1 where single lookups cost less.
+    """The number of neighbours for a page of a listing; 1 where single lookups cost less.
 
     Args:
         names: number of names to look up, spread over the namespace.
@@ -369,7 +369,7 @@ def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looke
 
 
 def lacks(reader: ObjectReader, address: str) -> bool:
-    """Whether an object is missing; a listing shows objects that the store refuses to describe."""
+    """Whether an object is missing; a listing shows objects refused by the store."""
     try:
         reader.stat(address)
     except NotFoundError:
@@ -394,7 +394,7 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
-    """The names found by a listing from the first to the last one."""
+    """The names found by a listing from the first to the last name."""
     stretches = find_neighbours(reader, prefix, names)
     return [name for stretch in stretches for name in stretch.found["key"].to_pylist()]
 

@@ -152,7 +152,7 @@ class _StopError(Exception):
 
 
 class Published:
-    """Hashes of newly live addresses, published by the driver to the workers of one round.
+    """Hashes of newly live addresses, published by the driver to the workers of a round.
 
     Attributes:
         number: of the newest publication; 0 for none.
@@ -185,11 +185,11 @@ class NewCommits:
     """Follows refs to new commits while workers delete: their addresses leave the candidates, and the sweep continues.
 
         a ref at an unknown commit
-          → its parents, down to known active commits                an expired one, none, or too far: stop
+          → its parents, down to known active commits                expired, missing, or too far: stop
           → the ranges of each new commit outside all active metaranges    too many: stop
           → hashes of the addresses in these ranges, published to the workers
 
-    "Stop" ends the round, and the next one begins with a re-check. Parents alone prove nothing: a revert, a cherry-pick
+    "Stop" ends the round; the next round begins with a re-check. Parents alone prove nothing: a revert, a cherry-pick
     and a commit from a metarange have a known parent and bring back entries of expired commits (L25). A range is known
     only if an active metarange had it. The committed index is not used: it has ranges of expired commits too.
 
@@ -268,8 +268,8 @@ class NewCommits:
     def _check_line(self, branch: Ref, found: dict[str, Commit]) -> None:
         """Stop if a branch may keep more of the known history than was subtracted.
 
-        A branch that continues its own line has the rules that this history was judged by. A new one, or one on another
-        line, may have a longer rule, or a rule of the retention policy.
+        A branch on its own line has the rules of the mark. A new branch, or a branch on another line, may have a longer
+        rule, or a rule of the retention policy.
         """
         commit_id: str | None = branch.commit_id
         while commit_id is not None and commit_id in found:

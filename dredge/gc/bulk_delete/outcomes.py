@@ -1,4 +1,4 @@
-"""The outcome of each candidate after a sweep: one settled row in the ledger, and their counts."""
+"""The outcome of each candidate after a sweep: a settled row in the ledger, and the counts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An object that could not be deleted, with the store's error; a payload."""
+    """A failed deletion with the store's error; a payload."""
 
     address: str
     code: str | None
@@ -68,11 +68,11 @@ class BulkDeleteOutput(StepOutput):
 
     @property
     def settled(self) -> list[PartInfo]:
-        """Rows of the ledger, one for each candidate; empty in a dry run."""
+        """Rows of the ledger, a row for each candidate; empty in a dry run."""
         return self.parts("")
 
     def settled_of(self, part: PartInfo) -> PartInfo:
-        """The file of the ledger for a file of candidates; raises FormatError without one."""
+        """The file of the ledger for a file of candidates; raises FormatError if it is missing."""
         return self.part(f"{ledger.stem_of(part)}.parquet")
 
     @property
@@ -87,7 +87,7 @@ class BulkDeleteOutput(StepOutput):
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Some of the objects that could not be deleted, as JSON of `Failure`."""
+        """Some failed deletions, as JSON of `Failure`."""
         found: list[dict[str, Any]] = self.summary.details.get("failures", [])
         return found
 
@@ -104,7 +104,7 @@ _WHY = {
 }
 
 
-# The codes of the sweep, besides those of holds.
+# The codes of the sweep, in addition to those of holds.
 CODES = tuple(_WHY)
 
 
@@ -175,7 +175,7 @@ def settle(
     if complete and totals.total() != candidates:
         raise FormatError(
             f"run {run.plan.run_id}: the ledger has {totals.total():,} objects for {candidates:,} candidates. Run the"
-            " step again; it continues where it stopped."
+            " step again; it continues from the ledger."
         )
     if totals[ledger.NOT_ADDRESSABLE]:
         record.warn(
@@ -212,7 +212,7 @@ def _failure(
 
 @partition_function
 def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> SettleResult:
-    """Write the settled ledger of some files: one row for each object."""
+    """Write the settled ledger of some files: a row for each object."""
     settled: list[PartInfo] = []
     groups: list[Group] = []
     failures: list[Failure] = []

@@ -1,6 +1,6 @@
 """Re-check: live data since the mark, read right before deleting and in each round of it.
 
-A scan of staging, and the commits that are active now and were not then. Ranges of the mark are not read again: they
+A scan of staging, and newly active commits. Ranges of the mark are not read again: they
 are immutable, and their addresses are subtracted already.
 """
 
@@ -94,13 +94,13 @@ class Subtracted:
 
     @classmethod
     def of_referring(cls, run: Run, referred: Referred) -> Subtracted:
-        """The live data of a repository that refers to this one."""
+        """The live data of a referring repository."""
         ranges = run.folder.read_part(referred.ranges, ["range_id"])
         return cls(referred.heads, set(ranges["range_id"].to_pylist()), set(), branches={*referred.branches})
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
-    """Read live data that was not subtracted yet, and add it to `subtracted`.
+    """Read new live data, and add it to `subtracted`.
 
     Args:
         where: folder of the files, relative to the run folder.
@@ -156,7 +156,7 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
 def _find_new_paths(
     run: Run, runner: TaskRunner, subtracted: Subtracted, where: str, active: ActiveCommits
 ) -> None:
-    """Add the paths that the policy keeps of new commits, such as those of a new branch."""
+    """Add paths kept by the policy in new commits, such as commits of a new branch."""
     new = active.path_commits - subtracted.by_path
     if new:
         kept = active.kept_beyond_base(new)

@@ -1,13 +1,13 @@
 """Bulk delete: re-check, then delete the candidates, and write the outcome of each to the ledger.
 
-    one chain? guards passed? approved, if needed? mark young enough?
+    unbroken chain? guards passed? approved, if needed? mark young enough?
       → re-check → delete, group by group, through the gate → settle
            ↑                      │
            └ a ref at an unchecked commit, other rules, an hour ┘
 
 New commits on known parents do not end a round: their addresses leave the candidates while workers delete.
 
-The candidates must come from one unbroken chain of listing, mark, subtract and guards, read again before each round:
+The candidates must come from an unbroken chain of listing, mark, subtract and guards, read again before each round:
 the re-check omits data of the mark, so it must be the mark of these candidates.
 """
 
@@ -97,13 +97,13 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _check_chain(run: Run, record: StepRecord) -> None:
-    """Check that the inputs of the sweep were made in one unbroken chain, and are unchanged."""
+    """Check the chain of the inputs of the sweep: unbroken and unchanged."""
     approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
     check_chain(run.folder, _STEP, links_of([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:
-    """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change that needs a re-check."""
+    """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
     if not parts:
         return
     record.attempt.check()  # an overtaken try must leave no record of a deletion
@@ -126,7 +126,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
             why = watch.reason or f"branch heads were not checked for more than {silence:g} s"
             raise UnavailableError(
                 f"the sweep stopped because {why}. The ledger has all deletions. Run the step again when lakeFS and the"
-                " store answer; it continues where it stopped."
+                " store answer; it continues from the ledger."
             )
         if watch.found != ROUND_OVER:
             record.warn(f"the sweep stopped ({watch.found}) and checked again")
@@ -146,7 +146,7 @@ def _delete(
     subtracted: Subtracted,
     turn: int,
 ) -> Watch | None:
-    """Delete in one round; returns the watch if the gate closed before the end."""
+    """Delete in a round; returns the watch if the gate closed before the end."""
     attempt = record.attempt.number
     # Unique to this driver, even if a number is reused after its object was lost: the checks of another driver say
     # nothing about the workers of this one.

@@ -77,7 +77,7 @@ class SweepResult:
 
 @partition_function
 def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepResult:
-    """Delete the candidates of some files, except live, held and done ones."""
+    """Delete the candidates of some files, except live, held and done candidates."""
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
     used = InUse(run.folder)
     deleter = open_deleter(run.stores.store_uri)

@@ -1,5 +1,5 @@
 """Check again: every complete mark compares the deletions of earlier runs with the live set.
 
-find    deleted addresses that are live now and new since the last finished check; those explained by an expired commit
+find    deleted addresses, live now and new since the last finished check; hits explained by an expired commit
 check   restores both kinds, writes alarms, and records the finished check
 """

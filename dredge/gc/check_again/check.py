@@ -52,7 +52,7 @@ _OFF = "restore_off"
 
 
 def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError | None:
-    """Compare the deletions of earlier runs with the live set, and restore objects that are live again.
+    """Compare the deletions of earlier runs with the live set, and restore objects live again.
 
     Args:
         record: of check_limits, with a complete mark.
@@ -106,7 +106,7 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
 
 
 def _is_owner(run: Run) -> bool:
-    """Whether the run's server owns the namespace, or no server does yet. The live set of another server proves nothing
+    """Whether the run's server owns the namespace, or no server does yet. The live set of another server is no proof
     about the owner's deletions."""
     with at_once() as ask:
         environment = ask(run.client.environment)
@@ -116,7 +116,7 @@ def _is_owner(run: Run) -> bool:
 
 @dataclass(slots=True)
 class _Judged:
-    """The hits of one deleting run.
+    """The hits of a deleting run.
 
     Attributes:
         benign: mask of the rows explained by an expired commit.
@@ -185,7 +185,7 @@ def _finish_alarm(run: Run, alarm: Alarm, judged: Sequence[_Judged]) -> Alarm:
 
 
 def _bring_back(run: Run, item: _Judged) -> Hashes:
-    """Restore the deletions of one run: benign ones with `restore_reused`, others always. Returns hashes to retry."""
+    """Restore deletions of a run: benign hits with `restore_reused`, other hits always. Returns hashes to retry."""
     for which, reason in ((item.benign, _REUSED), (~item.benign, _ALARM)):
         places = np.flatnonzero(which).tolist()
         if not places:
@@ -295,7 +295,7 @@ def _words(item: _Judged) -> str:
 
 
 def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
-    """Write the missing records of earlier deleting runs, from their folders: of older versions, or lost ones.
+    """Write the missing records of earlier deleting runs, from their folders: lost, or never written by older versions.
 
     Returns:
         A message for each unreadable run that may have deleted, and whether a record was written.

@@ -1,4 +1,4 @@
-"""Find deleted addresses that are live now.
+"""Find deleted addresses in the live set of this mark.
 
 hashes of all deletions ∩ live set of this mark        → without those of the last finished check
 new deletions of the size of an entry of a branch head → branches are asked for their entries
@@ -56,7 +56,7 @@ _ROWS = pa.schema(
 
 @dataclass(slots=True)
 class Hits:
-    """Deleted addresses of one run that are live now and not in the store.
+    """Deleted addresses of a run, live now and missing in the store.
 
     Attributes:
         rows: from `swept_rows`; only address and hash without a readable ledger.
@@ -100,7 +100,7 @@ class Found:
 def find_hits(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, known: deletions.Deletions
 ) -> Found:
-    """Find deleted objects that are live now and were not in the last finished check.
+    """Find deleted objects, live now and new since the last finished check.
 
     Args:
         record: its inputs are the mark.
@@ -121,7 +121,7 @@ def find_hits(
 
 @dataclass(slots=True)
 class _Todo:
-    """The live and new hashes of one deletion. All hashes are sorted and distinct.
+    """The live and new hashes of a deletion. All hashes are sorted and distinct.
 
     Attributes:
         deletable: hashes of all candidates of the run.
@@ -162,7 +162,7 @@ def _compare(
 def _unseen(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, item: _Todo, found: Found
 ) -> _Todo:
-    """Add objects of a new deletion that branches serve without an answer about staging."""
+    """Add objects of a new deletion served by branches without an answer about staging."""
     if item.deletion.sweep in checked.sweeps or record.input(MarkUncommittedOutput).exact:
         return item
     try:
@@ -189,7 +189,7 @@ def _unseen(
 
 
 def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: Found) -> Iterator[Hits]:
-    """The rows of live hashes that are not in the store, and whose exact address is referenced."""
+    """The rows of live hashes missing in the store, with a reference to the exact address."""
     swept, rows = _rows(run, item, found)
     if swept is None:
         rows = _named_rows(run, record, item.hashes, lookup)
@@ -259,10 +259,10 @@ def _is_named(run: Run, record: StepRecord, item: _Todo, rows: pa.Table, lookup:
 def _unclaimed(
     run: Run, record: StepRecord, item: _Todo, rows: pa.Table, swept: SweptRun | None, lookup: Lookup
 ) -> npt.NDArray[np.bool_]:
-    """The mask of addresses in old range files only, such as of a commit of a branch that no run saw.
+    """The mask of addresses in old range files only, such as those of a short-lived branch.
 
-    Without rules all range files count as live. A run under rules was right to delete their objects: no commit, and no
-    metarange counted as one, has these files even now. In doubt the mask is False.
+    Without rules all range files count as live. A run under rules was right to delete their objects: no active commit
+    or metarange has these files even now. In doubt the mask is False.
     """
     committed = record.input(ListCommittedOutput)
     cutoff = None if swept is None or lookup.unread else _cutoff_under_rules(swept)
@@ -309,7 +309,7 @@ def _names(
 
 
 def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Iterator[pa.StringArray]:
-    """The exact addresses with some hashes in a repository that refers to this one."""
+    """The exact addresses with some hashes in a referring repository."""
     for rows in run.folder.read_parts(item.addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
     other = Lookup(open_referring(run, item.repository, item.namespace))
@@ -339,7 +339,7 @@ def explained(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
 
 
 def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64]) -> pa.StringArray:
-    """The addresses with some hashes in commits that a run knew as expired. Unreadable files explain nothing."""
+    """The addresses with some hashes in commits known to a run as expired. Unreadable files explain nothing."""
     nothing = pa.nulls(0, pa.string())
     try:
         summary = folder.read_summary(ListCommittedOutput.STEP)
@@ -362,7 +362,7 @@ def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64
 
 
 def _read(run: Run, metaranges: list[str]) -> Metaranges:
-    """Read metaranges at once, or one by one when some are unreadable."""
+    """Read metaranges at once, or separately when some are unreadable."""
     try:
         return read_files(run.reader, metaranges)
     except UnavailableError:

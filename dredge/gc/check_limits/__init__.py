@@ -1,4 +1,4 @@
-"""Step check_limits: every guard is asked, and what may go is told from what is held."""
+"""Step check_limits: guards, holds and limits."""
 
 from dredge.gc.check_limits.canaries import Canary, keys_in_store, meant, sample
 from dredge.gc.check_limits.holds import (

@@ -43,7 +43,7 @@ _REPLACED = "\ufffd"
 
 @dataclass(slots=True)
 class Answers:
-    """The entries that branches serve.
+    """The entries served by branches.
 
     Attributes:
         served: hashes of wanted objects.
@@ -138,13 +138,13 @@ class Asker:
         try:
             stats = self._client.stat(self._repository, branch, path)
         except NotFoundError:
-            return  # deleted on that branch, or the branch is gone
+            return  # deleted on that branch, or the branch was deleted
         if stats.path != path:
             raise FormatError(f"{path!r} on {branch} was asked for, and {stats.path!r} answered")
         self._take(branch, [stats])
 
     def _page(self, branch: str, paths: Sequence[str], amount: int) -> int:
-        """Ask for a page that begins at the first path; returns the number of answered paths."""
+        """Ask for a page from the first path on; returns the number of answered paths."""
         after = just_before(paths[0])
         try:
             found, has_more = self._client.objects_page(self._repository, branch, after, amount)
@@ -187,7 +187,7 @@ class Asker:
                     self._answers.shown[addresses[place]] = (branch, paths[place])
 
     def _keys(self, address: str) -> tuple[str, ...]:
-        """All keys of the namespace that an address may mean; usually one."""
+        """All possible keys of an address in the namespace; usually a single key."""
         if address.startswith(self._prefix) and not _NOT_PLAIN.search(address):
             return (address[len(self._prefix) :],)
         return address_readings(address, AddressType.FULL, self._namespace)
@@ -218,7 +218,7 @@ class Asker:
 
 
 def just_before(path: str) -> str:
-    """A string that sorts before a path, with no realistic path between them."""
+    """A string before a path in sort order, with no realistic path between them."""
     head, last = path[:-1], ord(path[-1])
     if last == 0:
         return head
@@ -236,7 +236,7 @@ PAGE_COST = 10
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request for the wanted paths from index `first` to `stop`: a page of the listing, or a single path."""
+    """A request for the wanted paths from index `first` to `stop`: a page of the listing, or a single path."""
 
     first: int
     stop: int

@@ -1,7 +1,7 @@
 """Canaries: live objects shown by branches. None of them may be a candidate.
 
 The server's object listing reads staging and commits together, independently of the marks. So canaries detect errors
-that no completeness proof can: wrong addresses, a wrong live set, rows lost by the server. Places come from the keys of
+beyond completeness proofs: wrong addresses, a wrong live set, rows lost by the server. Places come from the keys of
 a head's ranges and from lists of changes; addresses come from the server's answers only.
 
 The sample covers the whole key space, with other places in each run:
@@ -63,7 +63,7 @@ _SIZES = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A live object: its key, the branch and path that show it, and other keys that the server may mean."""
+    """A live object: its key, the branch and path with it, and other possible keys of the server's answer."""
 
     address: str
     branch: str
@@ -149,7 +149,7 @@ def _before_some_record(item: RangeInfo, tables: Mapping[str, SeekableTable], ch
 
 
 def _metarange_of(run: Run, commit_id: str) -> str:
-    """The metarange of a commit; "" for none or a missing commit, which other steps report."""
+    """The metarange of a commit; "" for an initial or missing commit (other steps report it)."""
     try:
         return run.client.commit(run.plan.repository, commit_id).metarange_id
     except NotFoundError:
@@ -157,7 +157,7 @@ def _metarange_of(run: Run, commit_id: str) -> str:
 
 
 def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
-    """The ranges of a metarange; none of a damaged one, which other steps report."""
+    """The ranges of a metarange; empty if damaged (other steps report it)."""
     key = METADATA + metarange_id
     try:
         return read_metarange(run.reader.get(key), key).ranges
@@ -246,13 +246,13 @@ def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def meant(run: Run, canary: Canary) -> list[str]:
-    """Other keys in the store that the server may mean by its answer."""
+    """Other possible keys of the server's answer in the store."""
     keys = keys_in_store(run.reader, (canary.address, *canary.others))
     return [key for key in keys if key != canary.address]
 
 
 def keys_in_store(reader: ObjectReader, keys: Sequence[str]) -> list[str]:
-    """The given keys in the store, and keys with a query after one of them, which a server leaves out."""
+    """The given keys in the store, and keys with a query after them: a server omits it."""
     found = [key for key in keys if exists(reader, key)]
     for key in keys:
         batch = next(iter(reader.list(f"{key}?")), None)
@@ -261,7 +261,7 @@ def keys_in_store(reader: ObjectReader, keys: Sequence[str]) -> list[str]:
 
 
 def ambiguous(run: Run, dead: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
-    """The canaries among `dead` for which the server may mean another key that stays.
+    """The canaries among `dead` with another possible key outside the candidates.
 
     Args:
         dead: canaries to be deleted.

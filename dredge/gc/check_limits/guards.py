@@ -1,6 +1,6 @@
-"""The guards on a run as a whole: one function each. A guard refuses the run or lets it pass, and changes nothing.
+"""The guards on a run as a whole, a function each. A guard refuses the run or lets it pass, without side effects.
 
-Holds keep single objects (`dredge.gc.subtract.holds`); limits are upper bounds that a person may raise
+Holds keep single objects (`dredge.gc.subtract.holds`); limits are upper bounds for a person to raise
 (`dredge.runs.limits`).
 """
 
@@ -39,7 +39,7 @@ _PATHS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """A sample of objects that branches show.
+    """A sample of objects shown by branches.
 
     Attributes:
         living: the sample.
@@ -110,7 +110,7 @@ class Check:
 def must(
     rule: str, holds: bool, figure: float | int | str, limit: float | int | str | None, text: str
 ) -> Finding:
-    """A finding that refuses the run unless `holds`.
+    """A finding: passed if `holds`, else refused.
 
     Args:
         figure: the measured value; the message begins with it.
@@ -144,10 +144,10 @@ def staging_complete(check: Check) -> Finding:
 
 
 def order(check: Check) -> Finding:
-    """Listing, staging and commits were read in this order, and are the results that were compared.
+    """Listing, staging and commits were read in this order, and the results are unchanged.
 
-    A step reads its inputs before it begins, so a result with the digest of another one was made after it. Clocks prove
-    nothing here: each step may have run on another machine.
+    A step reads its inputs before it begins, so a result with the digest of another result was made after it. Clocks
+    are no proof: each step may have run on another machine.
     """
     links = links_of(CheckLimitsOutput.INPUTS)
     wrong = list(breaks(links, check.record.inputs, plan_digest(check.run.folder)))
@@ -229,14 +229,14 @@ def _is_ours(run: Run, branch: str, path: str) -> bool:
 
 
 def nothing_nested(check: Check) -> Finding:
-    """Report the folders below `data/` of other repositories, also of deleted ones; they are kept."""
+    """Report the folders below `data/` of other repositories, also of deleted repositories; they are kept."""
     kept = check.candidates.nested
     if not kept:
         return Finding("nothing_nested", "passed", 0, None, "no other repository is below data/")
     text = (
         f"all objects below {', '.join(kept[:_SHOWN_MAX])}{' and others' if len(kept) > _SHOWN_MAX else ''} are kept:"
         " the folders belong to another repository, or a deleted one left its files (lakeFS does not delete the objects"
-        " of deleted repositories). Move the data of a repository in use to a namespace of its own; remove the files of"
+        " of deleted repositories). Move the data of a repository in use to a separate namespace; remove the files of"
         " a deleted one from the object store"
     )
     check.record.warn(text)
@@ -256,7 +256,7 @@ def namespaces_apart(check: Check) -> Finding:
 
 
 def same_namespace(check: Check) -> Finding:
-    """The repository's namespace is still the planned one."""
+    """The repository's namespace is unchanged since planning."""
     plan = check.run.plan
     same = check.namespaces.get(plan.repository) == plan.namespace
     return must("same_namespace", same, plan.namespace, None, "is still the repository's namespace")

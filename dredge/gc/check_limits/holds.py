@@ -1,10 +1,10 @@
-"""The held candidates, and the code of what holds each: the one place that reads the column `hold` and the proofs.
+"""The held candidates and their codes: the only module with access to the column `hold` and the proofs.
 
     hold       proof                                             code
     null       -                                                 null: the sweep may delete it
     same_size  its size is settled, and it is among the cleared  null
-    same_size  anything else, also none at all                   served, too_many, no_answer or no_path
-    any other  -                                                 the hold itself, also an unknown one
+    same_size  any other, or no proof                            served, too_many, no_answer or no_path
+    any other  -                                                 the hold itself, also if unknown
     no code so far, and not among the confirmed                  waiting
 
 Counts, limits, the report and the sweep use these codes. A proof lifts only `same_size`.
@@ -106,9 +106,9 @@ class CheckLimitsOutput(GuardsOutput):
         return found
 
     def may_go(self, candidates: SubtractOutput) -> Sequence[PartInfo]:
-        """Files of hashes of all candidates that the run may delete."""
+        """Files of hashes of all deletable candidates of the run."""
         files = self.hold_files
-        # A run of an earlier version deleted what it found itself.
+        # A run of an earlier version did not wait.
         waits = self.summary.details.get("waits", False)
         return files.confirmed if waits else [*candidates.hashes, files.cleared]
 
@@ -129,8 +129,8 @@ class CheckLimitsOutput(GuardsOutput):
 class Verdicts:
     """Verdicts about candidates held for their size.
 
-    A verdict is about a size: once every path of every branch that could serve an object of that size was asked, all
-    its candidates are cleared but those that an answer named.
+    A verdict is about a size: once every possible path on every branch was asked, all its candidates are cleared except
+    those in an answer.
 
     Attributes:
         sizes: of the verdicts, sorted and distinct.
@@ -156,7 +156,7 @@ class Verdicts:
         return cls(sizes, found, served)
 
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate held for its size; null for cleared ones."""
+        """The code of each candidate held for its size; null if cleared."""
         sizes = rows["size"].to_numpy().astype(np.uint64)
         found = np.full(rows.num_rows, TOO_MANY, object)
         if len(self.sizes):
@@ -179,7 +179,7 @@ class Verdicts:
 
     @classmethod
     def read(cls, folder: RunFolder, sizes: PartInfo, served: PartInfo) -> Verdicts:
-        """Read the files of `write`; raises FormatError for damaged ones."""
+        """Read the files of `write`; raises FormatError if damaged."""
         rows = folder.read_part(sizes)
         return cls(rows["size"].to_numpy(), rows["code"].to_numpy(), read_hashes(folder, served))
 
@@ -208,7 +208,7 @@ class Holds:
         return cls(verdicts, read_hashes(folder, files.cleared), ambiguous, confirmed)
 
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate; null for those that the sweep may delete.
+        """The code of each candidate; null if the sweep may delete it.
 
         Raises:
             FormatError: a missing column of `HOLD_COLUMNS`.
@@ -230,7 +230,7 @@ class Holds:
         return pc.replace_with_mask(found, same_size, self._proved(rows.filter(same_size)))
 
     def _proved(self, rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate held for its size; null for cleared ones."""
+        """The code of each candidate held for its size; null if cleared."""
         found = self.verdicts.codes_of(rows)
         # Another object may have the hash of a cleared one, so the verdict must be about this one too.
         cleared = pa.array(contains(self.cleared, rows["hash"].to_numpy()))
@@ -238,7 +238,7 @@ class Holds:
 
 
 def held_for_size(rows: pa.Table) -> pa.Table:
-    """Candidates whose hold a proof may lift."""
+    """Candidates held for their size; a proof may lift the hold."""
     return rows.filter(pc.equal(rows["hold"], SAME_SIZE))
 
 
@@ -376,7 +376,7 @@ def count_ambiguous(
     shown: Mapping[str, tuple[str, str]],
     holds: Holds,
 ) -> None:
-    """Count candidates whose address lakeFS shows for another key.
+    """Count candidates with an ambiguous address.
 
     Args:
         shown: branch and path in lakeFS, by address.

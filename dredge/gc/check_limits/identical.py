@@ -1,14 +1,14 @@
 """Identical content uploaded again: live on its branch, and missing in every answer about uncommitted objects.
 
-lakeFS compares a staged entry with the committed one by size, checksum, metadata and content type. An equal one is no
-change, so prepare_uncommitted omits it; yet the branch reads the new address until it is committed or reset. Such an
-object differs from garbage in one point: the head of its branch has an entry of its size, at the path of the branch.
+lakeFS compares a staged entry with the committed one by size, checksum, metadata and content type. An equal entry is no
+change: prepare_uncommitted omits it; yet the branch reads the new address until it is committed or reset. Such an
+object differs from garbage in a single point: the head of its branch has an entry of its size, at its path.
 
     held for its size → entries of that size in branch heads → each branch with such a path is asked for its entry
         served → it stays · every path asked and not served → cleared · otherwise → it stays
 
-A differing checksum proves nothing: checksums can be claimed, copies keep them, and those of an encrypted store are not
-hashes of the content. A staged entry is hidden only while the head of its branch has the equal one, and it was hidden
+A differing checksum is no proof: checksums can be claimed, copies keep them, and those of an encrypted store are not
+hashes of the content. A staged entry is hidden only while the head of its branch has an equal entry, and it was hidden
 when staging was read, so the heads of that time count.
 
 Source: pkg/catalog/entry.go, pkg/graveler/uncommitted_diff_iterator.go
@@ -153,7 +153,7 @@ def _verdicts(
 
 
 def _sizes_without_path(places: Places) -> Hashes:
-    """Sizes of entries whose path is not UTF-8: the API cannot ask for it."""
+    """Sizes of entries with a path in another encoding than UTF-8: the API cannot ask for it."""
     try:
         places.paths.cast(pa.large_string())
     except pa.ArrowInvalid:

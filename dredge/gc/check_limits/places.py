@@ -64,7 +64,7 @@ def find_places(
     sizes: Hashes,
     where: str = _STEP,
 ) -> Places:
-    """Find all entries of branch heads with one of the given sizes.
+    """Find all entries of branch heads with the given sizes.
 
     Args:
         sizes: sorted and distinct.
@@ -90,7 +90,7 @@ def find_places(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeJob:
-    """Ranges of one part of the committed index, None for ranges outside it, with their record counts; a payload."""
+    """Ranges of a part of the committed index, None for ranges outside it, with their record counts; a payload."""
 
     part: IndexPart | None
     counts: dict[str, int]
@@ -98,7 +98,7 @@ class RangeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """What all tasks need; a payload.
+    """The config of the search; a payload.
 
     Attributes:
         where: folder of the files, relative to the run folder.
@@ -113,7 +113,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTask:
-    """One task; a payload."""
+    """A task; a payload."""
 
     index: int
     jobs: list[RangeJob]
@@ -146,7 +146,7 @@ def _job(part: IndexPart | None, range_ids: list[str], counts: dict[str, int]) -
 
 @partition_function
 def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
-    """Search ranges for entries with one of the given sizes."""
+    """Search ranges for entries with the given sizes."""
     reader, state = run.open_store(), run.open_state()
     sizes = read_hashes(run.folder, config.sizes)
     found = _Found(config.places_max, NONE)
@@ -174,7 +174,7 @@ def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -
 
 
 def _with_size(state: ObjectReader, job: RangeJob, sizes: Hashes) -> Iterator[str]:
-    """The ranges of a job with one of the sizes; all ranges without an index."""
+    """The ranges of a job with some of the sizes; all ranges without an index."""
     try:
         ranges = [] if job.part is None else read_part(state, job.part, job.counts.__contains__)
     except FormatError:

@@ -144,7 +144,7 @@ def _prove(
 
 
 def _hold_ambiguous(check: Check) -> None:
-    """Hold candidates whose address lakeFS shows for another key, and write them for the sweep."""
+    """Hold candidates with an ambiguous address, and write them for the sweep."""
     found = check.sampled.ambiguous
     if not found:
         return

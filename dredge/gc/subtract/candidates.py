@@ -36,7 +36,7 @@ UNREFERENCED = "unreferenced"
 REASONS = {
     EXPIRED: "referenced by expired commits only",
     NEVER_LINKED: "uploaded to an address that lakeFS handed out, and not linked (any more)",
-    UNREFERENCED: "not referenced: overwritten, deleted or reset before a commit, or its history is gone",
+    UNREFERENCED: "not referenced: overwritten, deleted or reset before a commit, or its history was deleted",
 }
 
 # `reason` is a key of `REASONS`; `hold` is the code of a hold, null without one.
@@ -88,7 +88,7 @@ class SubtractOutput(StepOutput):
 
     @property
     def nested(self) -> list[str]:
-        """Prefixes of addresses kept because of another repository, or of the files that one left."""
+        """Prefixes of addresses kept because of another repository, possibly a deleted one."""
         found: list[str] = self.summary.details.get("nested", [])
         return found
 
@@ -256,7 +256,7 @@ def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
 def _early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Figures]:
     """Objects before their minimum storage duration, by storage class.
 
-    Listings do not contain the time of a change of the class, so the last modification stands for it: the true cost of
+    Listings do not contain the time of a change of the class, so the last modification is used: the true cost of
     objects moved later is higher.
     """
     if rows["storage_class"].null_count == rows.num_rows:

@@ -1,7 +1,7 @@
-"""Unreferenced objects known from elsewhere than a listing, and the check of optimized runs against clean ones.
+"""Unreferenced objects known from elsewhere than a listing, and the check of optimized runs against clean runs.
 
 an inventory instead of a listing · staged then · in a range that was active then and is not now, or of which single
-paths were kept · due in the pending list · young in a slice that is not listed again
+paths were kept · due in the pending list · young in a slice without a new listing
     → not live → each once → in the store, and how old? (`store_lookup`)
 """
 
@@ -262,11 +262,11 @@ def _addresses(rows: pa.Table) -> pa.Array:
 
 
 def find_drift(run: Run, record: StepRecord, known: Known) -> dict[str, Any] | None:
-    """Find the candidates of a clean run that optimized runs would have missed for ever.
+    """Find candidates of a clean run missed by optimized runs.
 
-    An optimized run covers staged and committed objects of the run before, the pending list, and slices that are not
-    covered or to be listed again. Other garbage can only be an object written into its slice after the margin;
-    anything else is a bug of the collector, and a warning.
+    An optimized run covers staged and committed objects of the run before, the pending list, and slices not yet
+    covered or to be listed again. Other garbage can only be an object written into its slice after the margin; else
+    the collector has a bug, and the run a warning.
 
     Args:
         record: of subtract, with its parts.
@@ -319,7 +319,7 @@ def _missed(run: Run, base: Base, parts: list[PartInfo], seen: Hashes) -> tuple[
 
 
 def _seen(run: Run, base: Base, record: StepRecord, known: Known) -> Iterator[Hashes]:
-    """Hashes of the addresses that an optimized run covers in any slice."""
+    """Hashes of the addresses covered by an optimized run in any slice."""
     state = RunFolder(run.state, base.state.run_id)
     for part in known.parts:
         yield state.read_part(part, ["hash"])["hash"].to_numpy()

@@ -1,11 +1,11 @@
 """Holds: reasons for keeping a candidate in the store although it is not live.
 
-    candidates → HOLDS in order: the first one that applies → column `hold`, null for none
-                 (a hold that a proof may lift counts only where no other applies)
+    candidates → HOLDS in order: the first applicable hold → column `hold`, null for none
+                 (a liftable hold counts only without another hold)
 
 A held candidate is counted, reported and written to the ledger with the code of its hold, and not deleted. To add a
-hold, write one function and name it in `HOLDS`: counts, limits, the report and the sweep follow. A proof can lift only
-`SAME_SIZE` (`dredge.gc.check_limits.holds`).
+hold, write a function and name it in `HOLDS`: counts, limits, the report and the sweep follow. A proof can lift only
+`SAME_SIZE` (see `dredge.gc.check_limits.holds`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The facts for holds besides the rows.
+    """The facts for holds, in addition to the rows.
 
     Attributes:
         head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
@@ -58,7 +58,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One reason to keep candidates.
+    """A reason to keep candidates.
 
     Attributes:
         why: its text in reports.
@@ -93,12 +93,12 @@ def upload_parts(rows: pa.Table, evidence: Evidence) -> Mask:
 
 
 def nested(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Hold objects in folders of other repositories, also of deleted ones."""
+    """Hold objects in folders of other repositories, also of deleted repositories."""
     return begin_with(rows["address"], evidence.nested)
 
 
 def begin_with(addresses: pa.ChunkedArray, prefixes: Sequence[str]) -> Mask:
-    """The mask of the addresses with one of the prefixes."""
+    """The mask of the addresses with a prefix."""
     begin = np.zeros(len(addresses), bool)
     for prefix in prefixes:
         begin |= np.asarray(pc.starts_with(addresses, prefix), bool)
@@ -125,7 +125,7 @@ HOLDS: list[Hold] = [
     Hold(PINNED, "it was restored after a run deleted it, and is kept until the end that was given", pinned),
     Hold(
         NESTED,
-        "this folder belongs to another repository, or one that was deleted left its files; the report names it",
+        "its folder belongs to another repository, or a deleted one left its files; the report has the folder",
         nested,
     ),
     Hold(
@@ -148,7 +148,7 @@ HOLDS: list[Hold] = [
 
 
 def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
-    """The code of the hold on each row of a listing; null without one.
+    """The code of the hold on each row of a listing; null without a hold.
 
     Raises:
         TypeError: a hold did not return a mask of the rows.

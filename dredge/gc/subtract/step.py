@@ -2,7 +2,7 @@
 
     candidates = { listed, or from an earlier run : hash outside the live set, in the store, older than the cutoff }
 
-A candidate has the reason why it is garbage, and a hold where one applies (`holds`).
+A candidate has the reason why it is garbage, and possibly a hold (`holds`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
 
 
 def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
-    """The prefixes of addresses kept because of another repository, or of the files that one left."""
+    """The prefixes of addresses kept because of another repository, possibly a deleted one."""
     plan = run.plan
     found = record.input(SliceListingOutput).foreign_prefixes
     found |= {

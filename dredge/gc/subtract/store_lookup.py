@@ -1,6 +1,6 @@
 """Looks up unreferenced objects in the store: existence and age.
 
-Neighbours are found by one listing of their folder, others one by one, whichever takes fewer requests.
+Neighbours are found by a listing of their folder, others by single lookups: the way with fewer requests.
 
 missing → dropped · young → waits · old → candidate · refused by the store → held candidate
 """
@@ -126,7 +126,7 @@ def look_up(
 
 @partition_function
 def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> LookedUp:
-    """Look up the objects of some shards, and write the old ones as candidates."""
+    """Look up the objects of some shards, and write old objects as candidates."""
     folder, reader = run.folder, run.open_store()
     settings, shards = config.subtract.settings, _Shards(task.shards, config.large)
     listed = [
@@ -168,7 +168,7 @@ def _once(folder: RunFolder, parts: Sequence[PartInfo], shards: _Shards, without
 
 
 class _Shards:
-    """Selects rows by shard: a folder is in one shard, so one listing finds it; a large folder is in all shards."""
+    """Selects rows by shard: a folder is in a single shard, for a single listing; a large folder is in all shards."""
 
     def __init__(self, numbers: Sequence[int], large: Sequence[str]) -> None:
         self._numbers = np.array(numbers, np.int64)
@@ -195,7 +195,7 @@ def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """An object that the store refused to describe, and its message."""
+    """An object refused by the store, and the message."""
 
     key: str
     message: str
@@ -247,7 +247,7 @@ def _by_folder(addresses: Sequence[str]) -> list[list[str]]:
 
 
 def _list_anyway(reader: ObjectReader, names: Sequence[str]) -> dict[str, Answer]:
-    """Look up objects by listing their folder at any cost; no answers where that fails too."""
+    """Look up objects by listing their folder at any cost; no answers if the listing fails too."""
     try:
         return _list(reader, names, looks_per_page=0)
     except (ConfigError, UnavailableError):
