@@ -24,7 +24,7 @@ from dredge.gc.config import AUTO, GCConfig
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run, open_state, read_plan
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import StateStore
 from dredge.gc.undo import collected_of
 from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFS

@@ -28,7 +28,7 @@ from dredge.gc.check_limits import Canary, meant, sample
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.state.base import base_of
+from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.steps import StepRecord

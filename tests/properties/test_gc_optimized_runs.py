@@ -27,7 +27,7 @@ from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.depth import IS_LONG, depth
 from tests.support.gc import CatalogClient, Parallel, World, candidates, make_world, pending_rows
@@ -144,15 +144,11 @@ def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
 
 @dataclass
 class Waits:
-    """What runs found, where garbage waits.
+    """What runs found, where garbage waits."""
 
-    Attributes:
-        since: when a mark found each object for the first time since one saw it alive.
-        garbage: of the last complete run.
-    """
-
+    # when a mark found each object for the first time since one saw it alive
     since: dict[str, datetime] = field(default_factory=dict)
-    garbage: set[str] = field(default_factory=set)
+    garbage: set[str] = field(default_factory=set)  # of the last complete run
 
     def look(self, context: Run, gone: set[str], living: set[str]) -> None:
         """See that a run deleted only what has waited, and take in what it found."""

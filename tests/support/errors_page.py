@@ -11,9 +11,8 @@ from pathlib import Path
 
 from dredge.causes import CAUSES
 from dredge.errors import DredgeError
-from dredge.gc.bulk_delete import why_kept
-from dredge.gc.bulk_delete.outcomes import CODES
-from dredge.gc.save_report.words import OUTCOMES
+from dredge.gc.bulk_delete.outcomes import CODES, why_kept
+from dredge.gc.save_report.results import OUTCOMES
 from dredge.gc.subtract import REASONS
 from dredge.gc.subtract.holds import HOLDS
 
@@ -133,7 +132,6 @@ def _yes(kind: type[DredgeError]) -> str:
 
 
 def _first(kind: type[DredgeError]) -> str:
-    """The first paragraph of a class's docstring, in one line."""
     return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
 
 

@@ -16,19 +16,22 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.list_candidates import step as list_step
 from dredge.icechunk.collection.steps import (
     Run,
+    bulk_delete,
     check_limits,
+    collect,
     list_candidates,
     mark,
     plan_collection,
     run_steps,
 )
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.ids import ALPHABET
 from dredge.icechunk.repository import read_history
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
+from tests.support.icechunk_expiring import expire
 
 SAMPLE = scenarios()[0]
 """The design document's history; expired by `expire_middle`, 1, 2, 4, 6 and 7 are garbage."""
@@ -36,12 +39,7 @@ _HERE = LocalRunner()
 
 
 class Repo:
-    """A repository in a local folder.
-
-    Args:
-        folder: where it lies.
-        ids: snapshots by their short names.
-    """
+    """A repository in a local folder."""
 
     def __init__(self, folder: Path, ids: Mapping[str, str] | None = None) -> None:
         self.folder, self.ids, self.uri = folder, ids or {}, f"file://{folder}"
@@ -53,7 +51,6 @@ class Repo:
 
     @property
     def spec(self) -> int:
-        """Its spec, 1 or 2."""
         return read_history(open_reader(self.uri)).spec_version
 
     def config(self, **changes: Any) -> CollectConfig:
@@ -69,7 +66,6 @@ class Repo:
         return CollectConfig(uri=self.uri, **settings)
 
     def plan(self, **changes: Any) -> Run:
-        """Plan a run."""
         return Run.open(plan_collection(self.config(**changes)).run_uri)
 
     def listed(self, **changes: Any) -> Run:
@@ -85,10 +81,18 @@ class Repo:
         check_limits(run)
         return run
 
+    def sweep(self, run: Run) -> StepSummary:
+        """Delete the candidates of a guarded run."""
+        return bulk_delete(run, _HERE)
+
     def metadata(self) -> dict[str, bytes]:
         """All that Dredge keeps in the repository, by key."""
         reader = open_writer(f"{self.uri}/_dredge")
         return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
+
+    def collect(self, **changes: Any) -> dict[str, Any]:
+        """Do a whole run, and return its report."""
+        return collect(self.config(**changes), _HERE)
 
     def collected(self, folder: Path) -> dict[str, set[str]]:
         """What an undisturbed collection of a copy below a folder leaves."""
@@ -105,7 +109,6 @@ def expire_middle(uri: str, ids: Mapping[str, str], **where: Any) -> None:
 
 
 def expired_sample(folder: Path, spec: int) -> Repo:
-    """Build `SAMPLE` and expire it."""
     ids = build(local_storage(folder), graph_of(SAMPLE), spec)
     expire_middle(f"file://{folder}", ids)
     return Repo(folder, ids)

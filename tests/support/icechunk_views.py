@@ -7,24 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import local_storage, quiet
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_past import Past
 
 
 class Views(Past):
-    """A repository whose arrays may lie in files of its own.
-
-    Args:
-        folder: where it lies; made here.
-        spec: 1 or 2.
-        count: chunks of each array.
-        container: name of the container of virtual chunks; without one locations are whole.
-        inside: where in the repository the container lies, with its slash.
-    """
+    """A repository whose arrays may lie in files of its own."""
 
     def __init__(
         self, folder: Path, spec: int, count: int = 3, container: str = "", inside: str = "chunks/"

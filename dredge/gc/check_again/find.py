@@ -18,13 +18,12 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import NO_ANSWER, CheckLimitsOutput, ask_about
-from dredge.gc.index.ranges import Metaranges, Ranges, facts_of, read_files
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts, read_files
 from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.plan import PLAN
 from dredge.gc.referring import Referred, open_referring
-from dredge.gc.run import Run
+from dredge.gc.run import PLAN, Run
 from dredge.gc.subtract import EXPIRED
 from dredge.gc.undo import open_swept
 from dredge.gc.witness.unnamed import list_tables
@@ -300,7 +299,7 @@ def _names(
     committed = record.input(ListCommittedOutput)
     ranges: Ranges = {}
     for part in (committed.ranges, committed.path_ranges):
-        ranges.update(facts_of(run.folder.read_part(part)))
+        ranges.update(read_facts(run.folder.read_part(part)))
     for name in without:
         ranges.pop(name, None)
     yield lookup.addresses_in(lookup.ranges_with(ranges, wanted), wanted)
@@ -313,7 +312,7 @@ def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Itera
     for rows in run.folder.read_parts(item.addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
     other = Lookup(open_referring(run, item.repository, item.namespace))
-    ranges = dict(facts_of(run.folder.read_part(item.ranges)))
+    ranges = dict(read_facts(run.folder.read_part(item.ranges)))
     yield other.addresses_in(other.ranges_with(ranges, wanted), wanted)
     lookup.unread |= other.unread
 

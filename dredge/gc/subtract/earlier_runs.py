@@ -20,15 +20,14 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.ranges import keys_of
+from dredge.gc.index.ranges import decode_keys
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA
-from dredge.gc.pending.gone import Gone
-from dredge.gc.pending.known import Known
+from dredge.gc.pending.known import Gone, Known
 from dredge.gc.referring import Referred
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput, slice_time
-from dredge.gc.state.base import Base, base_of, open_base
+from dredge.gc.state import Base, base_of, open_base
 from dredge.gc.subtract.candidates import SubtractConfig, SubtractOutput
 from dredge.gc.subtract.store_lookup import LookedUp, folders_of, look_up
 from dredge.hashing import hash64
@@ -247,7 +246,7 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
     for range_id in task.ranges:
         key = METADATA + range_id
         try:
-            write(keys_of(reader.get(key), key, run.stores.store_uri))
+            write(decode_keys(reader.get(key), key, run.stores.store_uri))
         except DredgeError as error:
             unread.append(
                 f"range {range_id} cannot be read ({error}). The next clean run finds the objects of this range"
@@ -337,6 +336,6 @@ def _seen(run: Run, base: Base, record: StepRecord, known: Known) -> Iterator[Ha
     for range_id in {*base.ranges(), *by_path} - now:
         key = METADATA + range_id
         try:
-            yield np.unique(hash64(keys_of(run.reader.get(key), key, run.plan.namespace)))
+            yield np.unique(hash64(decode_keys(run.reader.get(key), key, run.plan.namespace)))
         except DredgeError as error:
             log.info("range %s is no longer active and cannot be read: %s", range_id, error)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, open_reader

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import RUNS
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.restore import restore
-from dredge.gc.run import Run
+from dredge.gc.run import RUNS, Run
 from dredge.gc.steps import purge, run_steps
 from dredge.gc.undo_config import PurgeConfig, RestoreConfig
 from dredge.lakefs import LakeFSClient
