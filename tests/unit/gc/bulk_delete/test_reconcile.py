@@ -80,7 +80,7 @@ def test_every_candidate_has_its_row_and_figures_are_theirs() -> None:
 
 def test_a_sweep_that_went_through_and_does_not_know_what_became_of_an_object_is_an_error() -> None:
     sweep = Sweep(lambda number: None if number == 3 else (ledger.DELETED, None))
-    with pytest.raises(FormatError, match="tells of 7 objects, there were 8 candidates"):
+    with pytest.raises(FormatError, match="7 objects for 8 candidates"):
         sweep.settle()
     stopped = Sweep(lambda number: None if number == 3 else (ledger.DELETED, None))
     assert stopped.settle(complete=False) is None
