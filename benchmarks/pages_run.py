@@ -20,7 +20,7 @@ from benchmarks.scale_store import Virtual, etags, sizes
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import PLAN
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.gc.subtract.classify import CANDIDATES
+from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import SUCCESS, RunFolder

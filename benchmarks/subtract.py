@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from benchmarks.measure import Meter
 from dredge.gc.config import GCConfig
-from dredge.gc.subtract.classify import SubtractConfig
+from dredge.gc.subtract.candidates import SubtractConfig
 from dredge.gc.subtract.step import SubtractTask, subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder

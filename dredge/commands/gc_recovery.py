@@ -9,8 +9,7 @@ import click
 
 from dredge.commands.options import setting_options
 from dredge.commands.printing import show_alarms, show_outcomes, show_pins, show_progress
-from dredge.gc.purge.config import PurgeConfig
-from dredge.gc.restore.config import RestoreConfig
+from dredge.gc.undo_config import PurgeConfig, RestoreConfig
 from dredge.runs.payload import to_json
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def restore_command(
                 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
-    from dredge.gc.restore.step import restore
+    from dredge.gc.restore import restore
     from dredge.gc.run import read_plan
     from dredge.runs.tasks import LocalRunner
     from dredge.undo.putting_back import OUTCOMES

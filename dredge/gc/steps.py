@@ -52,15 +52,14 @@ if TYPE_CHECKING:
         resume_run,
     )
     from dredge.gc.preflight import check
-    from dredge.gc.purge.config import PurgeConfig
-    from dredge.gc.purge.step import purge_old
-    from dredge.gc.restore.config import RestoreConfig
-    from dredge.gc.restore.step import restore
+    from dredge.gc.purge import purge_old
+    from dredge.gc.restore import restore
     from dredge.gc.run import Plan, Run, open_state
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
-    from dredge.gc.verify.step import verify
+    from dredge.gc.undo_config import PurgeConfig, RestoreConfig
+    from dredge.gc.verify import verify
     from dredge.gc.workload import rows_of
     from dredge.lakefs import LakeFS
     from dredge.runs.clock import Clock
@@ -203,7 +202,7 @@ def purge(
         FormatError: a pin cannot be read, so the pinned objects are unknown.
     """
     from dredge.gc import steps
-    from dredge.gc.purge.step import config_of_mark
+    from dredge.gc.purge import config_of_mark
     from dredge.gc.undo import collected_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dredge.errors import NotFoundError
-from dredge.gc.check_limits import Holds
+from dredge.gc.check_limits.holds import Holds
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import Bounds, Group, GroupedPart

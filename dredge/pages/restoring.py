@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
-from dredge.gc.restore.config import REASONS
-from dredge.gc.restore.config import RestoreConfig as LakeFSRestoreConfig
-from dredge.gc.restore.step import foresee_restore
+from dredge.gc.restore import foresee_restore
 from dredge.gc.run import PLAN
-from dredge.gc.subtract import REASONS as REASON_WORDS
+from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
+from dredge.gc.undo_config import REASONS
+from dredge.gc.undo_config import RestoreConfig as LakeFSRestoreConfig
 from dredge.icechunk.collection.swept import open_swept
 from dredge.icechunk.collection.undo_config import IcechunkRestoreConfig
 from dredge.pages.history import plan_of, uri_of

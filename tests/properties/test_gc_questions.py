@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import NotFoundError
-from dredge.gc.check_limits import questions
-from dredge.gc.check_limits.asker import Asker, just_before
-from dredge.gc.check_limits.questions import PAGE, PAGE_COST, BranchQuestions, plan_questions
+from dredge.gc.check_limits import asker
+from dredge.gc.check_limits.asker import PAGE, PAGE_COST, Asker, BranchQuestions, just_before, plan_questions
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats, Ref
 from dredge.sets.hashes import unite
@@ -110,14 +109,14 @@ def test_a_path_counts_as_answered_only_when_what_is_served_there_was_seen(
     served = {path: "data/committed" for number, path in enumerate(head) if number not in deleted} | staged
     rows = np.array(sorted(number for number in wanted if number < len(head)), np.int64)
     hashes = unite([hash64(pa.array(["data/wanted"]))])
-    with patch.object(questions, "PAGE", page):
+    with patch.object(asker, "PAGE", page):
         planned = plan_questions(rows)
         assert planned is not None
         paths = pa.array([path.encode() for path in head], pa.large_binary())
         branch = Branch(served, shorten)
         most = sum(item.cost for item in planned) + requests
-        asker = Asker(branch, "lake", NAMESPACE, paths, hashes, most)  # type: ignore[arg-type]
-        answers = asker.ask([BranchQuestions(["main"], rows, rows, planned)])
+        asking = Asker(branch, "lake", NAMESPACE, paths, hashes, most)  # type: ignore[arg-type]
+        answers = asking.ask([BranchQuestions(["main"], rows, rows, planned)])
     assert answers.requests == branch.asked <= most
     answered = [row for row in rows.tolist() if row not in answers.unanswered]
     reads = {served.get(head[row]) for row in answered}

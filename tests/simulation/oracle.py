@@ -325,7 +325,7 @@ class Oracle:
                 self.simulation.violate(
                     "held", f"objects that cannot be looked at end {run.name}: {run.errors}"
                 )
-            if any("the ledger tells of" in text for text in run.errors):
+            if any("the ledger has" in text for text in run.errors):
                 self.simulation.violate("figures", f"objects were passed over: {run.errors}")
             denied = [found[1] for text in run.errors if (found := _DENIED.search(text))]
             if any(commit in self.truth.commits for commit in denied) and not self.truth.was_put_back:

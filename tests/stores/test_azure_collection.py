@@ -12,10 +12,10 @@ import pytest
 
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
-from dredge.gc.restore.config import RestoreConfig
-from dredge.gc.restore.step import restore
+from dredge.gc.restore import restore
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
+from dredge.gc.undo_config import RestoreConfig
 from dredge.lakefs import LakeFSClient
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner

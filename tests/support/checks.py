@@ -5,11 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
-from dredge.gc.check_limits import canaries
-from dredge.gc.check_limits.check import Check
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, canaries
+from dredge.gc.check_limits.guards import Check
+from dredge.gc.check_limits.holds import Tally
 from dredge.gc.check_limits.identical import Proof
-from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
-from dredge.gc.check_limits.tally import Tally
 from dredge.gc.pending.advance import Advanced
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run

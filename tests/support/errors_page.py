@@ -11,10 +11,10 @@ from pathlib import Path
 
 from dredge.causes import CAUSES
 from dredge.errors import DredgeError
-from dredge.gc.bulk_delete import codes
+from dredge.gc.bulk_delete.outcomes import CODES, why_kept
 from dredge.gc.save_report.results import OUTCOMES
+from dredge.gc.subtract import REASONS
 from dredge.gc.subtract.holds import HOLDS
-from dredge.gc.subtract.reasons import REASONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
@@ -104,7 +104,7 @@ def page() -> str:
             ("Code", "Meaning"),
             [
                 *((f"`{hold.code}`", hold.why) for hold in HOLDS),
-                *((f"`{code}`", codes.why_kept(code)) for code in codes.CODES),
+                *((f"`{code}`", why_kept(code)) for code in CODES),
             ],
         ),
     )

@@ -1,7 +1,6 @@
-"""Step bulk_delete: look again, then delete the candidates and write down what became of each."""
+"""Step bulk_delete: re-check, then delete the candidates and write the outcome of each."""
 
-from dredge.gc.bulk_delete.codes import why_kept
-from dredge.gc.bulk_delete.output import BulkDeleteOutput, Group
+from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, Group, why_kept
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 
 __all__ = ["BulkDeleteOutput", "Group", "Subtracted", "recheck", "why_kept"]

@@ -1,8 +1,7 @@
-"""Re-check: what has come alive since the mark. Made right before deleting, and again whenever a branch moves
-meanwhile.
+"""Re-check: live data since the mark, read right before deleting and in each round of it.
 
-A fresh scan of staging, and the commits that are active now and were not then. Ranges that the mark read are not
-read again: they are immutable, and everything they name was subtracted already.
+A scan of staging, and newly active commits. Ranges of the mark are not read again: they
+are immutable, and their addresses are subtracted already.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ log = logging.getLogger("dredge")
 
 @dataclass(slots=True)
 class Subtracted:
-    """What has been subtracted from the candidates so far.
+    """The live data subtracted from the candidates so far.
 
     Attributes:
         commits: metarange id by id of each active commit.
         ranges: ids of ranges.
         by_path: kept sets about paths, each with its commits.
-        live: hashes of what was found alive since the mark.
-        branches: branches, each with a commit that was its head during the last re-check.
-        unnamed: metaranges that counted as active commits, whatever named them.
-        expired: ids of commits in the history of refs that were not active when the mark read them.
-        rules: the repository's retention rules during the last re-check; None where it had none.
-        referring: what repositories that refer to this one named during the last re-check.
+        live: hashes found live since the mark.
+        branches: branches with their heads during the last re-check.
+        unnamed: metaranges counted as active commits.
+        expired: ids of commits in the history of refs that were expired in the mark.
+        rules: retention rules during the last re-check.
+        referring: repositories that refer to this one, as read by the last re-check.
     """
 
     commits: dict[str, str]
@@ -64,7 +63,7 @@ class Subtracted:
 
     @classmethod
     def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
-        """What the mark found live."""
+        """The live data of the mark."""
         folder = run.folder
         folder.read_ahead(
             [
@@ -95,28 +94,25 @@ class Subtracted:
 
     @classmethod
     def of_referring(cls, run: Run, referred: Referred) -> Subtracted:
-        """What another repository named that refers to this one."""
+        """The live data of a referring repository."""
         ranges = run.folder.read_part(referred.ranges, ["range_id"])
         return cls(referred.heads, set(ranges["range_id"].to_pylist()), set(), branches={*referred.branches})
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
-    """Find what is alive now and was not subtracted, and add it to what is.
+    """Read new live data, and add it to `subtracted`.
 
     Args:
-        run: this run.
-        runner: spreads the reading of new ranges.
-        subtracted: grows.
-        where: folder for the files, relative to the run folder.
+        where: folder of the files, relative to the run folder.
 
     Returns:
         Figures by name, for the report.
 
     Raises:
-        RefusedError: staging or commits cannot be read completely, as in the mark.
+        RefusedError: staging or commits cannot be read completely.
     """
-    # The same order as in the mark, for the same reason: objects move from staging to commits. What moves back comes
-    # from a head or from what a tag names, so those of that time count as well.
+    # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
+    # so heads and tags of the time of the scan count too.
     tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
     scan = scan_staging(run, where)
     active = find_active(run, ask_dangling=False)
@@ -141,7 +137,7 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     subtracted.unnamed.update(unnamed)
     subtracted.ranges.update(new_ranges)
     _find_new_paths(run, runner, subtracted, where, active)
-    # As a whole: the index has the ranges that the mark read, and little of them lies here.
+    # Completely: the index has the ranges of the mark, so this is cheap.
     subtracted.referring = look_at_referring(run, runner, f"{where}/{REFERRING}")
     live_addresses = subtracted.live[-1].values
     subtracted.live += [item.live for item in subtracted.referring]
@@ -160,7 +156,7 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
 def _find_new_paths(
     run: Run, runner: TaskRunner, subtracted: Subtracted, where: str, active: ActiveCommits
 ) -> None:
-    """Add what the policy keeps of commits that it did not look at before, such as those of a new branch."""
+    """Add paths kept by the policy in new commits, such as commits of a new branch."""
     new = active.path_commits - subtracted.by_path
     if new:
         kept = active.kept_beyond_base(new)

@@ -1,15 +1,14 @@
-"""Bulk delete: check again, then delete the candidates, and write down what became of each.
+"""Bulk delete: re-check, then delete the candidates, and write the outcome of each to the ledger.
 
-    one chain? guards passed? approved, where one has to ask? mark young enough?
-      → re-check → delete, batch by batch, through the gate → settle
+    unbroken chain? guards passed? approved, if needed? mark young enough?
+      → re-check → delete, group by group, through the gate → settle
            ↑                      │
-           └ a ref at a commit that was not checked, other rules, an hour ┘
+           └ a ref at an unchecked commit, other rules, an hour ┘
 
-New commits on known parents do not end a round: what they name leaves the candidates while workers delete.
+New commits on known parents do not end a round: their addresses leave the candidates while workers delete.
 
-What is deleted must have been listed, marked, compared and guarded in one unbroken chain of results, read afresh
-before each round: the re-check leaves out what the mark read, so it must be the mark that these candidates were
-compared with.
+The candidates must come from an unbroken chain of listing, mark, subtract and guards, read again before each round:
+the re-check omits data of the mark, so it must be the mark of these candidates.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from dredge.approve.step import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
-from dredge.gc.bulk_delete.output import BulkDeleteOutput
+from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, settle
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
-from dredge.gc.bulk_delete.reconcile import settle
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
-from dredge.gc.check_again.note import note_deletion
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
@@ -40,29 +37,27 @@ from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.hashes import read_hashes, unite
 from dredge.storage.parallel import at_once
 from dredge.undo.alarms import refuse_alarmed
+from dredge.undo.deletions import note_deletion
 from dredge.undo.pins import names_of, read_pins, sets_of
 
 _STEP = BulkDeleteOutput.STEP
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
-    """Check again, then delete the candidates; in a dry run only say what would go.
+    """Delete the candidates after a re-check; a dry run only counts them.
 
-    Run again after an error, it goes on where the ledger ends and tries only what is not done.
-
-    Args:
-        run: this run.
-        runner: spreads the deleting.
+    After an error the step continues where the ledger ends.
 
     Raises:
-        RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old or another version's, or the namespace is blocked or another server's.
-        AlarmError: live objects had been deleted, and no person has acknowledged it.
+        RefusedError: a guard refused, an approval is missing, the results do not belong together, the mark is too old
+            or of another version, or the namespace is blocked or owned by another server.
+        AlarmError: live objects had been deleted, without an acknowledgement.
         LeaseHeldError: another run has taken over.
-        UnavailableError: some objects could not be deleted, or branches not be looked at; the others were deleted.
-        ConfigError: the credentials may not delete, and nothing was.
+        UnavailableError: some objects could not be deleted, or branches not be checked; the others were deleted.
+        ConfigError: the credentials may not delete, and no object was deleted.
         PartialError: the credentials may not delete the rest.
     """
     inputs: list[type[StepOutput]] = [
@@ -83,8 +78,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
     if guards.verdict != "passed" and not asked:
         raise RefusedError(
-            f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of"
-            " the run."
+            f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of the run."
         )
     record.input(ListCommittedOutput).refuse_other_readings()
     approval_of(run, record, ApproveOutput)
@@ -103,20 +97,19 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _check_chain(run: Run, record: StepRecord) -> None:
-    """Demand that what the sweep reads was made in one unbroken chain, and stands."""
+    """Check the chain of the inputs of the sweep: unbroken and unchanged."""
     approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
     check_chain(run.folder, _STEP, collect_links([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:
-    """Delete in rounds: each begins with a re-check, and ends after an hour, or when something changed that only a
-    re-check can judge."""
+    """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
     if not parts:
         return
-    record.attempt.check()  # an overtaken try leaves no record of a deletion
+    record.attempt.check()  # an overtaken try must leave no record of a deletion
     with at_once() as ask:
         mark = ask(Subtracted.of_mark, run, record.input(ListCommittedOutput))
-        note_deletion(run, record)
+        _note_deletion(run, record)
     subtracted = mark.result()
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     for turn in itertools.count():
@@ -129,13 +122,20 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
         if watch is None:
             return
         if watch.error is not None or watch.found is None:
-            why = watch.reason or "branch heads were not looked at for too long (watch_silence_seconds_max)"
+            silence = run.plan.config.safety.watch_silence_seconds_max
+            why = watch.reason or f"branch heads were not checked for more than {silence:g} s"
             raise UnavailableError(
-                f"the sweep stopped because {why}. What was deleted is in the ledger. Run the step"
-                " again when lakeFS and the store answer; it goes on where it stopped."
+                f"the sweep stopped because {why}. The ledger has all deletions. Run the step again when lakeFS and the"
+                " store answer; it continues from the ledger."
             )
         if watch.found != ROUND_OVER:
             record.warn(f"the sweep stopped ({watch.found}) and checked again")
+
+
+def _note_deletion(run: Run, record: StepRecord) -> None:
+    """Write the hashes of all candidates beside the lease; later runs compare them with the live set."""
+    parts = record.input(CheckLimitsOutput).may_go(record.input(SubtractOutput))
+    note_deletion(run, unite([read_hashes(run.folder, part) for part in parts]))
 
 
 def _delete(
@@ -146,12 +146,12 @@ def _delete(
     subtracted: Subtracted,
     turn: int,
 ) -> Watch | None:
-    """Delete what was not subtracted; gives what the watch saw when the gate closed before everything was done."""
+    """Delete in a round; returns the watch if the gate closed before the end."""
     attempt = record.attempt.number
-    # A name that no other driver has, also when a number comes again because its object was lost: another
-    # one's look says nothing about what this one's workers know.
+    # Unique to this driver, even if a number is reused after its object was lost: the checks of another driver say
+    # nothing about the workers of this one.
     name = f"{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}"
-    # All is read afresh, side by side, after the re-check and right before anything is deleted.
+    # Read again after the re-check, right before deleting.
     with at_once() as ask:
         checks = [
             ask(lambda: check_before_deleting(Site.of_run(run))),
@@ -173,13 +173,13 @@ def _delete(
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,
         holds=record.input(CheckLimitsOutput).hold_files,
-        # Somebody may have brought back what this run's listing saw.
+        # A listed object may have been restored since.
         pinned=sets_of([pin for pin in pins if pin.until > now]),
         undo=run.plan.undo.way,
         nested=tuple(sorted(kept)),
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
+    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # no more waiting for an answer
     with watching_refs(run, subtracted, keys, kept, names_of(pins), veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None

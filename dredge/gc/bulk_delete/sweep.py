@@ -1,9 +1,9 @@
-"""Deletes candidates, batch by batch, through the gate. The only module of the collector that is handed a deleter.
+"""Deletes candidates in groups, through the gate. The only module of the collector with a deleter.
 
-    candidates − done already − held − pinned since − alive again → shuffled → groups of keys
-                          → gate open? → no new commit names it → protect (undo) → delete → ledger
+    candidates − done − held − pinned − live again → shuffled → groups of keys
+                          → gate open? → not in a new commit → protect (undo) → delete → ledger
 
-What is held and by which code says `check_limits.holds`; it and what is alive again go to the ledger as kept.
+Holds come from `check_limits.holds`; held and live candidates go to the ledger as kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.codes import ALIVE_AGAIN
+from dredge.gc.bulk_delete.outcomes import ALIVE_AGAIN
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.subtract import NESTED, begin_with
@@ -34,23 +34,21 @@ from dredge.undo.pins import PINNED
 from dredge.undo.protecting import GROUP_KEYS, protection
 from dredge.undo.ways import OFF, QUARANTINE
 
+# The default number of keys in flight of a deleter.
 _FIRST_GROUP = 16_000
-"""As many keys as a deleter has on the way at once by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepConfig:
-    """What every task needs; a payload.
+    """The config of a round of deleting; a payload.
 
     Attributes:
-        gate: what every request must pass.
-        turn: round between two re-checks.
+        turn: number of the round.
         delete_keys: longest group of keys.
-        alive: hashes of what was found alive since the mark.
-        holds: what was proved about candidates that are held.
-        pinned: hashes of what is kept because somebody brought it back.
-        undo: how deletions can be taken back.
-        nested: folders in which other repositories lie by now.
+        alive: hashes found live since the mark.
+        pinned: hashes of restored objects.
+        undo: the undo way.
+        nested: folders of other repositories.
     """
 
     gate: GateConfig
@@ -65,29 +63,21 @@ class SweepConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTask:
-    """One task; a payload.
-
-    Attributes:
-        candidates: parts of the candidates.
-    """
+    """Files of candidates; a payload."""
 
     candidates: list[PartInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """How a task ended; a payload.
-
-    Attributes:
-        stopped: whether the gate closed before everything was done.
-    """
+    """`stopped`: the gate closed before the end of the task; a payload."""
 
     stopped: bool
 
 
 @partition_function
 def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepResult:
-    """Delete the candidates of some parts that are not alive, held or done."""
+    """Delete the candidates of some files, except live, held and done candidates."""
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
     used = InUse(run.folder)
     deleter = open_deleter(run.stores.store_uri)
@@ -105,25 +95,17 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
 
 
 class InUse:
-    """Tells in a task which candidates new commits name, by what the driver published.
-
-    Args:
-        folder: the run folder.
-    """
+    """The hashes published by the driver (`head_watch.Published`), in a task."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._read: dict[str, Hashes] = {}
 
     def codes_of(self, parts: Sequence[PartInfo], rows: pa.Table) -> pa.StringArray:
-        """Why each candidate is kept; null for those that no new commit names.
+        """The code of each candidate of a new commit; null for others.
 
         Args:
-            parts: everything that is published.
-            rows: some candidates of the task.
-
-        Raises:
-            FormatError: a file is not as it was written.
+            parts: all published files.
         """
         self._read = {
             part.sha256: self._read[part.sha256]
@@ -139,7 +121,7 @@ class InUse:
 
 
 def _codes_of_kept(run: WorkerRun, config: SweepConfig, holds: Holds, rows: pa.Table) -> pa.StringArray:
-    """Why each candidate is kept; null for those that are to be deleted."""
+    """The code of each kept candidate; null for those to be deleted."""
     codes = holds.codes_of(rows)
     nested = begin_with(rows["address"], config.nested)
     codes = pc.if_else(pc.and_(pa.array(nested), pc.is_null(codes)), NESTED, codes)
@@ -153,21 +135,14 @@ def _codes_of_kept(run: WorkerRun, config: SweepConfig, holds: Holds, rows: pa.T
 
 
 def _shuffled(rows: pa.Table, seed: str) -> pa.Table:
-    """Rows in another order: neighbours in name share the store's partitions, and would slow each other
-    down."""
+    # Neighbours in name share the store's partitions, and would slow each other down.
     order = list(range(rows.num_rows))
     random.Random(seed).shuffle(order)
     return rows.take(pa.array(order, pa.int64())).combine_chunks()
 
 
 class _Groups:
-    """Cuts rows into groups that take about as long as a look through the gate is trusted.
-
-    Args:
-        rows: to be deleted.
-        keys_max: longest group.
-        seconds: that a group should take at most.
-    """
+    """Cuts rows into groups of at most `keys_max` keys, each for about `seconds`: an open gate is trusted so long."""
 
     def __init__(self, rows: pa.Table, keys_max: int, seconds: float) -> None:
         self._rows = rows

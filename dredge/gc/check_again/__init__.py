@@ -1,7 +1,5 @@
-"""Check again: what earlier runs deleted is compared with what is live now, in every complete mark.
+"""Check again: every complete mark compares the deletions of earlier runs with the live set.
 
-find    addresses that a run deleted, that are live now and that the last finished check did not see live
-judge   which of them an expired commit explains that the deleting run knew
-check   brings both kinds back, writes alarms, and records the finished check
-note    what a sweep writes before it deletes, so that all this is possible
+find    deleted addresses, live now and new since the last finished check; hits explained by an expired commit
+check   restores both kinds, writes alarms, and records the finished check
 """

@@ -1,8 +1,8 @@
-"""Check again: one step of the order of every complete mark, after its record is left and before its guards.
+"""Check again: after the mark of each run and before its guards, compare earlier deletions with the live set.
 
-    find → judge → alarm written → brought back, pinned → alarm with outcomes → finished check recorded
+    find → explain → write alarm → restore, pin → write outcomes to the alarm → record the finished check
 
-Nothing is recorded before everything is done: a check that was killed is done again.
+The check is recorded last, so a killed check is repeated.
 """
 
 from __future__ import annotations
@@ -16,39 +16,48 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import AlarmError, DredgeError, UnavailableError
-from dredge.gc.check_again.adopt import adopt_deletions
-from dredge.gc.check_again.find import Found, Hits, find_hits
-from dredge.gc.check_again.judge import explained
-from dredge.gc.run import Run
+from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
+from dredge.gc.check_again.find import Found, Hits, explained, find_hits
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.history import earlier_runs
+from dredge.gc.run import Plan, Run
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.ownership import read_owner
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
 from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.hashes import Hashes, contains, unite
+from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 from dredge.storage.parallel import at_once
 from dredge.undo import alarms
 from dredge.undo.alarms import NOT_YET, Alarm
-from dredge.undo.deletions import read_checked, read_deletions, write_checked
+from dredge.undo.deletions import (
+    Deletion,
+    Deletions,
+    read_checked,
+    read_deletions,
+    write_checked,
+    write_deletion,
+    write_hashes,
+)
 from dredge.undo.putting_back import FAILED, GONE, RESTORED, THERE, Restored, Source, bring_back
 
 log = logging.getLogger("dredge")
 
-_REUSED = "an expired commit that named them is in use again"
-_ALARM = "live, and deleted by a run that took them for garbage"
+_REUSED = "an expired commit with them is in use again"
+_ALARM = "live, and deleted as garbage"
+# The outcome without `restore_reused`; a later run with it restores the object.
 _OFF = "restore_off"
-"""Outcome of what `restore_reused` leaves as it is; a run that asks for it brings it back."""
 
 
 def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError | None:
-    """Compare what runs deleted with what is live, and bring back what is live again.
+    """Compare the deletions of earlier runs with the live set, and restore objects live again.
 
     Args:
-        run: this run; its mark is complete.
-        runner: spreads the search for paths of equal size.
-        record: of check_limits; takes figures and warnings.
+        record: of check_limits, with a complete mark.
 
     Returns:
-        The error that this run must end with; None where nothing is wrong.
+        The error that this run must end with, or None.
 
     Raises:
         UnavailableError: the store does not answer.
@@ -62,9 +71,9 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
         return None
     checked, known = checked_read.result(), known_read.result()
     if checked.problem:
-        record.warn(f"{checked.problem}. Everything that runs deleted is compared again")
+        record.warn(f"{checked.problem}. All deletions are compared again")
     unread: list[str] = []
-    # A record that the last check compared and that is gone was removed with its run's folder, or was lost.
+    # A missing record of the last check was removed with its run's folder, or was lost.
     if not checked.sweeps or checked.sweeps - {item.sweep for item in known.found}:
         unread, has_adopted = adopt_deletions(run, known)
         known = read_deletions(run.state) if has_adopted else known
@@ -96,8 +105,8 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
 
 
 def _is_owner(run: Run) -> bool:
-    """Whether the run's server owns the namespace, or none does yet. What is live on another server says nothing about
-    the owner's deletions."""
+    """Whether the run's server owns the namespace, or no server does yet. The live set of another server is no proof
+    about the owner's deletions."""
     with at_once() as ask:
         environment = ask(run.client.environment)
         owner = read_owner(run.state)
@@ -106,13 +115,12 @@ def _is_owner(run: Run) -> bool:
 
 @dataclass(slots=True)
 class _Judged:
-    """Hits of one run that deleted.
+    """The hits of a deleting run.
 
     Attributes:
-        hits: the rows.
-        benign: of each row, whether an expired commit explains it.
-        known: of each row, whether a person has acknowledged an alarm about it.
-        became: of each row, what became of it.
+        benign: mask of the rows explained by an expired commit.
+        known: mask of the rows with an acknowledged alarm.
+        became: the outcome of each row.
     """
 
     hits: Hits
@@ -146,7 +154,7 @@ def _judge(run: Run, hits: Hits) -> _Judged:
 
 
 def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
-    """Whether a person has acknowledged an alarm about each address and this deletion of it."""
+    """The mask of the rows with an acknowledged alarm about this deletion."""
     found = np.zeros(hits.rows.num_rows, bool)
     for alarm in alarms.read_alarms(run.state):
         if alarm.acknowledged is None or hits.deletion.run_id not in alarm.deleted_by:
@@ -160,7 +168,7 @@ def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
 
 
 def _raise_alarm(run: Run, judged: Sequence[_Judged]) -> Alarm | None:
-    """Write the alarm, before anything is brought back: what came back is no hit any more."""
+    """Write the alarm before restoring: a restored object is no hit in a later check."""
     tables = [table for item in judged if (table := item.alarm_rows()).num_rows]
     if not tables:
         return None
@@ -176,8 +184,7 @@ def _finish_alarm(run: Run, alarm: Alarm, judged: Sequence[_Judged]) -> Alarm:
 
 
 def _bring_back(run: Run, item: _Judged) -> Hashes:
-    """Bring back what one run deleted: what is benign where it is asked for, the rest always. Gives the hashes of what
-    a later check has to try again."""
+    """Restore deletions of a run: benign hits with `restore_reused`, other hits always. Returns hashes to retry."""
     for which, reason in ((item.benign, _REUSED), (~item.benign, _ALARM)):
         places = np.flatnonzero(which).tolist()
         if not places:
@@ -214,7 +221,7 @@ def _brought(run: Run, item: _Judged, places: Sequence[int], reason: str) -> Ite
 
 
 def _record(record: StepRecord, before: str, found: Found, judged: Sequence[_Judged]) -> None:
-    """Note figures, and a sentence for each thing that a person should know."""
+    """Record counts and warnings."""
     became = [
         (row, kind) for item in judged for row, kind in zip(item.became, item.benign.tolist(), strict=True)
     ]
@@ -236,7 +243,7 @@ def _record(record: StepRecord, before: str, found: Found, judged: Sequence[_Jud
         "hits": [_facts(item) for item in judged],
     }
     for text in found.unread:
-        record.warn(f"what a run deleted was not compared with what is live: {text}")
+        record.warn(f"deletions were not compared with the live set: {text}")
     if found.same_hash:
         record.warn(f"{found.same_hash:,} deleted addresses have the hash of a live one, but not its name")
     if found.unanswered:
@@ -272,8 +279,8 @@ def _words(item: _Judged) -> str:
     count = sum(benign)
     example = item.hits.rows["address"][benign.index(True)].as_py()
     text = (
-        f"{count:,} objects that run {item.hits.deletion.run_id} deleted are live again, because an expired commit that"
-        f" named them is in use, or because the rules are gone, such as {example!r}; {back:,} were brought back"
+        f"{count:,} objects deleted by run {item.hits.deletion.run_id} are live again: an expired commit with them is"
+        f" in use again, or the rules were removed, such as {example!r}; {back:,} were restored"
     )
     if back == count:
         return text
@@ -282,5 +289,56 @@ def _words(item: _Judged) -> str:
         for row, mask in zip(item.became, benign, strict=True)
         if mask and row.outcome not in (RESTORED, THERE)
     )
-    words = {GONE: "neither a copy nor a version is left", _OFF: "restore_reused is off"}
+    words = {GONE: "no copy and no version is left", _OFF: "restore_reused is off"}
     return f"{text}; the others were not: {why.message or words.get(why.outcome, why.outcome)}"
+
+
+def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
+    """Write the missing records of earlier deleting runs, from their folders: lost, or never written by older versions.
+
+    Returns:
+        A message for each unreadable run that may have deleted, and whether a record was written.
+    """
+    have = {item.run_id for item in known.found} | known.unread.keys()
+    unread, has_adopted = list[str](), False
+    for folder, plan in earlier_runs(run):
+        if folder.run_id in have or (plan is not None and plan.dry_run) or not _has_ledger(folder):
+            continue
+        try:
+            if plan is None:
+                raise FormatError("its plan cannot be read")
+            hashes = _deletable(folder)
+        except FormatError as error:
+            unread.append(f"run {folder.run_id} ({folder.uri}): {error}")
+            continue
+        if len(hashes):
+            _adopt(run, folder, plan, hashes)
+            has_adopted = True
+    return unread, has_adopted
+
+
+def _has_ledger(folder: RunFolder) -> bool:
+    return next(iter(folder.writer.list(f"{ledger.STEP}/_raw/")), None) is not None
+
+
+def _deletable(folder: RunFolder) -> Hashes:
+    found = folder.read_summary(SubtractOutput.STEP)
+    guards = folder.read_summary(CheckLimitsOutput.STEP)
+    if found is None or guards is None:
+        raise FormatError(f"the candidates of {folder.uri} are gone")
+    parts = CheckLimitsOutput.of(guards).may_go(SubtractOutput.of(found))
+    return unite([read_hashes(folder, part) for part in parts])
+
+
+def _adopt(run: Run, folder: RunFolder, plan: Plan, hashes: Hashes) -> None:
+    written = write_hashes(run.state, f"{plan.run_id}-{run.folder.label}", hashes)
+    write_deletion(
+        run.state,
+        Deletion(
+            run_id=plan.run_id,
+            run_uri=folder.uri,
+            at=plan.created_at,
+            way=plan.undo.way,
+            hashes=written,
+        ),
+    )

@@ -1,8 +1,8 @@
-"""Find addresses that a run deleted and that are live now.
+"""Find deleted addresses in the live set of this mark.
 
-hashes of every deletion ∩ live set of this mark            → less what the last finished check found live already
-new deletions of the size of an entry of a branch head      → branches are asked what they serve
-    → rows of the ledgers → not in the store any more → named exactly, not only by hash
+hashes of all deletions ∩ live set of this mark        → without those of the last finished check
+new deletions of the size of an entry of a branch head → branches are asked for their entries
+    → rows of the ledgers → not in the store → exact address referenced, not only its hash
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.gc.check_limits import CheckLimitsOutput, ask_about, codes
-from dredge.gc.index.ranges import Ranges, read_facts
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.gc.check_limits import NO_ANSWER, CheckLimitsOutput, ask_about
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts, read_files
 from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import PLAN, Run
+from dredge.gc.subtract import EXPIRED
 from dredge.gc.undo import open_swept
 from dredge.gc.witness.unnamed import list_tables
 from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner
@@ -53,14 +55,12 @@ _ROWS = pa.schema(
 
 @dataclass(slots=True)
 class Hits:
-    """Deleted addresses of one run that are live now and not in the store.
+    """Deleted addresses of a run, live now and missing in the store.
 
     Attributes:
-        deletion: the run that deleted them.
-        rows: as `swept_rows` gives them; only address and hash where the ledger cannot be read.
-        swept: the run's ledger; None when it cannot be read.
-        unclaimed: of each row, whether only files name it of which no metarange that counts knows, and which were there
-            when the run deleted: without rules every range file counts as live (`_unclaimed`).
+        rows: from `swept_rows`; only address and hash without a readable ledger.
+        swept: the run's ledger; None when unreadable.
+        unclaimed: mask of `_unclaimed`.
     """
 
     deletion: Deletion
@@ -71,18 +71,18 @@ class Hits:
 
 @dataclass(slots=True)
 class Found:
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        hits: by run, newest first; each address only for the newest run that deleted it.
-        sweeps: run and try of each sweep whose deletions were compared.
-        live: hashes of all deleted addresses that are live, also of those that exist again.
-        compared: deleted addresses that were compared.
-        there: new ones of them that exist again.
-        same_hash: addresses that only share the hash of a live one.
-        asked: deleted objects that branches were asked about.
-        unanswered: those of them of which no answer tells.
-        unread: a sentence for each deletion that could not be compared.
+        hits: by run, newest first; each address for the newest deletion of it.
+        sweeps: run and try of each compared sweep.
+        live: hashes of all live deleted addresses, also of existing ones.
+        compared: number of deleted addresses.
+        there: number of new ones that exist again.
+        same_hash: number of addresses with the hash of a live one, but another name.
+        asked: number of deleted objects that branches were asked about.
+        unanswered: number of paths without an answer.
+        unread: a message for each deletion that could not be compared.
     """
 
     hits: list[Hits] = field(default_factory=list)
@@ -99,13 +99,10 @@ class Found:
 def find_hits(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, known: deletions.Deletions
 ) -> Found:
-    """Find what runs deleted and what is live now, as far as the last finished check has not seen it.
+    """Find deleted objects, live now and new since the last finished check.
 
     Args:
-        run: this run.
-        runner: spreads the search for paths of equal size.
-        record: of check_limits; its inputs are the mark.
-        checked: the last finished check.
+        record: its inputs are the mark.
         known: records of deletions.
     """
     found = Found(unread=list(known.unread.values()))
@@ -123,13 +120,11 @@ def find_hits(
 
 @dataclass(slots=True)
 class _Todo:
-    """Hashes of one deletion that are live and new.
+    """The live and new hashes of a deletion. All hashes are sorted and distinct.
 
     Attributes:
-        deletion: the record.
-        deletable: hashes of all that the run might delete, sorted and distinct.
-        hashes: sorted and distinct.
-        served: those of them that a branch was seen to serve.
+        deletable: hashes of all candidates of the run.
+        served: those of `hashes` served by a branch.
     """
 
     deletion: Deletion
@@ -144,7 +139,7 @@ class _Todo:
 def _compare(
     run: Run, record: StepRecord, checked: Checked, known: list[Deletion], found: Found
 ) -> Iterator[_Todo]:
-    """Compare every deletion with the live set, all at once: the live set is read once."""
+    """Compare all deletions with the live set at once: it is read once."""
     wanted: list[Hashes] = []
     readable: list[Deletion] = []
     for deletion, hashes in zip(known, deletions.read_hashes(run.state, known), strict=True):
@@ -166,7 +161,7 @@ def _compare(
 def _unseen(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, item: _Todo, found: Found
 ) -> _Todo:
-    """Add what branches serve of a new deletion although no answer about staging has it."""
+    """Add objects of a new deletion served by branches without an answer about staging."""
     if item.deletion.sweep in checked.sweeps or record.input(MarkUncommittedOutput).exact:
         return item
     try:
@@ -185,7 +180,7 @@ def _unseen(
     proof = ask_about(run, runner, record, hashes[wanted], sizes[wanted], f"{_AGAIN}/{item.deletion.run_id}")
     found.asked += proof.objects
     found.unanswered += len(proof.answers.unanswered)
-    if codes.NO_ANSWER in proof.answers.unanswered.values():
+    if NO_ANSWER in proof.answers.unanswered.values():
         found.sweeps.discard(item.deletion.sweep)  # the next mark asks again
     served = proof.answers.served
     found.live = unite([found.live, served])
@@ -193,7 +188,7 @@ def _unseen(
 
 
 def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: Found) -> Iterator[Hits]:
-    """The rows of hashes that are live, not in the store, and named by their exact address."""
+    """The rows of live hashes missing in the store, with a reference to the exact address."""
     swept, rows = _rows(run, item, found)
     if swept is None:
         rows = _named_rows(run, record, item.hashes, lookup)
@@ -214,7 +209,7 @@ def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: F
 
 
 def _rows(run: Run, item: _Todo, found: Found) -> tuple[SweptRun | None, pa.Table]:
-    """The ledger's rows of some hashes; what the ledger says has stayed is left out."""
+    """The rows of the ledger with some hashes, without kept objects."""
     try:
         swept = open_swept(item.deletion.run_uri, options=run.options)
         tables = [_ROWS.empty_table()]
@@ -232,7 +227,7 @@ def _rows(run: Run, item: _Todo, found: Found) -> tuple[SweptRun | None, pa.Tabl
 
 
 def _named_rows(run: Run, record: StepRecord, hashes: Hashes, lookup: Lookup) -> pa.Table:
-    """Rows made of what names the hashes now, where there is no ledger that could name the addresses."""
+    """Rows from the current references to the hashes, without a ledger."""
     addresses = pc.unique(pa.concat_arrays(list(_names(run, record, hashes, lookup))))
     columns = {
         name: pa.nulls(len(addresses), kind.type) for name, kind in zip(_ROWS.names, _ROWS, strict=True)
@@ -250,7 +245,7 @@ def _exists(run: Run, address: str) -> bool:
 
 
 def _is_named(run: Run, record: StepRecord, item: _Todo, rows: pa.Table, lookup: Lookup) -> list[bool]:
-    """Whether something live names each address itself. In doubt it does: a range that cannot be read may."""
+    """Whether each address is referenced exactly. With an unreadable range, all count as referenced."""
     hashes = rows["hash"].to_numpy()
     named = pc.unique(pa.concat_arrays(list(_names(run, record, unite([hashes]), lookup))))
     by_name = pc.is_in(rows["address"], named).to_numpy(zero_copy_only=False)
@@ -263,10 +258,10 @@ def _is_named(run: Run, record: StepRecord, item: _Todo, rows: pa.Table, lookup:
 def _unclaimed(
     run: Run, record: StepRecord, item: _Todo, rows: pa.Table, swept: SweptRun | None, lookup: Lookup
 ) -> npt.NDArray[np.bool_]:
-    """Whether nothing names an address but old range files, such as of a commit of a branch that no run saw.
+    """The mask of addresses in old range files only, such as those of a short-lived branch.
 
-    Without rules such files count as live, whatever names them. A run under rules was right to delete what they name:
-    neither a commit nor a metarange that counts as one leads to them, not even now. In doubt it is not so.
+    Without rules all range files count as live. A run under rules was right to delete their objects: no active commit
+    or metarange has these files even now. In doubt the mask is False.
     """
     committed = record.input(ListCommittedOutput)
     cutoff = None if swept is None or lookup.unread else _cutoff_under_rules(swept)
@@ -284,7 +279,7 @@ def _unclaimed(
 
 
 def _cutoff_under_rules(swept: SweptRun) -> datetime | None:
-    """The cutoff of a run under rules; None of one without, which took no object that a range file named."""
+    """The cutoff of a run under rules; None without rules: such a run deleted no object of a range file."""
     try:
         summary = swept.folder.read_summary(ListCommittedOutput.STEP)
         if summary is None or ListCommittedOutput.of(summary).all_commits:
@@ -297,8 +292,7 @@ def _cutoff_under_rules(swept: SweptRun) -> datetime | None:
 def _names(
     run: Run, record: StepRecord, wanted: Hashes, lookup: Lookup, without: Collection[str] = ()
 ) -> Iterator[pa.StringArray]:
-    """The addresses with some hashes that staging and active ranges name, exactly as they name them; some ranges may be
-    left out."""
+    """The exact addresses with some hashes in staging and in active ranges, without some ranges."""
     yield pa.nulls(0, pa.string())
     for rows in run.folder.read_parts(record.input(MarkUncommittedOutput).addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
@@ -314,10 +308,71 @@ def _names(
 
 
 def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Iterator[pa.StringArray]:
-    """The addresses with some hashes that another repository names, which refers to this one."""
+    """The exact addresses with some hashes in a referring repository."""
     for rows in run.folder.read_parts(item.addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
     other = Lookup(open_referring(run, item.repository, item.namespace))
     ranges = dict(read_facts(run.folder.read_part(item.ranges)))
     yield other.addresses_in(other.ranges_with(ranges, wanted), wanted)
     lookup.unread |= other.unread
+
+
+def explained(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
+    """The mask of benign hits: an expired commit known to the deleting run had the address.
+
+    A branch or a tag on an expired commit, a revert, and a longer rule bring back entries of expired commits. lakeFS
+    allows them at any time, and the deletion was right. The reason `expired` proves it, but the deleting run read the
+    ranges of the newest expired commits only, so for other reasons all its expired commits are read now. `unclaimed`
+    explains a hit too, after the rules were removed.
+    """
+    rows = hits.rows
+    by_reason = pc.fill_null(pc.equal(rows["reason"], EXPIRED), False)
+    found: npt.NDArray[np.bool_] = by_reason.to_numpy(zero_copy_only=False).copy()
+    if found.all() or hits.swept is None:
+        return found
+    others = unite([rows["hash"].to_numpy()[~found]])
+    addresses = _named_by_expired(run, hits.swept.folder, others)
+    named: npt.NDArray[np.bool_] = pc.is_in(rows["address"], addresses).to_numpy(zero_copy_only=False)
+    found |= named | hits.unclaimed
+    return found
+
+
+def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64]) -> pa.StringArray:
+    """The addresses with some hashes in commits known to a run as expired. Unreadable files explain nothing."""
+    nothing = pa.nulls(0, pa.string())
+    try:
+        summary = folder.read_summary(ListCommittedOutput.STEP)
+        if summary is None:
+            return nothing
+        committed = ListCommittedOutput.of(summary)
+        history = folder.read_part(committed.history, ["commit_id", "metarange_id"])
+        # Commits that the run knew without a ref, such as those of a deleted branch.
+        carried = folder.read_part(committed.carried_commits, ["commit_id", "metarange_id"])
+        active = folder.read_part(committed.commits, ["commit_id"])["commit_id"]
+    except UnavailableError:
+        raise
+    except DredgeError:
+        return nothing
+    known = pa.concat_tables([history, carried.cast(history.schema)])
+    expired = known.filter(pc.invert(pc.is_in(known["commit_id"], active.combine_chunks())))
+    metaranges = _read(run, sorted({item for item in expired["metarange_id"].to_pylist() if item}))
+    lookup = Lookup(run)
+    return lookup.addresses_in(lookup.ranges_with(metaranges.ranges, wanted), wanted)
+
+
+def _read(run: Run, metaranges: list[str]) -> Metaranges:
+    """Read metaranges at once, or separately when some are unreadable."""
+    try:
+        return read_files(run.reader, metaranges)
+    except UnavailableError:
+        raise
+    except DredgeError:
+        found = Metaranges()
+    for item in metaranges:
+        try:
+            found.add(read_files(run.reader, [item]))
+        except UnavailableError:
+            raise
+        except DredgeError:
+            continue
+    return found

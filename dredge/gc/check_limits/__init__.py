@@ -1,23 +1,26 @@
-"""Step check_limits: every guard is asked, and what may go is told from what is held."""
+"""Step check_limits: guards, holds and limits."""
 
 from dredge.gc.check_limits.canaries import Canary, keys_in_store, meant, sample
-from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
-from dredge.gc.check_limits.holds import Holds, why_held
-from dredge.gc.check_limits.identical import ask_about, prove
-from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
-from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.check_limits.holds import (
+    HOLD_COLUMNS,
+    NO_ANSWER,
+    CheckLimitsOutput,
+    HoldFiles,
+    Holds,
+    why_held,
+)
+from dredge.gc.check_limits.identical import ask_about
 
 __all__ = [
     "HOLD_COLUMNS",
+    "NO_ANSWER",
     "Canary",
     "CheckLimitsOutput",
     "HoldFiles",
     "Holds",
-    "Verdicts",
     "ask_about",
     "keys_in_store",
     "meant",
-    "prove",
     "sample",
     "why_held",
 ]

@@ -1,6 +1,12 @@
-"""Asks branches what they serve at some paths.
+"""Asks branches for their entries at some paths, with as few requests as the paths allow.
 
-An answer is lakeFS's own: the entry, or that there is none. Everything else leaves the paths unanswered.
+    wanted paths of a head, by rank      · ·        ·· ···· ·· · ··· ··            ·
+    asked by                             s s        [------ page -----]            s
+
+A page of the branch's listing answers for all wanted paths from its beginning to its last path, or to the end of the
+branch when lakeFS has no more entries. Later paths are asked for again.
+
+Only an entry, or the answer that there is none, is an answer. Any other response leaves the paths unanswered.
 """
 
 from __future__ import annotations
@@ -13,37 +19,38 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
-from dredge.gc.check_limits import codes, questions
-from dredge.gc.check_limits.questions import PAGE_COST, BranchQuestions, Question
+from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
+from dredge.gc.check_limits.places import Head, Numbers, Places
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 
+# Entries after the last wanted one: a few staged objects in between need no further page.
 _PAGE_MARGIN = 100
-"""Entries beyond the last wanted one, so that some staged objects in between do not cost another page."""
 _IN_FLIGHT = 16
 _FAILURES_MAX = 16
 _SHOWN_MAX = 1000
 _COMMIT_ID = re.compile("[0-9a-fA-F]{64}$")
 _NOT_PLAIN = re.compile(r"[%?#]|/$")
+# lakeFS replaces bytes that are not UTF-8.
 _REPLACED = "\ufffd"
-"""What a path that is not UTF-8 has in an answer."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """What branches serve.
+    """The entries served by branches.
 
     Attributes:
-        served: hashes of wanted objects that a branch serves.
+        served: hashes of wanted objects.
         shown: branch and path of some of them, by address.
-        unanswered: code by row of each path that some branch gave no answer about.
-        requests: how many were made.
-        problem: what went wrong first.
+        unanswered: code by row, for each path without an answer from every branch.
+        requests: number of requests.
+        problem: the first error.
     """
 
     served: Hashes = field(default_factory=lambda: NONE)
@@ -54,16 +61,12 @@ class Answers:
 
 
 class Asker:
-    """Asks one repository.
+    """Asks the branches of a repository.
 
     Args:
-        client: the server.
-        repository: name.
-        namespace: URI that addresses are resolved against.
         paths: raw; those asked for are UTF-8.
-        wanted: hashes of the addresses that matter.
-        cost_max: what the requests may cost together. Each planned question has its own; what is left over goes to
-            pages that stop short.
+        wanted: hashes of addresses.
+        cost_max: limit for all requests. Short pages use the part beyond the planned questions.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class Asker:
         self._served: list[Hashes] = []
 
     def ask(self, groups: Iterable[BranchQuestions]) -> Answers:
-        """Ask everything, several requests at a time."""
+        """Ask all questions, several at once."""
         jobs = [
             (branch, group, question)
             for group in groups
@@ -110,12 +113,12 @@ class Asker:
         try:
             if _COMMIT_ID.match(branch):
                 raise FormatError(
-                    f"{branch!r} may name a branch and a commit, so no answer tells what the branch reads"
+                    f"{branch!r} may be a branch and a commit, so an answer may be about the commit"
                 )
             if question.is_page:
                 paths = [self._path(row) for row in rows]
                 distance = int(group.ranks[question.stop - 1] - group.ranks[question.first])
-                amount = min(questions.PAGE, distance + 1 + _PAGE_MARGIN)
+                amount = min(PAGE, distance + 1 + _PAGE_MARGIN)
                 while done < len(paths) and self._may_ask(PAGE_COST if done else 0):
                     answered = self._page(branch, paths[done:], amount)
                     if not answered:
@@ -127,30 +130,30 @@ class Asker:
             self._failures = 0 if done == len(rows) else self._failures
         except (DredgeError, LookupError, TypeError, ValueError) as error:
             self._note_failure(error)
-            self._leave(rows[done:], codes.NO_ANSWER)
+            self._leave(rows[done:], NO_ANSWER)
         else:
-            self._leave(rows[done:], codes.NO_ANSWER if self._failures >= _FAILURES_MAX else codes.TOO_MANY)
+            self._leave(rows[done:], NO_ANSWER if self._failures >= _FAILURES_MAX else TOO_MANY)
 
     def _single(self, branch: str, path: str) -> None:
         try:
             stats = self._client.stat(self._repository, branch, path)
         except NotFoundError:
-            return  # deleted on that branch, or the branch is gone
+            return  # deleted on that branch, or the branch was deleted
         if stats.path != path:
             raise FormatError(f"{path!r} on {branch} was asked for, and {stats.path!r} answered")
         self._take(branch, [stats])
 
     def _page(self, branch: str, paths: Sequence[str], amount: int) -> int:
-        """Ask for a page that begins at the first path; gives how many of the paths are answered."""
+        """Ask for a page from the first path on; returns the number of answered paths."""
         after = just_before(paths[0])
         try:
             found, has_more = self._client.objects_page(self._repository, branch, after, amount)
         except NotFoundError:
-            # Said of the branch, but of a head that cannot be read, too, and then staging was not looked at.
+            # The answer for a missing branch, but also for an unreadable head, and then staging was not read.
             if any(ref.id == branch for ref in self._client.branches(self._repository)):
                 raise
             return len(paths)
-        # A replaced name does not sort as the name itself does.
+        # A replaced name sorts differently.
         names = [stats.path for stats in found if _REPLACED not in stats.path]
         if any(name <= before for before, name in pairwise([after, *names])):
             raise FormatError(f"a page of {branch} after {after!r} is not in order")
@@ -165,7 +168,6 @@ class Asker:
         return answered
 
     def _take(self, branch: str, found: Sequence[ObjectStats]) -> None:
-        """Note the wanted objects among what a branch serves."""
         addresses: list[str] = []
         paths: list[str] = []
         for stats in found:
@@ -185,7 +187,7 @@ class Asker:
                     self._answers.shown[addresses[place]] = (branch, paths[place])
 
     def _keys(self, address: str) -> tuple[str, ...]:
-        """Every key of the namespace that an address may mean; as a rule it is plain, and means one."""
+        """All possible keys of an address in the namespace; usually a single key."""
         if address.startswith(self._prefix) and not _NOT_PLAIN.search(address):
             return (address[len(self._prefix) :],)
         return address_readings(address, AddressType.FULL, self._namespace)
@@ -195,11 +197,7 @@ class Asker:
         return raw.decode()
 
     def _may_ask(self, cost: int = 0) -> bool:
-        """Take a request, unless nothing is left to pay for it or the server does not answer any more.
-
-        Args:
-            cost: beyond what was planned.
-        """
+        """Count a request; False beyond the limit of costs or of failures. `cost` is beyond the plan."""
         with self._lock:
             if cost > max(0, self._spare) or self._failures >= _FAILURES_MAX:
                 return False
@@ -220,7 +218,7 @@ class Asker:
 
 
 def just_before(path: str) -> str:
-    """A text that sorts before a path, with no other path that anyone would choose between them."""
+    """A string before a path in sort order, with no realistic path between them."""
     head, last = path[:-1], ord(path[-1])
     if last == 0:
         return head
@@ -228,3 +226,107 @@ def just_before(path: str) -> str:
     if 0xD800 <= before <= 0xDFFF:
         before = 0xD7FF
     return f"{head}{chr(before)}\U0010ffff"
+
+
+# Page limit of lakeFS.
+PAGE = 1000
+# Cost of a page, in questions about a single path.
+PAGE_COST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request for the wanted paths from index `first` to `stop`: a page of the listing, or a single path."""
+
+    first: int
+    stop: int
+    is_page: bool
+
+    @property
+    def cost(self) -> int:
+        """The cost, in questions about a single path."""
+        return PAGE_COST if self.is_page else 1
+
+
+def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question] | None:
+    """Choose between single paths and pages.
+
+    Args:
+        ranks: of the wanted paths in the branch's head, ascending and distinct.
+
+    Returns:
+        Questions about every wanted path exactly once, in order; None when they cost more than `most`.
+    """
+    ends = np.searchsorted(ranks, ranks + PAGE).tolist()
+    questions: list[Question] = []
+    at = cost = 0
+    while at < len(ends):
+        is_page = ends[at] - at >= PAGE_COST
+        questions.append(Question(at, ends[at] if is_page else at + 1, is_page))
+        at = questions[-1].stop
+        cost += questions[-1].cost
+        if cost > most:
+            return None
+    return questions
+
+
+@dataclass(frozen=True, slots=True)
+class BranchQuestions:
+    """The questions to branches with the same head.
+
+    Attributes:
+        rows: of the wanted paths, in key order.
+        ranks: of these paths in the head.
+        questions: about indices of `rows`.
+    """
+
+    branches: Sequence[str]
+    rows: Numbers
+    ranks: Numbers
+    questions: Sequence[Question]
+
+
+def choose(
+    places: Places, heads: list[Head], order: Hashes, cost_max: int
+) -> tuple[Hashes, list[BranchQuestions]]:
+    """Choose as many sizes as the limit of costs allows, from the first on, and plan the questions.
+
+    Args:
+        order: sizes, by priority.
+
+    Returns:
+        The chosen sizes, and the questions about all of their entries.
+    """
+    turn = np.full(len(places.sizes), len(order), np.int64)
+    if len(order) and len(places.sizes):
+        by_size = np.argsort(order)
+        at = np.minimum(np.searchsorted(order[by_size], places.sizes), len(order) - 1)
+        same = order[by_size][at] == places.sizes
+        turn[same] = by_size[at[same]]
+    low, plan = 0, list[BranchQuestions]()
+    high = len(order)
+    while low < high:
+        # All sizes first: usually within the limit.
+        middle = high if high == len(order) else (low + high + 1) // 2
+        found = _plan(places, heads, turn < middle, cost_max)
+        if found is None:
+            high = middle - 1
+        else:
+            low, plan = middle, found
+    return order[:low], plan
+
+
+def _plan(
+    places: Places, heads: list[Head], wanted: npt.NDArray[np.bool_], cost_max: int
+) -> list[BranchQuestions] | None:
+    """The questions about all wanted places; None when they cost too much."""
+    left, found = cost_max, []
+    for head in heads:
+        rows, ranks = head.rows(places, wanted)
+        questions = plan_questions(ranks, left // len(head.branches))
+        if questions is None:
+            return None
+        left -= sum(question.cost for question in questions) * len(head.branches)
+        if questions:
+            found.append(BranchQuestions(head.branches, rows, ranks, questions))
+    return found

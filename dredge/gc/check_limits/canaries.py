@@ -1,30 +1,30 @@
-"""Canaries: objects that are known to live because a branch shows them. None of them may be a candidate.
+"""Canaries: live objects shown by branches. None of them may be a candidate.
 
-They are asked of the server's ordinary object listing, which reads staging and commits together. So they are
-independent of everything the marks were made from, and catch what a completeness proof cannot: wrong
-addresses, a wrong live set, rows that a server lost. Where to look comes from anywhere (the keys of a head's ranges,
-lists of changes); which address lies there only the server's answer says.
+The server's object listing reads staging and commits together, independently of the marks. So canaries detect errors
+beyond completeness proofs: wrong addresses, a wrong live set, rows lost by the server. Places come from the keys of
+a head's ranges and from lists of changes; addresses come from the server's answers only.
 
-They are spread over the whole key space, by seed of the run, so that other runs look at other places:
+The sample covers the whole key space, with other places in each run:
 
-    committed   places all over the head of each chosen branch: a range by chance, weighted by its records, and a
-                record of it by chance; some objects are listed from there
-    staged      of each chosen branch, some of its first changes by chance, and the changes behind those places
-    the ends    the first objects of each chosen branch
+    committed   random places in the head of each chosen branch: a range weighted by its records, and a record of it;
+                some objects are listed from there
+    staged      random changes among the first ones of each chosen branch, and the changes after those places
+    first       the first objects of each chosen branch
 """
 
 from __future__ import annotations
 
 import random
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.check_limits.guesses import between
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -38,20 +38,19 @@ from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
 
 _AT_ONCE = 64
+# Objects listed from each place.
 _FROM_A_PLACE = 4
-"""Objects that are listed from each place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is read for a sample.
+    """Limits of a sample.
 
     Attributes:
-        page: objects or changes of one question at most.
-        decoded_bytes: ranges are read to choose among their records until they have this size together; of others
-            only the ends are known, and places between them are guessed.
-        decoded_files: and at most so many of them: ranges of a few records each are read one request at a time, and
-            what keys look like the ends tell as well.
+        page: objects or changes of one request.
+        decoded_bytes: total size of ranges read for their keys; of other ranges only the first and the last key are
+            known, and places between them are guessed.
+        decoded_files: number of ranges read: each takes a request.
     """
 
     page: int = 1000
@@ -64,14 +63,7 @@ _SIZES = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A living object.
-
-    Attributes:
-        address: key relative to the namespace.
-        branch: that shows it.
-        path: under which it does.
-        others: other keys that the server may mean by its answer.
-    """
+    """A live object: its key, the branch and path with it, and other possible keys of the server's answer."""
 
     address: str
     branch: str
@@ -81,7 +73,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Somewhere behind a path of a branch."""
+    """A place after a path of a branch, and the number of objects to list from there."""
 
     branch: str
     after: str
@@ -89,23 +81,21 @@ class _Place:
 
 
 def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
-    """Take living objects of some branches from all over their key space.
+    """Sample live objects of some branches.
 
     Args:
-        run: this run.
         seed: makes the choice repeatable, together with the run's id.
-        sizes: how much is read.
     """
     plan = run.plan
     safety = plan.config.safety
     chance = random.Random(f"{plan.run_id}-{seed}")
     branches = _choose(run, chance)
-    # What few branches leave of the number of looks goes to those that there are.
+    # Few branches share the samples of the missing ones.
     each = safety.canary_objects * max(1, safety.canary_branches) // max(1, len(branches))
     each = max(1, min(each, 20 * safety.canary_objects) // 3)
     places = [_Place(branch.id, "", min(each, sizes.page)) for branch in branches]
     places += _places(run, branches, each, chance, sizes)
-    places = list(dict.fromkeys(places))  # a small branch has fewer places than there are looks
+    places = list(dict.fromkeys(places))  # a small branch has fewer places than samples
     shown = _spread(lambda place: _list(run, place), places)
     changed = _changed(run, branches, places, each, chance, sizes.page)
     found = [(place.branch, stats) for place, answer in zip(places, shown, strict=True) for stats in answer]
@@ -129,7 +119,6 @@ def _choose(run: Run, chance: random.Random) -> list[Ref]:
 def _places(
     run: Run, branches: Sequence[Ref], each: int, chance: random.Random, sizes: Sizes
 ) -> list[_Place]:
-    """Places all over the heads of branches."""
     commits = list(dict.fromkeys(branch.commit_id for branch in branches))
     metaranges = dict(zip(commits, _spread(lambda commit: _metarange_of(run, commit), commits), strict=True))
     distinct = sorted({found for found in metaranges.values() if found})
@@ -149,18 +138,18 @@ def _places(
 
 
 def _before_some_record(item: RangeInfo, tables: Mapping[str, SeekableTable], chance: random.Random) -> bytes:
-    """A key right before that of some record of a range."""
+    """A key right before a random record of a range."""
     if item.id in tables:
         try:
             after = tables[item.id].place(chance.random())
             return item.min_key[:-1] if after is None else after
         except FormatError:
-            pass  # the place is guessed; what is wrong with the file is for others to say
+            pass  # the place is guessed; other steps report damaged files
     return between(item.min_key, item.max_key, chance)
 
 
 def _metarange_of(run: Run, commit_id: str) -> str:
-    """The metarange of a commit; "" when there is none, or it cannot be told, which is for others to say."""
+    """The metarange of a commit; "" for an initial or missing commit (other steps report it)."""
     try:
         return run.client.commit(run.plan.repository, commit_id).metarange_id
     except NotFoundError:
@@ -168,7 +157,7 @@ def _metarange_of(run: Run, commit_id: str) -> str:
 
 
 def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
-    """The ranges of a metarange; none when it cannot be read, which is for others to say."""
+    """The ranges of a metarange; empty if damaged (other steps report it)."""
     key = METADATA + metarange_id
     try:
         return read_metarange(run.reader.get(key), key).ranges
@@ -179,7 +168,7 @@ def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
 def _tables(
     run: Run, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
 ) -> dict[str, SeekableTable]:
-    """Some of the ranges, by id."""
+    """Some of the ranges, read, by id."""
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
     left, small = sizes.decoded_bytes, list[str]()
@@ -194,7 +183,7 @@ def _tables(
             if table.count:
                 found[key.removeprefix(METADATA)] = table
     except (NotFoundError, FormatError):
-        pass  # the places are guessed; what is wrong with the file is for others to say
+        pass  # the places are guessed; other steps report damaged files
     return found
 
 
@@ -208,7 +197,7 @@ def _changed(
         try:
             return run.client.changes(repository, branch, amount, after)
         except NotFoundError:
-            return []  # the branch went away meanwhile
+            return []  # the branch was deleted meanwhile
 
     found: list[tuple[str, str]] = []
     answers = _spread(lambda branch: changes(branch.id, page, ""), branches)
@@ -231,7 +220,7 @@ def _list(run: Run, place: _Place) -> list[ObjectStats]:
     try:
         return run.client.objects(run.plan.repository, place.branch, place.after, place.amount)
     except NotFoundError:
-        return []  # the branch went away meanwhile
+        return []  # the branch was deleted meanwhile
 
 
 def _stat(run: Run, branch: str, path: str) -> list[ObjectStats]:
@@ -242,30 +231,28 @@ def _stat(run: Run, branch: str, path: str) -> list[ObjectStats]:
 
 
 def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Iterable[Canary]:
-    """Each address once."""
     canaries: dict[str, Canary] = {}
     for branch, stats in found:
         keys = [key for key in answer_readings(stats.address, namespace) if is_text(key)]
-        for address in keys:  # others no store lists
+        for address in keys:  # a store lists no other keys
             others = tuple(key for key in keys if key != address)
             canaries.setdefault(address, Canary(address, branch, stats.path, others))
     return canaries.values()
 
 
 def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Ask about some items at once; the first error ends it without beginning the rest."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="canaries") as pool:
-        return list(pool.map(ask, items))  # which takes back what was not begun
+        return list(pool.map(ask, items))  # the first error cancels the rest
 
 
 def meant(run: Run, canary: Canary) -> list[str]:
-    """Other keys in the store that the server may mean by its answer."""
+    """Other possible keys of the server's answer in the store."""
     keys = keys_in_store(run.reader, (canary.address, *canary.others))
     return [key for key in keys if key != canary.address]
 
 
 def keys_in_store(reader: ObjectReader, keys: Sequence[str]) -> list[str]:
-    """Those of some keys that are in the store, and some with a query behind one of them, which a server leaves out."""
+    """The given keys in the store, and keys with a query after them: a server omits it."""
     found = [key for key in keys if exists(reader, key)]
     for key in keys:
         batch = next(iter(reader.list(f"{key}?")), None)
@@ -274,12 +261,11 @@ def keys_in_store(reader: ObjectReader, keys: Sequence[str]) -> list[str]:
 
 
 def ambiguous(run: Run, dead: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
-    """Of canaries that would be deleted, those of which the server may mean another key that stays.
+    """The canaries among `dead` with another possible key outside the candidates.
 
     Args:
-        run: this run.
-        dead: canaries that would be deleted.
-        hash_parts: files with the hashes of what would be deleted.
+        dead: canaries to be deleted.
+        hash_parts: files with the hashes of the candidates to be deleted.
     """
     found = []
     for canary in dead:
@@ -290,13 +276,7 @@ def ambiguous(run: Run, dead: list[Canary], hash_parts: list[PartInfo]) -> list[
 
 
 def among(run: Run, canaries: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
-    """Find the canaries that would be deleted.
-
-    Args:
-        run: this run.
-        canaries: living objects.
-        hash_parts: files with the hashes of what would be deleted.
-    """
+    """The canaries with a hash in `hash_parts`, the candidates to be deleted."""
     if not canaries:
         return []
     hashes = hash64(pa.array([canary.address for canary in canaries], pa.string()))
@@ -304,3 +284,60 @@ def among(run: Run, canaries: list[Canary], hash_parts: list[PartInfo]) -> list[
     for part in hash_parts:
         hit |= contains(read_hashes(run.folder, part), hashes)
     return [canary for canary, found in zip(canaries, hit, strict=True) if found]
+
+
+_DIGITS, _LOWER, _UPPER, _HEX = (
+    text.encode()
+    for text in (string.digits, string.ascii_lowercase, string.ascii_uppercase, "0123456789abcdef")
+)
+
+
+def between(first: bytes, last: bytes, chance: random.Random) -> bytes:
+    """Guess a key between two, for a range without known records; it need not be text.
+
+    Names of objects are numbers, dates and ids between words, so most random bytes between the ends would sort after
+    every number. A guess keeps the common beginning and end of the two keys, and takes the rest from the kinds of
+    characters at each position.
+    """
+    low, high = sorted((first, last))
+    begin = _in_common(low, high)
+    end = _in_common(low[len(begin) :][::-1], high[len(begin) :][::-1])[::-1]
+    lowest, highest = (key[len(begin) : len(key) - len(end)] for key in (low, high))
+    guess = begin + _middle(lowest, highest, chance) + end
+    return min(max(guess, low), high)
+
+
+def _in_common(one: bytes, other: bytes) -> bytes:
+    return bytes(
+        letter for letter, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    )
+
+
+def _middle(low: bytes, high: bytes, chance: random.Random) -> bytes:
+    """Random characters of the kinds at each position, between `low` and `high`."""
+    is_hex = _is_hex(low + high)
+    found = bytearray()
+    over = under = False  # the guess so far is above `low`, below `high`
+    for place in range(max(len(low), len(high))):
+        least = low[place] if not over and place < len(low) else 0
+        most = 255 if under else high[place] if place < len(high) else 0
+        letters = _kind(low[place : place + 1] + high[place : place + 1], is_hex)
+        fitting = [letter for letter in letters if least <= letter <= most]
+        if not fitting:
+            break
+        found.append(chance.choice(fitting))
+        over, under = over or found[-1] > least, under or found[-1] < most
+    return bytes(found)
+
+
+def _kind(seen: bytes, is_hex: bool) -> list[int]:
+    found = set(seen)
+    for kind in (_HEX,) if is_hex else (_DIGITS, _LOWER, _UPPER):
+        if found & set(kind):
+            found |= set(kind)
+    return sorted(found)
+
+
+def _is_hex(seen: bytes) -> bool:
+    letters, digits = set(seen) & set(_LOWER), set(seen) & set(_DIGITS)
+    return bool(letters and digits) and letters <= set(_HEX)

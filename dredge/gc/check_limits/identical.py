@@ -1,18 +1,15 @@
-"""Identical content uploaded again: live on its branch, and in no answer about uncommitted objects.
+"""Identical content uploaded again: live on its branch, and missing in every answer about uncommitted objects.
 
-lakeFS compares a staged entry with the committed one by size, checksum, metadata and content type. When they are
-equal it does not count as a change, so prepare_uncommitted leaves it out; yet the branch reads the new address
-until it is committed or reset. Such an object looks like garbage in every respect but one: the head of its
-branch has an entry of its size, at the very path under which the branch reads it.
+lakeFS compares a staged entry with the committed one by size, checksum, metadata and content type. An equal entry is no
+change: prepare_uncommitted omits it; yet the branch reads the new address until it is committed or reset. Such an
+object differs from garbage in a single point: the head of its branch has an entry of its size, at its path.
 
-    held for its size → entries of that size in branch heads → ask each branch that has such a path what it serves
-        served → it stays · every path asked and not served → cleared · anything else → it stays
+    held for its size → entries of that size in branch heads → each branch with such a path is asked for its entry
+        served → it stays · every path asked and not served → cleared · otherwise → it stays
 
-Only proof clears: a checksum that differs proves nothing, because checksums can be claimed, are kept by copies,
-and those of an encrypted store say nothing of the content. Whatever is not cleared is not deleted.
-
-A staged entry is hidden only while the head of its branch has the equal one, and it was hidden when staging was
-read. So the heads of that time count.
+A differing checksum is no proof: checksums can be claimed, copies keep them, and those of an encrypted store are not
+hashes of the content. A staged entry is hidden only while the head of its branch has an equal entry, and it was hidden
+when staging was read, so the heads of that time count.
 
 Source: pkg/catalog/entry.go, pkg/graveler/uncommitted_diff_iterator.go
 """
@@ -25,14 +22,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dredge.gc.check_limits import codes
-from dredge.gc.check_limits.asker import Answers, Asker
-from dredge.gc.check_limits.heads import find_heads, heads_of_the_mark, weigh
-from dredge.gc.check_limits.holds import COLUMNS, held_for_size
-from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.gc.check_limits.places import Numbers, Places, find_places
-from dredge.gc.check_limits.questions import choose
-from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.check_limits.asker import Answers, Asker, choose
+from dredge.gc.check_limits.holds import (
+    HOLD_COLUMNS,
+    NO_ANSWER,
+    NO_PATH,
+    TOO_MANY,
+    CheckLimitsOutput,
+    Verdicts,
+    held_for_size,
+)
+from dredge.gc.check_limits.places import Numbers, Places, find_heads, find_places, heads_of_the_mark, weigh
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
@@ -46,13 +46,7 @@ from dredge.sets.live import in_any
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is proved about the candidates that are held for their size.
-
-    Attributes:
-        objects: how many there are.
-        verdicts: what may become of them.
-        answers: of the branches.
-    """
+    """The proof about candidates held for their size; `objects` is their number."""
 
     objects: int
     verdicts: Verdicts = field(default_factory=lambda: Verdicts.make(NONE, {}, NONE))
@@ -60,13 +54,7 @@ class Proof:
 
 
 def prove(run: Run, runner: TaskRunner, record: StepRecord) -> Proof:
-    """Ask branches about the candidates that are held for their size.
-
-    Args:
-        run: this run.
-        runner: spreads the search for their paths.
-        record: of the step; its inputs are the candidates and what is committed.
-    """
+    """Ask branches about the candidates held for their size."""
     wanted = _SameSize.read(run, record.input(SubtractOutput).with_holds)
     if not wanted.objects or not run.plan.config.safety.identical_suspects_max:
         return Proof(wanted.objects)
@@ -76,40 +64,32 @@ def prove(run: Run, runner: TaskRunner, record: StepRecord) -> Proof:
 def ask_about(
     run: Run, runner: TaskRunner, record: StepRecord, hashes: Hashes, sizes: Hashes, where: str
 ) -> Proof:
-    """Ask branches about objects that are no candidates of this run, as about candidates.
+    """Ask branches about other objects than candidates of this run.
 
     Args:
-        run: this run.
-        runner: spreads the search for their paths.
-        record: of the step; its inputs are the mark.
+        record: its inputs are the mark.
         hashes: of the addresses.
         sizes: of the objects, in the same order.
         where: folder of the files, relative to the run folder.
 
     Returns:
-        The proof; of sizes that no entry of a branch head has, nothing is asked and nothing holds them.
+        The proof; sizes without an entry in a branch head are not asked about and hold no object.
     """
     if record.input(MarkUncommittedOutput).exact:
-        return Proof(0)  # all staging records were read: no staged entry can be hidden
+        return Proof(0)  # all staging records were read: no staged entry is hidden
     (of_a_head,) = in_any(record.input(ListCommittedOutput).sizes, [sizes])
     distinct, counts = np.unique(sizes[of_a_head], return_counts=True)
     wanted = _SameSize(unite([hashes[of_a_head]]), distinct, counts)
     if not wanted.objects:
         return Proof(0)
     if not run.plan.config.safety.identical_suspects_max:
-        return Proof(wanted.objects, Verdicts.make(distinct, {codes.TOO_MANY: distinct}, NONE))
+        return Proof(wanted.objects, Verdicts.make(distinct, {TOO_MANY: distinct}, NONE))
     return _ask(run, runner, record, wanted, where)
 
 
 @dataclass(frozen=True, slots=True)
 class _SameSize:
-    """Candidates that are held for their size.
-
-    Attributes:
-        hashes: of their addresses, sorted and distinct.
-        sizes: sorted and distinct.
-        counts: candidates of each size.
-    """
+    """Candidates held for their size: sorted hashes, sorted distinct sizes, and the number of each size."""
 
     hashes: Hashes
     sizes: Hashes
@@ -123,7 +103,7 @@ class _SameSize:
     def read(cls, run: Run, parts: Sequence[PartInfo]) -> _SameSize:
         hashes: list[Hashes] = []
         sizes: list[Hashes] = []
-        for rows in run.folder.read_parts(parts, COLUMNS):
+        for rows in run.folder.read_parts(parts, HOLD_COLUMNS):
             found = held_for_size(rows)
             hashes.append(found["hash"].to_numpy())
             sizes.append(found["size"].to_numpy().astype(np.uint64))
@@ -144,7 +124,7 @@ def _ask(
     no_path = _sizes_without_path(places)
     weights = weigh(wanted.sizes, places, heads)
     askable = ~contains(unite([no_path, places.skipped]), wanted.sizes)
-    # Those that fewest paths could serve first, so that as many as possible are cleared.
+    # Sizes with the fewest paths first: this clears the most candidates.
     order = np.flatnonzero(askable)
     order = order[np.argsort(weights[order], kind="stable")]
     order = order[np.cumsum(wanted.counts[order]) <= safety.identical_suspects_max]
@@ -165,15 +145,15 @@ def _ask(
 def _verdicts(
     wanted: _SameSize, chosen: Hashes, no_path: Hashes, places: Places, answers: Answers
 ) -> Verdicts:
-    held = {codes.TOO_MANY: wanted.sizes[~contains(chosen, wanted.sizes)], codes.NO_PATH: no_path}
-    for code in (codes.TOO_MANY, codes.NO_ANSWER):
+    held = {TOO_MANY: wanted.sizes[~contains(chosen, wanted.sizes)], NO_PATH: no_path}
+    for code in (TOO_MANY, NO_ANSWER):
         rows = [row for row, found in answers.unanswered.items() if found == code]
         held[code] = unite([held.get(code, NONE), places.sizes[np.array(rows, np.int64)]])
     return Verdicts.make(wanted.sizes, held, answers.served)
 
 
 def _sizes_without_path(places: Places) -> Hashes:
-    """Sizes of entries whose path is not UTF-8: the API has no way to name it."""
+    """Sizes of entries with a path in another encoding than UTF-8: the API cannot ask for it."""
     try:
         places.paths.cast(pa.large_string())
     except pa.ArrowInvalid:

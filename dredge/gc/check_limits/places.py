@@ -1,14 +1,13 @@
-"""Where branches could serve a candidate: the entries of branch heads that have its size.
+"""The entries of branch heads with the size of a candidate: a branch may serve the candidate at their paths.
 
-A branch reads a copy that its changes do not show only where its head has an entry of the same size at the same
-path. The ranges of branch heads are searched for such entries, distributed; the committed index says which
-ranges need no look.
+A branch reads an undetected copy only where its head has an entry of the same size at the same path. Tasks search the
+ranges of branch heads for such entries; the committed index excludes most ranges.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits.holds import CheckLimitsOutput
 from dredge.gc.index.ranges import decode_entries, read_facts
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
@@ -32,8 +32,8 @@ from dredge.storage import ObjectReader
 SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
+# Entries in memory of the driver and of each task.
 _PLACES_MAX = 1_000_000
-"""Entries that the driver and each task hold at once; sizes that more entries have are left out."""
 _JOB_RANGES = 64
 _STEP = CheckLimitsOutput.STEP
 
@@ -46,10 +46,8 @@ class Places:
 
     Attributes:
         ranges: rows of each range.
-        ranks: position of the entry in its range.
-        paths: raw bytes.
-        sizes: as the entries state them.
-        skipped: sizes of which there are too many entries; no entry of theirs is here.
+        ranks: position of each entry in its range.
+        skipped: sizes with too many entries; these entries are left out.
     """
 
     ranges: dict[str, range]
@@ -66,12 +64,9 @@ def find_places(
     sizes: Hashes,
     where: str = _STEP,
 ) -> Places:
-    """Find every entry of a branch head that has one of some sizes.
+    """Find all entries of branch heads with the given sizes.
 
     Args:
-        run: this run.
-        runner: spreads the search.
-        record: of the step; takes the files.
         sizes: sorted and distinct.
         where: folder of the files, relative to the run folder.
     """
@@ -95,12 +90,7 @@ def find_places(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeJob:
-    """Ranges of branch heads that one part of the committed index knows; a payload.
-
-    Attributes:
-        part: of the index; None for ranges that the index lacks.
-        counts: records of each range, by id.
-    """
+    """Ranges of a part of the committed index, None for ranges outside it, with their record counts; a payload."""
 
     part: IndexPart | None
     counts: dict[str, int]
@@ -108,7 +98,7 @@ class RangeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """What all tasks need; a payload.
+    """The config of the search; a payload.
 
     Attributes:
         where: folder of the files, relative to the run folder.
@@ -123,12 +113,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTask:
-    """One task; a payload.
-
-    Attributes:
-        index: makes the names of its files.
-        jobs: what to search.
-    """
+    """A task; a payload."""
 
     index: int
     jobs: list[RangeJob]
@@ -136,19 +121,13 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What a task found; a payload.
-
-    Attributes:
-        places: rows of `SCHEMA`.
-        skipped: file of the sizes that too many entries have.
-    """
+    """Rows of `SCHEMA`, and a file of sizes with too many entries; a payload."""
 
     places: PartInfo
     skipped: PartInfo
 
 
 def _jobs(index: CommittedIndex, counts: dict[str, int]) -> list[RangeJob]:
-    """Ranges of branch heads by the part of the index they lie in; what the index lacks is decoded."""
     groups: dict[str, list[str]] = defaultdict(list)
     lacking: list[str] = []
     for range_id, count in counts.items():
@@ -167,7 +146,7 @@ def _job(part: IndexPart | None, range_ids: list[str], counts: dict[str, int]) -
 
 @partition_function
 def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
-    """Search ranges for entries that have one of some sizes."""
+    """Search ranges for entries with the given sizes."""
     reader, state = run.open_store(), run.open_state()
     sizes = read_hashes(run.folder, config.sizes)
     found = _Found(config.places_max, NONE)
@@ -182,7 +161,6 @@ def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Sea
 
 
 def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -> pa.Table:
-    """The entries of a range that have some of the sizes; rows of `SCHEMA`."""
     key = METADATA + range_id
     entries = decode_entries(reader.get(key), key, count)
     ranks = np.flatnonzero(contains(sizes, entries.sizes))
@@ -196,7 +174,7 @@ def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -
 
 
 def _with_size(state: ObjectReader, job: RangeJob, sizes: Hashes) -> Iterator[str]:
-    """The ranges of a job that have some of the sizes; all of them where the index cannot tell."""
+    """The ranges of a job with some of the sizes; all ranges without an index."""
     try:
         ranges = [] if job.part is None else read_part(state, job.part, job.counts.__contains__)
     except FormatError:
@@ -208,12 +186,7 @@ def _with_size(state: ObjectReader, job: RangeJob, sizes: Hashes) -> Iterator[st
 
 
 class _Found:
-    """Collects entries in bounded memory: sizes that very many entries have are given up.
-
-    Args:
-        rows_max: entries held at most.
-        skipped: sizes that were given up already.
-    """
+    """Collects entries in bounded memory: skips the sizes with the most entries."""
 
     def __init__(self, rows_max: int, skipped: Hashes) -> None:
         self._rows_max = rows_max
@@ -222,7 +195,6 @@ class _Found:
         self.skipped = skipped
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows of `SCHEMA`."""
         rows = self._without_skipped(rows)
         self._tables.append(rows)
         self._rows += rows.num_rows
@@ -230,11 +202,9 @@ class _Found:
             self._give_up_some()
 
     def table(self) -> pa.Table:
-        """All rows."""
         return pa.concat_tables([SCHEMA.empty_table(), *self._tables]).combine_chunks()
 
     def places(self) -> Places:
-        """All rows, by range."""
         rows = self.table()
         ids = rows["range_id"].combine_chunks()
         starts = [0, *(np.flatnonzero(pc.not_equal(ids[1:], ids[:-1]).to_numpy(False)) + 1).tolist()]
@@ -254,10 +224,70 @@ class _Found:
         return rows.filter(pa.array(~contains(self.skipped, rows["size"].to_numpy())))
 
     def _give_up_some(self) -> None:
-        """Give up the most frequent sizes until half of the room is free again."""
+        """Skip the most frequent sizes until half of the limit is free."""
         sizes, counts = np.unique(self.table()["size"].to_numpy(), return_counts=True)
         order = np.argsort(counts, kind="stable")
         stays = np.cumsum(counts[order]) <= self._rows_max // 2
         self.skipped = unite([self.skipped, sizes[order[~stays]]])
         self._tables = [self._without_skipped(rows) for rows in self._tables]
         self._rows = sum(rows.num_rows for rows in self._tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A metarange with its branches, and its ranges with wanted entries in key order, each with its first rank."""
+
+    branches: list[str]
+    ranges: list[tuple[str, int]]
+
+    def rows(self, places: Places, wanted: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+        """The rows of the wanted places, and their ranks in the head."""
+        rows, ranks = [], []
+        for range_id, before in self.ranges:
+            span = places.ranges[range_id]
+            found = span.start + np.flatnonzero(wanted[span.start : span.stop])
+            rows.append(found)
+            ranks.append(places.ranks[found] + before)
+        nothing = np.empty(0, np.int64)
+        return np.concatenate([nothing, *rows]), np.concatenate([nothing, *ranks])
+
+
+def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[str, str]]:
+    """Branches with the metaranges of all their heads since staging was read."""
+    table = run.folder.read_part(committed.branches)
+    return list(zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True))
+
+
+def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> list[Head]:
+    """Find the heads with wanted entries.
+
+    Args:
+        seen: branches with metaranges of their heads.
+    """
+    branches: dict[str, list[str]] = defaultdict(list)
+    for branch, metarange in dict.fromkeys(seen):
+        if metarange:
+            branches[metarange].append(branch)
+    heads: list[Head] = []
+    for key, data in run.reader.get_many([METADATA + metarange for metarange in sorted(branches)]):
+        ranges, before = [], 0
+        for item in read_metarange(data, key).ranges:
+            if item.id in places.ranges:
+                ranges.append((item.id, before))
+            before += item.count
+        if ranges:
+            heads.append(Head(branches[key.removeprefix(METADATA)], ranges))
+    return heads
+
+
+def weigh(sizes: Hashes, places: Places, heads: list[Head]) -> Numbers:
+    """The number of paths of branches for each size."""
+    branches: dict[str, int] = defaultdict(int)
+    for head in heads:
+        for range_id, _ in head.ranges:
+            branches[range_id] += len(head.branches)
+    weights = np.zeros(len(sizes), np.int64)
+    for range_id, span in places.ranges.items():
+        found = np.searchsorted(sizes, places.sizes[span.start : span.stop])
+        np.add.at(weights, found, branches[range_id])
+    return weights

@@ -1,8 +1,7 @@
-"""Check limits: every guard is asked, and `guard.json` says what each of them found.
+"""Check limits: ask every guard, apply the limits, and write `guard.json`.
 
-A refused guard stops the run in any mode. A run beyond its limits goes on to ask a person (`dredge.approve`), or is
-refused where the user wants nobody to be asked; a dry run goes on and says so. Objects that are held stay, whatever
-guards and limits say.
+A refused guard stops a run of any mode. A run beyond its limits asks a person (`dredge.approve`), or is refused where
+no person is to be asked; a dry run warns. Held objects stay in any case.
 """
 
 from __future__ import annotations
@@ -17,13 +16,21 @@ from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_again.check import check_again
-from dredge.gc.check_limits import canaries, codes, identical
+from dredge.gc.check_limits import canaries, identical
 from dredge.gc.check_limits.canaries import Canary
-from dredge.gc.check_limits.check import Check
-from dredge.gc.check_limits.guards import ask_guards
-from dredge.gc.check_limits.holds import Holds, why_held
-from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
-from dredge.gc.check_limits.tally import Held, count_ambiguous, count_held
+from dredge.gc.check_limits.guards import Check, ask_guards
+from dredge.gc.check_limits.holds import (
+    UNSETTLED,
+    WAITING,
+    WHY,
+    CheckLimitsOutput,
+    Held,
+    HoldFiles,
+    Holds,
+    count_ambiguous,
+    count_held,
+    why_held,
+)
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.pending.advance import advance_list
 from dredge.gc.pending.known import leave
@@ -47,19 +54,15 @@ GUARD = "guard.json"
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Ask every guard whether the candidates may be deleted.
-
-    Args:
-        run: this run.
-        runner: spreads the search for identical content; None does it in this process.
+    """Check the candidates of a run.
 
     Raises:
-        AlarmError: live objects had been deleted by an earlier run.
-        RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
+        AlarmError: an earlier run deleted live objects.
+        RefusedError: a guard refused, or a limit is exceeded and no person is to be asked.
     """
 
     def check(record: StepRecord) -> None:
-        with at_once() as ask:  # what branches show depends on nothing that was found
+        with at_once() as ask:  # canaries need no results of this step
             sample = ask(canaries.sample, run, CheckLimitsOutput.STEP)
             _check(run, runner or LocalRunner(), record, sample)
 
@@ -67,7 +70,7 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list[Canary]]) -> None:
-    record.attempt.check()  # what an overtaken try leaves would be newer than what the later one left
+    record.attempt.check()  # files of an overtaken try would be newer than those of the later one
     committed = record.input(ListCommittedOutput)
     leaves = claim_namespace(run) and not committed.is_what_if
     check = _prove(run, runner, record, leaves, sample)
@@ -78,7 +81,8 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     alarm = check_again(run, runner, record)
     findings = ask_guards(check)
     _hold_ambiguous(check)
-    objects, size_bytes = _deletable(check)
+    objects = check.candidates.counts["candidates_objects"] - check.tally.objects
+    size_bytes = check.candidates.counts["candidates_bytes"] - check.tally.size_bytes
     findings.extend(_limits(check, objects, size_bytes))
     verdict = worst(findings)
     details = {
@@ -90,10 +94,13 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
         "waits": run.plan.config.waits,
         "pending": check.pending.waits.to_details(check.known.grace),
     }
-    _publish(check, details)
+    shown = sorted(check.proof.answers.shown.items())
+    served = [{"address": address, "branch": branch, "path": path} for address, (branch, path) in shown]
+    digest = check.candidates.digest
+    run.folder.publish_json(GUARD, {**details, "candidates_digest": digest, "identical_live": served})
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, **_held_counts(check))
     record.details.update(details)
-    if check.tally.objects_of(*codes.UNSETTLED):
+    if check.tally.objects_of(*UNSETTLED):
         record.warn(_how_to_free(check))
     if alarm is not None:
         record.status, record.error = "alarm", alarm
@@ -104,7 +111,8 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     message = f"run {run.plan.run_id}: {bad}. Nothing was deleted."
     if verdict == "awaiting_approval" and (run.plan.dry_run or run.plan.config.approval != NEVER):
         if run.plan.dry_run:
-            record.warn(_what_would_come(run.plan.config.approval, message))
+            outcome = "be refused" if run.plan.config.approval == NEVER else "await approval"
+            record.warn(f"a run that deletes would {outcome}: {message}")
         return
     record.status = "refused"
     record.error = RefusedError(
@@ -113,14 +121,10 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     )
 
 
-def _what_would_come(approval: str, message: str) -> str:
-    return f"a run that deletes would {'be refused' if approval == NEVER else 'await approval'}: {message}"
-
-
 def _prove(
     run: Run, runner: TaskRunner, record: StepRecord, leaves: bool, sample: Future[list[Canary]]
 ) -> Check:
-    """Ask branches about what is held for its size, find what has waited, and write both down for the sweep."""
+    """Ask branches about candidates held for their size, advance the pending list, and write both for the sweep."""
     candidates = record.input(SubtractOutput)
     proof = identical.prove(run, runner, record)
     tally = count_held(run, candidates, proof.verdicts, proof.answers.shown)
@@ -140,7 +144,7 @@ def _prove(
 
 
 def _hold_ambiguous(check: Check) -> None:
-    """Hold candidates whose address lakeFS shows for an object with another key, and write them down for the sweep."""
+    """Hold candidates with an ambiguous address, and write them for the sweep."""
     found = check.sampled.ambiguous
     if not found:
         return
@@ -153,16 +157,9 @@ def _hold_ambiguous(check: Check) -> None:
     )
     check.record.warn(
         f"{len(found):,} objects are kept because lakeFS shows their address for another object, such as"
-        f" {found[0].address!r} ({found[0].path!r} on {found[0].branch}); it words keys decoded and without a query."
-        " Remove the object by hand if nothing uses it"
+        f" {found[0].address!r} ({found[0].path!r} on {found[0].branch}); it returns keys decoded and without a"
+        " query. Remove the object by hand if it is not in use"
     )
-
-
-def _deletable(check: Check) -> tuple[int, int]:
-    """How many objects may go, and how many bytes."""
-    counts = check.candidates.counts
-    objects = counts["candidates_objects"] - check.tally.objects
-    return objects, counts["candidates_bytes"] - check.tally.size_bytes
 
 
 def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
@@ -172,30 +169,16 @@ def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
         most = first_objects_max(check.run.state, check.run.plan.undo.way, check.run.plan.run_id)
     limits = Limits(most, config.max_delete_bytes, config.max_delete_percent)
     base = base_of(check.run)
-    # An optimized run lists a part of the namespace, but its share of the whole is what counts.
+    # An optimized run lists a part of the namespace; the limit is a share of the whole.
     listed = listing["old_objects"] + listing["young_objects"]
     everything = listed if base is None else max(listed, base.state.objects)
     return limits.check(objects, size_bytes, everything)
 
 
-def _publish(check: Check, details: dict[str, Any]) -> None:
-    shown = sorted(check.proof.answers.shown.items())
-    check.run.folder.publish_json(
-        GUARD,
-        {
-            **details,
-            "candidates_digest": check.candidates.digest,
-            "identical_live": [
-                {"address": address, "branch": branch, "path": path} for address, (branch, path) in shown
-            ],
-        },
-    )
-
-
 def _held_counts(check: Check) -> dict[str, int]:
-    """Objects by the code that holds them, whatever codes there are, and what became of the others."""
-    by_code = dict.fromkeys(codes.WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
-    waiting = check.tally.by_code.get(codes.WAITING, Held())
+    """Held objects by code, and figures of the pending list and the proofs."""
+    by_code = dict.fromkeys(WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
+    waiting = check.tally.by_code.get(WAITING, Held())
     pending = check.pending.waits.to_details(check.known.grace)
     return {
         "held_objects": check.tally.objects - waiting.objects,
@@ -212,7 +195,7 @@ def _held_counts(check: Check) -> dict[str, int]:
 
 
 def _would_delete(check: Check) -> list[dict[str, Any]]:
-    """What may go, by the reason why it is garbage, with examples."""
+    """The candidates to be deleted by reason, with examples."""
     found = []
     for reason, figures in check.candidates.reasons.items():
         held = check.tally.by_reason.get(reason, Held())
@@ -231,15 +214,15 @@ def _would_delete(check: Check) -> list[dict[str, Any]]:
 def _how_to_free(check: Check) -> str:
     parts = [
         f"{held.objects:,} such as {held.examples[0]['address']!r} ({why_held(code)})"
-        for code in codes.UNSETTLED
+        for code in UNSETTLED
         if (held := check.tally.by_code.get(code)) is not None
     ]
     problem = check.proof.answers.problem
-    objects = check.tally.objects_of(*codes.UNSETTLED)
-    text = f"{objects:,} objects are held back and stay in the store: {', '.join(parts)}."
-    text += f" What went wrong first: {problem}." if problem else ""
+    objects = check.tally.objects_of(*UNSETTLED)
+    text = f"{objects:,} objects are held and stay in the store: {', '.join(parts)}."
+    text += f" First problem: {problem}." if problem else ""
     if check.run.plan.config.read_kv:
-        return f"{text} The staging records did not settle it this time; the next run looks again"
+        return f"{text} The staging records did not settle it this time; the next run reads them again"
     return (
         f"{text} Name the connection of lakeFS's key-value store (kv_conn_id) to have its records settle it"
     )

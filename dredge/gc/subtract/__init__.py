@@ -1,8 +1,7 @@
-"""Step subtract: the candidates, which are what is listed and nothing live names."""
+"""Step subtract: the candidates, listed objects outside the live set."""
 
+from dredge.gc.subtract.candidates import EXPIRED, REASONS, SubtractOutput
 from dredge.gc.subtract.holds import NESTED, SAME_SIZE, begin_with, why_of_hold
-from dredge.gc.subtract.output import SubtractOutput
-from dredge.gc.subtract.reasons import EXPIRED, REASONS
 from dredge.gc.subtract.store_lookup import folders_of
 
 __all__ = [

@@ -1,26 +1,31 @@
-"""Holds: what keeps a candidate in the store although nothing live names it.
+"""Holds: reasons for keeping a candidate in the store although it is not live.
 
-    candidates that the classification found → HOLDS, in order: the first that applies → column `hold`, null: none
-                                               (a hold that may be lifted counts only where no other applies)
+    candidates → HOLDS in order: the first applicable hold → column `hold`, null for none
+                 (a liftable hold counts only without another hold)
 
-A held candidate is counted, reported and written to the ledger under its hold's code, and it is not deleted. To add
-a hold, write one function and name it in `HOLDS`: counts, limits, the report and the sweep follow by themselves. Only
-`SAME_SIZE` may be lifted later on, by a proof about each object (`dredge.gc.check_limits.holds`).
+A held candidate is counted, reported and written to the ledger with the code of its hold, and not deleted. To add a
+hold, write a function and name it in `HOLDS`: counts, limits, the report and the sweep follow. A proof can lift only
+`SAME_SIZE` (see `dredge.gc.check_limits.holds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.gc.run import Plan
 from dredge.gc.storage_classes import HELD as HELD_CLASSES
-from dredge.gc.subtract.upload_parts import targets_of
 from dredge.sets.live import LocatedSet, in_any
+from dredge.storage import ObjectReader, open_reader
+from dredge.storage.parallel import ordered_map
+from dredge.storage.schemes import canonical_scheme
 from dredge.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
@@ -34,15 +39,14 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What holds may know besides the rows.
+    """The facts for holds, in addition to the rows.
 
     Attributes:
-        head_sizes: sizes of the entries of branch heads, or more; none where everything that any branch has staged
-            was read and is live.
-        pinned: hashes of what is kept because somebody brought it back.
-        uploading: objects whose uploads in parts may still be going on (`upload_parts`); None: none.
-        nested: beginnings of addresses that are kept because another repository lies there.
-        undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
+        head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
+        pinned: hashes of restored objects.
+        uploading: objects with possibly unfinished multipart uploads; None for none.
+        nested: prefixes of addresses kept because of another repository.
+        undescribed: the store refused to describe the objects; only their addresses are known.
     """
 
     head_sizes: tuple[LocatedSet, ...] = ()
@@ -54,13 +58,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One reason to keep candidates.
+    """A reason to keep candidates.
 
     Attributes:
-        code: what the column `hold`, the ledger and the report call it.
-        why: half a sentence for people.
-        applies: tells of each row of the listing's schema whether it is held; pure.
-        may_be_lifted: whether a proof may lift it later on.
+        why: its text in reports.
+        applies: returns a mask of the held rows; pure.
+        may_be_lifted: a proof may lift it later.
     """
 
     code: str
@@ -70,67 +73,64 @@ class Hold:
 
 
 def undescribed(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Objects of unknown age and size."""
+    """Hold objects of unknown age and size."""
     return np.full(rows.num_rows, evidence.undescribed)
 
 
 def archived(rows: pa.Table, _evidence: Evidence) -> Mask:
-    """Objects in a tier that cannot be read and is charged for when it is left early, until they are rehydrated."""
-    if "storage_class" not in rows.column_names:  # no store of such tiers
+    """Hold objects in a tier without read access and with an early deletion fee, until they are rehydrated."""
+    if "storage_class" not in rows.column_names:  # a store without such tiers
         return np.zeros(rows.num_rows, bool)
     found = pc.is_in(rows["storage_class"], pa.array(HELD_CLASSES))
     return np.asarray(found, bool)
 
 
 def upload_parts(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Parts of uploads that may still be going on, where lakeFS keeps them as objects."""
+    """Hold parts of possibly unfinished uploads."""
     if evidence.uploading is None or not len(evidence.uploading):
         return np.zeros(rows.num_rows, bool)
     return np.asarray(pc.is_in(targets_of(rows["address"]), evidence.uploading), bool)
 
 
 def nested(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Objects below a folder in which another repository lies or has left its files."""
+    """Hold objects in folders of other repositories, also of deleted repositories."""
     return begin_with(rows["address"], evidence.nested)
 
 
-def begin_with(addresses: pa.ChunkedArray, beginnings: Sequence[str]) -> Mask:
-    """Tell of each address whether it begins with one of some texts."""
+def begin_with(addresses: pa.ChunkedArray, prefixes: Sequence[str]) -> Mask:
+    """The mask of the addresses with a prefix."""
     begin = np.zeros(len(addresses), bool)
-    for beginning in beginnings:
-        begin |= np.asarray(pc.starts_with(addresses, beginning), bool)
+    for prefix in prefixes:
+        begin |= np.asarray(pc.starts_with(addresses, prefix), bool)
     return begin
 
 
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Objects as long as an entry of a branch head, whose content may be uploaded again there.
-
-    Checksums are not compared: a link or an import may claim any, a copy keeps what was claimed, and the ETags of an
-    encrypted store are not hashes of the content.
-    """
+    """Hold objects of the size of an entry in a branch head: identical content may be staged there again."""
+    # Checksums are not compared: a link or an import may claim any, a copy keeps the claimed one, and the ETags of an
+    # encrypted store are not hashes of the content.
     (found,) = in_any(evidence.head_sizes, [rows["size"].to_numpy().astype(np.uint64)])
     return found
 
 
 def pinned(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Objects that were brought back after a run deleted them, until the end that was given (`dredge.undo.pins`)."""
+    """Hold restored objects until the end of their pin."""
     (held,) = in_any(evidence.pinned, [rows["hash"].to_numpy()])
     return held
 
 
+# The first one that applies counts; one that may be lifted counts last.
 HOLDS: list[Hold] = [
-    Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
-    Hold(
-        PINNED, "it was brought back after a run deleted it, and is kept until the end that was given", pinned
-    ),
+    Hold(UNREADABLE, "the store refuses to describe it, so its age is unknown", undescribed),
+    Hold(PINNED, "it was restored after a run deleted it, and is kept until the end that was given", pinned),
     Hold(
         NESTED,
-        "another repository lies in this folder, or was deleted and has left its files; the report names the folder",
+        "its folder belongs to another repository, or a deleted one left its files; the report has the folder",
         nested,
     ),
     Hold(
         ARCHIVED,
-        "it is archived: it cannot be read, and deleting it early is charged; rehydrated it may go",
+        "it is archived: it cannot be read, and deleting it early is charged; rehydrated it may be deleted",
         archived,
     ),
     Hold(
@@ -140,30 +140,25 @@ HOLDS: list[Hold] = [
     ),
     Hold(
         SAME_SIZE,
-        "as long as an object in a branch head, so a branch may read this copy of it",
+        "same size as an object in a branch head; the branch may be reading this copy",
         same_size,
         may_be_lifted=True,
     ),
 ]
-"""Every hold; of several that apply the first one counts, and one that may be lifted counts last."""
 
 
 def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
-    """The code of the hold that counts for each row; null for those that nothing holds.
-
-    Args:
-        rows: of the listing's schema.
-        evidence: what is known besides.
+    """The code of the hold on each row of a listing; null without a hold.
 
     Raises:
-        TypeError: a hold did not answer yes or no for each row, so nobody can tell what it keeps.
+        TypeError: a hold did not return a mask of the rows.
     """
     codes, held = np.full(rows.num_rows, None, object), np.zeros(rows.num_rows, bool)
-    # What may be lifted comes last: else a proof about one hold would free what another one holds as well.
+    # Liftable holds last: else a proof about one hold would free objects of another one.
     for hold in sorted(HOLDS, key=lambda hold: hold.may_be_lifted):
         applies = np.asarray(hold.applies(rows, evidence))
         if applies.dtype != np.bool_ or applies.shape != held.shape:
-            # Numbers would be taken for positions, and hold other rows than were meant.
+            # Numbers would be used as positions, and hold other rows.
             raise TypeError(f"hold {hold.code} gave {applies.dtype} {applies.shape} for {len(held)} rows")
         codes[applies & ~held] = hold.code
         held |= applies
@@ -171,5 +166,73 @@ def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
 
 
 def why_of_hold(code: str) -> str | None:
-    """The sentence of a hold; None when no hold has the code."""
+    """The text of a hold; None for an unknown code."""
     return next((hold.why for hold in HOLDS if hold.code == code), None)
+
+
+# Multipart uploads on Google Cloud Storage, where lakeFS keeps the parts as objects (pkg/block/gs):
+#
+#     <address>.multipart             written at the beginning of an upload, deleted at its end
+#     <address>.part_00001            a part
+#     <address>.part_00001_1          composed parts, in layers of 32 (`…_1_2`), while the upload is completed
+#     <address>                       the object
+#
+# Parts are not staged, so each looks like garbage once it is older than the minimum age, however long the upload takes.
+# All parts of an upload are held while one of them is new; an upload without a new part was abandoned.
+_PIECE = r"(?s)^(?P<target>.+)\.(?:part_[0-9]{5,}(?:_[0-9]+)*|multipart)$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploads:
+    """Where parts of uploads are objects; a payload.
+
+    Attributes:
+        uri: of the storage namespace.
+        since: an upload without a part written since then was abandoned.
+    """
+
+    uri: str
+    since: datetime
+
+    @classmethod
+    def of(cls, plan: Plan) -> Uploads | None:
+        """The uploads of a run; None where parts are no objects, or `multipart_idle_hours` is 0."""
+        hours = plan.config.multipart_idle_hours
+        if not hours or canonical_scheme(plan.namespace.partition("://")[0]) != "gs":
+            return None
+        return cls(uri=plan.namespace, since=plan.created_at - timedelta(hours=hours))
+
+
+def targets_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The object of each part, by name; null for other addresses."""
+    return pc.struct_field(pc.extract_regex(addresses, _PIECE), "target")
+
+
+def going_on(uploads: Uploads, rows: pa.Table, threads: int) -> pa.Array:
+    """The objects with possibly unfinished uploads, for the parts among some rows of a listing.
+
+    Args:
+        threads: number of uploads looked up at once.
+    """
+    targets = targets_of(rows["address"])
+    if targets.null_count == rows.num_rows:
+        return pa.array([], pa.string())
+    new = targets.filter(_is_new(rows["last_modified"], uploads)).drop_null().unique()
+    # Newer parts of these may be too young for the listing, or in the listing of another task.
+    old = pc.unique(targets.filter(pc.invert(pc.is_in(targets, new))).drop_null()).to_pylist()
+    reader = open_reader(uploads.uri)
+    touched = ordered_map(partial(_is_touched, reader, uploads), old, threads)
+    found = [target for target, is_touched in zip(old, touched, strict=True) if is_touched]
+    return pa.array([*new.to_pylist(), *found], pa.string())
+
+
+def _is_touched(reader: ObjectReader, uploads: Uploads, target: str) -> bool:
+    for batch in reader.list(f"{target}."):
+        own = pc.fill_null(pc.equal(targets_of(batch["key"]), target), False)
+        if pc.any(pc.and_(own, _is_new(batch["last_modified"], uploads))).as_py():
+            return True
+    return False
+
+
+def _is_new(times: pa.Array | pa.ChunkedArray, uploads: Uploads) -> pa.BooleanArray:
+    return pc.greater_equal(times, pa.scalar(uploads.since, pa.timestamp("us", tz="UTC")))

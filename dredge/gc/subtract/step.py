@@ -1,13 +1,13 @@
-"""Subtract: what is listed, or known from an earlier run, and nothing live names. Reads numbers for the many, rows
-for the few.
+"""Subtract: compare the listing, and addresses from earlier runs, with the live set.
 
-    candidates = { listed or known from earlier : hash not in live, in the store, older than the cutoff }
+    candidates = { listed, or from an earlier run : hash outside the live set, in the store, older than the cutoff }
 
-A row carries the reason why it is garbage, as far as anything tells, and what holds it nevertheless (`holds`).
+A candidate has the reason why it is garbage, and possibly a hold (`holds`).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,29 +23,33 @@ from dredge.gc.pending.known import note_list
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state import base_of
-from dredge.gc.subtract import by_shard, earlier_runs
-from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
-from dredge.gc.subtract.drift import find_drift
-from dredge.gc.subtract.early_deletion import early_details
-from dredge.gc.subtract.output import SubtractOutput
-from dredge.gc.subtract.reasons import REASONS
-from dredge.gc.subtract.upload_parts import Uploads
+from dredge.gc.subtract.candidates import (
+    REASONS,
+    Candidates,
+    SubtractConfig,
+    SubtractOutput,
+    early_details,
+    write_candidates,
+)
+from dredge.gc.subtract.earlier_runs import find_drift, look_into
+from dredge.gc.subtract.holds import Uploads
+from dredge.runs.limits import Figures
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.sets.hashes import read_hashes, split, unite, write_hashes
+from dredge.sets.live import LiveSet, ShardedSet
 from dredge.undo.pins import active_pins, sets_of
+
+_SHARDS = f"{SubtractOutput.STEP}/shards"
 
 
 def subtract(run: Run, runner: TaskRunner) -> StepSummary:
-    """Write the listed objects that nothing live names, each with a reason.
-
-    Args:
-        run: this run.
-        runner: spreads the comparison.
+    """Write the candidates of a run.
 
     Raises:
-        RefusedError: the store gives no time for an object, or another version found what is live.
-        FormatError: a file is not as it was written.
+        RefusedError: the store gives no time for an object, or another version wrote the live set.
+        FormatError: a damaged file.
     """
     return run.step(SubtractOutput, lambda record: _subtract(run, runner, record))
 
@@ -54,27 +58,28 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.input(ListCommittedOutput).refuse_other_readings()
     listing, config = record.input(SliceListingOutput), _config(run, record)
     rows = sum(part.rows for part in listing.listed)
-    # What an inventory names is looked up like all that is known from elsewhere than a listing.
+    # The objects of an inventory are looked up in the store, like those of earlier runs.
     from_listing = [] if listing.from_inventory else listing.listed
     listed = _compare(run, runner, config, from_listing, sum(part.rows for part in from_listing))
     record.parts.extend(listed.parts)
     known = note_list(run, record)
-    looked_up = earlier_runs.look_into(run, runner, record, config, known)
+    looked_up = look_into(run, runner, record, config, known)
     record.parts.extend(looked_up.parts)
     found = listed + looked_up.candidates
+    held = sum(found.by_hold.values(), Figures())
     record.counts.update(
         listed_objects=rows,
-        live_objects=rows - listed.objects - looked_up.inventory_objects,
-        live_bytes=listing.counts["old_bytes"] - listed.size_bytes - looked_up.inventory_bytes,
+        live_objects=rows - listed.total.objects - looked_up.inventory_objects,
+        live_bytes=listing.counts["old_bytes"] - listed.total.size_bytes - looked_up.inventory_bytes,
         earlier_objects=looked_up.asked_objects,
         gone_objects=looked_up.gone_objects,
         young_objects=looked_up.young_objects,
-        candidates_objects=found.objects,
-        candidates_bytes=found.size_bytes,
-        held_objects=sum(figures.objects for figures in found.by_hold.values()),
-        held_bytes=sum(figures.size_bytes for figures in found.by_hold.values()),
+        candidates_objects=found.total.objects,
+        candidates_bytes=found.total.size_bytes,
+        held_objects=held.objects,
+        held_bytes=held.size_bytes,
     )
-    record.counts.update({f"{code}_objects": held.objects for code, held in sorted(found.by_hold.items())})
+    record.counts.update({f"{code}_objects": item.objects for code, item in sorted(found.by_hold.items())})
     record.details["reasons"] = {
         reason: found.by_reason[reason].to_details() for reason in REASONS if reason in found.by_reason
     }
@@ -82,33 +87,15 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["drift"] = find_drift(run, record, known)
 
 
-def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
-    """What is kept because another repository lies there, or has left its files.
-
-    An optimized run lists few slices, so what the runs before it saw counts until a clean run.
-    """
-    plan = run.plan
-    found = record.input(SliceListingOutput).foreign_prefixes
-    found |= {
-        folder for folder in nested_folders(plan.repository, plan.namespaces) if folder.startswith(DATA)
-    }
-    base = base_of(run)
-    summary = None if base is None else base.folder.read_summary(SubtractOutput.STEP)
-    if summary is not None:
-        found.update(SubtractOutput.of(summary).nested)
-    record.details["nested"] = sorted(found)
-    return tuple(sorted(found))
-
-
 def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
-    # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
     staged = record.input(MarkUncommittedOutput)
     pins = active_pins(run.state, run.plan.created_at)
     record.details["pins"] = [pin.text for pin in pins]
     return SubtractConfig(
         settings=run.plan.config,
         live=committed.live,
+        # With all staging records in the live set, no staged entry is hidden.
         head_sizes=() if staged.exact else committed.sizes,
         expired=committed.expired,
         pinned=sets_of(pins),
@@ -118,14 +105,25 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
     )
 
 
+def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
+    """The prefixes of addresses kept because of another repository, possibly a deleted one."""
+    plan = run.plan
+    found = record.input(SliceListingOutput).foreign_prefixes
+    found |= {
+        folder for folder in nested_folders(plan.repository, plan.namespaces) if folder.startswith(DATA)
+    }
+    # An optimized run lists few slices, so the prefixes of earlier runs count until a clean run.
+    base = base_of(run)
+    summary = None if base is None else base.folder.read_summary(SubtractOutput.STEP)
+    if summary is not None:
+        found.update(SubtractOutput.of(summary).nested)
+    record.details["nested"] = sorted(found)
+    return tuple(sorted(found))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtractTask:
-    """Some parts of the listing; a payload.
-
-    Attributes:
-        name: of the files that the task writes.
-        listed: rows of objects.
-    """
+    """Files of the listing; a payload."""
 
     name: str
     listed: list[PartInfo]
@@ -133,12 +131,7 @@ class SubtractTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtractResult:
-    """What a task found; a payload.
-
-    Attributes:
-        rows: that it compared.
-        candidates: that it wrote.
-    """
+    """The number of compared rows, and the candidates among them; a payload."""
 
     rows: int
     candidates: Candidates
@@ -148,8 +141,10 @@ def _compare(
     run: Run, runner: TaskRunner, config: SubtractConfig, parts: Sequence[PartInfo], rows: int
 ) -> Candidates:
     num_tasks, values_min = run.num_tasks(runner, len(parts)), run.plan.config.tuning.shared_live_values
-    if by_shard.is_worth_it(config.live, rows, num_tasks, values_min):
-        config = replace(config, dead=by_shard.find_dead(run, runner, config.live, parts))
+    # Comparing by shard takes two more rounds of tasks, and writes and reads the hashes of the listing again; without,
+    # each task reads the whole live set.
+    if config.live.bits > 0 and (num_tasks - 1) * config.live.values > 3 * rows + values_min:
+        config = replace(config, dead=find_dead(run, runner, config.live, parts))
     shares = round_robin(parts, num_tasks)
     tasks = [SubtractTask(name=f"{index:05d}", listed=share) for index, share in enumerate(shares)]
     results = run.spread(runner, SubtractOutput.STEP, subtract_parts, config, tasks, "objects", rows)
@@ -161,7 +156,7 @@ def _compare(
 
 @partition_function
 def subtract_parts(run: WorkerRun, config: SubtractConfig, task: SubtractTask) -> SubtractResult:
-    """Compare some parts of the listing with the live set."""
+    """Compare files of the listing with the live set, and write the candidates."""
     hashes = [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in task.listed]
     if config.dead is None:
         live = config.live.find(hashes)
@@ -175,7 +170,7 @@ def subtract_parts(run: WorkerRun, config: SubtractConfig, task: SubtractTask) -
 def _chunks(
     run: WorkerRun, parts: Sequence[PartInfo], live: Sequence[npt.NDArray[np.bool_]], rows_max: int
 ) -> Iterator[pa.Table]:
-    """The rows that are not live, in tables of bounded length."""
+    """The rows outside the live set, in tables of at most `rows_max` rows."""
     waiting: list[pa.Table] = []
     count = 0
     for part, answer in zip(parts, live, strict=True):
@@ -191,3 +186,107 @@ def _chunks(
             waiting, count = [whole.slice(rows_max)], count - rows_max
     if count:
         yield pa.concat_tables(waiting, promote_options="default").combine_chunks()
+
+
+def find_dead(run: Run, runner: TaskRunner, live: LiveSet, listed: Sequence[PartInfo]) -> ShardedSet:
+    """The hashes of the listing outside the live set, compared by shard: no task reads more than its share.
+
+    Raises:
+        FormatError: incompletely compared.
+    """
+    shards: dict[int, list[PartInfo]] = defaultdict(list)
+    for cut in _cut(run, runner, live.bits, listed):
+        for shard, part in cut.shards.items():
+            shards[shard].append(part)
+    todo = [ShardTodo(shard=shard, listed=parts) for shard, parts in sorted(shards.items())]
+    tasks = [CompareTask(shards=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
+    total = sum(part.rows for parts in shards.values() for part in parts)
+    config = CompareConfig(live=live)
+    results = run.spread(runner, SubtractOutput.STEP, compare_shards, config, tasks, "hashes", total)
+    compared = sum(result.values for result in results)
+    if compared != total:
+        raise FormatError(f"{compared} hashes were compared, {total} were listed. Nothing was deleted.")
+    return ShardedSet.of([part for result in results for part in result.dead], live.bits)
+
+
+def _cut(run: Run, runner: TaskRunner, bits: int, listed: Sequence[PartInfo]) -> list[CutResult]:
+    shares = round_robin(listed, run.num_tasks(runner, len(listed)))
+    tasks = [SubtractTask(name=f"{index:05d}", listed=share) for index, share in enumerate(shares)]
+    rows = sum(part.rows for part in listed)
+    found = run.spread(runner, SubtractOutput.STEP, cut_parts, CutConfig(bits=bits), tasks, "objects", rows)
+    cut = sum(result.rows for result in found)
+    if cut != rows:
+        raise FormatError(f"{cut} rows were compared, {rows} were listed. Nothing was deleted.")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutConfig:
+    """The number of shards is 2**bits; a payload."""
+
+    bits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutResult:
+    """The number of rows, and a file of their sorted distinct hashes for each shard; a payload."""
+
+    rows: int
+    shards: dict[int, PartInfo]
+
+
+@partition_function
+def cut_parts(run: WorkerRun, config: CutConfig, task: SubtractTask) -> CutResult:
+    """Cut the hashes of files of the listing into shards."""
+    hashes = [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in task.listed]
+    shards = {
+        shard: write_hashes(run.folder, f"{_SHARDS}/listed-{task.name}-{shard:04d}.u64", values)
+        for shard, values in enumerate(split(unite(hashes), config.bits))
+        if len(values)
+    }
+    return CutResult(rows=sum(map(len, hashes)), shards=shards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareConfig:
+    """The live set; a payload."""
+
+    live: LiveSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTodo:
+    """The number of a shard, and the files of its listed hashes; a payload."""
+
+    shard: int
+    listed: list[PartInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareTask:
+    """Some shards of the listing; a payload."""
+
+    shards: list[ShardTodo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareResult:
+    """The number of compared hashes, and for each shard a file of those outside the live set; a payload."""
+
+    values: int
+    dead: list[PartInfo]
+
+
+@partition_function
+def compare_shards(run: WorkerRun, config: CompareConfig, task: CompareTask) -> CompareResult:
+    """Write the hashes of some shards outside the live set."""
+    values = 0
+    dead: list[PartInfo] = []
+    for todo in task.shards:
+        listed = [read_hashes(run.folder, part) for part in todo.listed]
+        wanted = unite(listed)
+        (live,) = config.live.find([wanted], its_shards_only=True)
+        dead.append(write_hashes(run.folder, f"{_SHARDS}/dead-{todo.shard:04d}.u64", wanted[~live]))
+        values += sum(map(len, listed))
+        run.progress.add(sum(map(len, listed)))
+    return CompareResult(values=values, dead=dead)

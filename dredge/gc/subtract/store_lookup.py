@@ -1,14 +1,14 @@
-"""Asks the store for objects that nothing names: is each there, and how old is it?
+"""Looks up unreferenced objects in the store: existence and age.
 
-Objects that lie close are looked for in one listing of their folder, others one by one, whichever costs a store less.
+Neighbours are found by a listing of their folder, others by single lookups: the way with fewer requests.
 
-gone → forgotten · young → waits to get old · old → candidate · the store refuses to say → a candidate that is held
+missing → dropped · young → waits · old → candidate · refused by the store → held candidate
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import LISTED
-from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
-from dredge.gc.subtract.output import SubtractOutput
+from dredge.gc.subtract.candidates import Candidates, SubtractConfig, SubtractOutput, write_candidates
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -34,25 +33,23 @@ from dredge.storage.parallel import ordered_map
 
 _SHARD_BITS = 6
 _ROWS_PER_TASK = 1000
-_LOOKS_A_THREAD = 4
-"""How many single objects are looked at together for each page that would be: a look is short, and its time is that of
-the way to the store."""
+# Single lookups for each concurrent page: a lookup is short, and waits for the network most of the time.
+_LOOKUPS_A_THREAD = 4
+# So many refused objects of a folder are taken for a policy without single lookups, and the folder is listed; fewer are
+# held.
 _REFUSED_MIN = 4
-"""Looks at so many objects of one folder that were refused are taken for a policy that allows none; where there are
-fewer, something is odd about the objects, and they are held."""
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupConfig:
-    """What every task needs; a payload.
+    """The config of the lookup; a payload.
 
     Attributes:
-        subtract: of the step.
-        found: rows of addresses that earlier runs knew of and nothing live names, with repetitions.
-        listed: candidates that the listing gave, which need no look.
+        found: rows of unreferenced addresses, with repetitions.
+        listed: candidates of the listing; they need no lookup.
         cutoff: only objects last modified strictly before this are candidates.
-        large: folders with so many of these addresses that several tasks share them.
+        large: folders shared by several tasks.
     """
 
     subtract: SubtractConfig
@@ -64,12 +61,7 @@ class LookupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupTask:
-    """Some shards of the addresses; a payload.
-
-    Attributes:
-        name: of the files that the task writes.
-        shards: numbers, by the first bits of the hash of the folder, or of the address in a large one.
-    """
+    """Some shards of the addresses: by the hash of the folder, or of the address in a large folder; a payload."""
 
     name: str
     shards: list[int]
@@ -77,18 +69,14 @@ class LookupTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """What the store said; a payload.
+    """The answers of the store; a payload.
 
     Attributes:
-        candidates: old objects, and those that the store would not describe.
+        candidates: old objects, and refused ones.
         young: rows of young objects.
-        asked_objects: that the store was asked for.
-        gone_objects: that it does not have.
-        young_objects: that are too young.
-        refused_objects: that it would not describe.
-        refused: what it said of one of those; "" when there are none.
-        inventory_objects: that an inventory named and nothing live does, there or not.
-        inventory_bytes: their sizes together, as it says.
+        refused: the store's message about a refused object; "" without any.
+        inventory_objects: unreferenced objects of an inventory, existing or not.
+        inventory_bytes: their total size in the inventory.
     """
 
     candidates: Candidates = field(default_factory=Candidates)
@@ -103,21 +91,12 @@ class LookedUp:
 
     @property
     def parts(self) -> list[PartInfo]:
-        """Every file."""
+        """All files."""
         return [*self.candidates.parts, *self.young]
 
     def __add__(self, other: LookedUp) -> LookedUp:
-        return LookedUp(
-            candidates=self.candidates + other.candidates,
-            young=[*self.young, *other.young],
-            asked_objects=self.asked_objects + other.asked_objects,
-            gone_objects=self.gone_objects + other.gone_objects,
-            young_objects=self.young_objects + other.young_objects,
-            refused_objects=self.refused_objects + other.refused_objects,
-            refused=self.refused or other.refused,
-            inventory_objects=self.inventory_objects + other.inventory_objects,
-            inventory_bytes=self.inventory_bytes + other.inventory_bytes,
-        )
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        return LookedUp(**{**sums, "refused": self.refused or other.refused})
 
 
 def look_up(
@@ -128,15 +107,12 @@ def look_up(
     listed: list[PartInfo],
     large: Iterable[str],
 ) -> LookedUp:
-    """Ask the store for objects, each once.
+    """Look up unreferenced objects, each once.
 
     Args:
-        run: this run.
-        runner: spreads the looks.
-        config: of the step.
-        found: rows of addresses that nothing live names.
-        listed: candidates that the listing gave.
-        large: folders with many of these addresses; each other folder is one task's.
+        found: rows of addresses.
+        listed: candidates of the listing.
+        large: folders with many of the addresses, shared by several tasks.
     """
     rows = sum(part.rows for part in found)
     shards = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
@@ -150,7 +126,7 @@ def look_up(
 
 @partition_function
 def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> LookedUp:
-    """Ask the store for the objects of some shards, and write the old ones as candidates."""
+    """Look up the objects of some shards, and write old objects as candidates."""
     folder, reader = run.folder, run.open_store()
     settings, shards = config.subtract.settings, _Shards(task.shards, config.large)
     listed = [
@@ -177,12 +153,12 @@ def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> Lo
         gone_objects=answers.count(None),
         young_objects=len(young),
         refused_objects=len(refused),
-        refused=refused[0].words if refused else "",
+        refused=refused[0].message if refused else "",
     )
 
 
 def _once(folder: RunFolder, parts: Sequence[PartInfo], shards: _Shards, without: Hashes) -> list[str]:
-    """Addresses of some shards, each once, without those that the listing gave."""
+    """The distinct addresses of some shards, without those of the listing."""
     seen: set[str] = set()
     for table in folder.read_parts(parts):
         rows = shards.of(table)
@@ -192,21 +168,14 @@ def _once(folder: RunFolder, parts: Sequence[PartInfo], shards: _Shards, without
 
 
 class _Shards:
-    """Some shards of the addresses.
-
-    What lies in one folder is one task's, so that one listing finds it; a large folder is shared by all.
-
-    Args:
-        numbers: of the shards.
-        large: the large folders.
-    """
+    """Selects rows by shard: a folder is in a single shard, for a single listing; a large folder is in all shards."""
 
     def __init__(self, numbers: Sequence[int], large: Sequence[str]) -> None:
         self._numbers = np.array(numbers, np.int64)
         self._large = pa.array(large, pa.string())
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """The rows in these shards."""
+        """Select the rows in these shards."""
         if not rows.num_rows:
             return rows
         folders = folders_of(rows["address"])
@@ -226,34 +195,33 @@ def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """An object that the store would not describe, and its words."""
+    """An object refused by the store, and the message."""
 
     key: str
-    words: str
+    message: str
 
 
+# None: there is no such object.
 type Answer = ObjectInfo | _Refused | None
-"""What a store says of an object; None: it has none."""
 
 
 def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[Answer]:
-    """Ask the store for objects.
+    """Look up objects in the store.
 
     Args:
-        reader: on the namespace.
-        addresses: distinct, in the order of their bytes.
-        threads: how many pages are asked for at once.
+        addresses: distinct, in byte order.
+        threads: number of concurrent listings.
 
     Returns:
-        An answer for each, in no order.
+        An answer for each, in any order.
     """
     if not reader.is_remote:
         return list(ordered_map(partial(_stat, reader), addresses, threads))
     close = [names for names in _by_folder(addresses) if len(names) >= LOOKS_PER_PAGE]
     answers = _listed(partial(_list, reader), close, threads)
     rest = [address for address in addresses if address not in answers]
-    looked_at = ordered_map(partial(_stat, reader), rest, threads * _LOOKS_A_THREAD)
-    answers.update(zip(rest, looked_at, strict=True))
+    single = ordered_map(partial(_stat, reader), rest, threads * _LOOKUPS_A_THREAD)
+    answers.update(zip(rest, single, strict=True))
     refused = _by_folder([address for address in rest if isinstance(answers[address], _Refused)])
     many = [names for names in refused if len(names) >= _REFUSED_MIN]
     answers.update(_listed(partial(_list_anyway, reader), many, threads))
@@ -265,7 +233,6 @@ def _listed(
     folders: Sequence[Sequence[str]],
     threads: int,
 ) -> dict[str, Answer]:
-    """What listings of some folders tell of names in them."""
     answers: dict[str, Answer] = {}
     for found in ordered_map(list_folder, folders, threads):
         answers.update(found)
@@ -280,7 +247,7 @@ def _by_folder(addresses: Sequence[str]) -> list[list[str]]:
 
 
 def _list_anyway(reader: ObjectReader, names: Sequence[str]) -> dict[str, Answer]:
-    """Look for objects of one folder by listing it, whatever that costs; nothing where that fails, too."""
+    """Look up objects by listing their folder at any cost; no answers if the listing fails too."""
     try:
         return _list(reader, names, looks_per_page=0)
     except (ConfigError, UnavailableError):
@@ -290,7 +257,7 @@ def _list_anyway(reader: ObjectReader, names: Sequence[str]) -> dict[str, Answer
 def _list(
     reader: ObjectReader, names: Sequence[str], looks_per_page: int = LOOKS_PER_PAGE
 ) -> dict[str, Answer]:
-    """Look for objects of one folder by listing it, as long as its pages cost less than looks at what they show."""
+    """Look up objects by listing their folder, while its pages cost less than single lookups."""
     settled: dict[str, Answer] = {}
     prefix = names[0].rpartition("/")[0] + "/"
     try:
@@ -300,7 +267,7 @@ def _list(
             if len(stretch.names) * PAGE_ROWS < stretch.listed * looks_per_page:
                 break
     except FormatError:
-        return {}  # this store cannot list the folder exactly; it may still tell of single objects
+        return {}  # this store cannot list the folder exactly; single lookups may work
     return settled
 
 
@@ -324,8 +291,7 @@ def _stat(reader: ObjectReader, address: str) -> ObjectInfo | _Refused | None:
 def _checked(address: str, last_modified: datetime | None) -> datetime:
     if last_modified is None or last_modified <= _EPOCH:
         raise RefusedError(
-            f"the store gives no time for {address!r}. Without its age nothing can be told about an object."
-            " Nothing was deleted."
+            f"the store gives no time for {address!r}, so its age is unknown. Nothing was deleted."
         )
     return last_modified.astimezone(UTC)
 

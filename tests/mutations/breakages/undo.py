@@ -64,7 +64,7 @@ UNDO = (
     ),
     Breakage(
         "the comparison does not know what is pinned",
-        "dredge.gc.subtract.classify",
+        "dredge.gc.subtract.candidates",
         "classify",
         Put("keyword", "pinned", ()),
         ("test_what_came_back_is_kept_from_the_next_runs_until_the_end_of_its_pin",),

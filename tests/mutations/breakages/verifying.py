@@ -8,21 +8,21 @@ from tests.mutations.edits import Put, Rename
 VERIFY = (
     Breakage(
         "a living object in the ledger is passed over",
-        "dredge.gc.verify.step",
+        "dredge.gc.verify",
         "_verify",
         Put("Assign", "ours", []),
         ("test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made",),
     ),
     Breakage(
         "living objects are compared with the store by chance only",
-        "dredge.gc.verify.living",
+        "dredge.gc.verify",
         "to_look_at",
         Put("Assign", "found", []),
         ("test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made",),
     ),
     Breakage(
         "a living object that a page of a listing lacks counts as seen",
-        "dredge.gc.verify.deleted",
+        "dredge.gc.verify",
         "_look_into",
         Put("BinOp", 5, set()),
         ("test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning",),
@@ -36,14 +36,14 @@ VERIFY = (
     ),
     Breakage(
         "an answer that was not clear is not looked into",
-        "dredge.gc.verify.deleted",
+        "dredge.gc.verify",
         "_look_into",
         Rename("Call", "is_valid", "is_null"),
         ("test_an_object_whose_first_answer_was_not_clear_is_always_looked_for",),
     ),
     Breakage(
         "what was reported deleted may still be there",
-        "dredge.gc.verify.step",
+        "dredge.gc.verify",
         "_verify",
         Put("If", "counts", False),
         ("test_what_was_reported_deleted_and_is_still_there_is_an_error",),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.gc.check_limits import Canary, canaries
+from dredge.gc.check_limits import canaries
+from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.insight.why_answer import find_target
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.runs.summary import PartInfo
@@ -90,7 +91,7 @@ def test_an_object_that_was_deleted_under_such_an_address_is_no_living_one(
     run = world.plan()
     sample = canaries.sample
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr("dredge.gc.verify.living.sample", sample)
+    monkeypatch.setattr("dredge.gc.verify.sample", sample)
     assert world.run(run).status == "success"
     assert world.data() == {*LIVE}
     assert summary_of(run, "verify").counts["living_objects_deleted"] == 0

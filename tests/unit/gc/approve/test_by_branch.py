@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dredge.gc.approve.by_branch import ByBranch, by_branch, owned_by_branch
+from dredge.gc.approve.question import ByBranch, by_branch, owned_by_branch
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.steps import put_question

@@ -27,7 +27,7 @@ def test_the_question_says_what_would_go_and_what_stays() -> None:
     assert "the limit is 0" in body
     assert "To delete: 7 objects, 14 B, 46.667 percent of the repository's objects" in body
     assert "Repository `lake`, a run in mode clean (asked for)" in body
-    assert "- 7 objects, 14 B: nothing names it" in body
+    assert "- 7 objects, 14 B: not referenced" in body
     assert body.count("`data/slice") == 7 + 2, "examples, and two folders"
     assert "### Largest of 2 folders in the store" in body
     assert "- `data/slice0/`: 4 objects, 8 B" in body

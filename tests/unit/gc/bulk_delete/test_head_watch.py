@@ -8,8 +8,14 @@ import json
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.gc.bulk_delete.head_watch import WatchKeys, look_at_refs, look_at_rules, watching_refs
-from dredge.gc.bulk_delete.new_commits import NewCommits, Published
+from dredge.gc.bulk_delete.head_watch import (
+    NewCommits,
+    Published,
+    WatchKeys,
+    look_at_refs,
+    look_at_rules,
+    watching_refs,
+)
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.run import Run
 from tests.support.gc import World, make_world
@@ -74,7 +80,7 @@ def test_a_look_that_fails_for_any_reason_stops_the_sweep(error: Exception) -> N
         raise error
 
     world.client.branches = fail  # type: ignore[assignment, method-assign]
-    with pytest.raises(UnavailableError, match="branch heads could not be looked at"):
+    with pytest.raises(UnavailableError, match="branch heads could not be checked"):
         look_at_refs(NewCommits(run, subtracted, Published(run.folder, "published")))
 
 

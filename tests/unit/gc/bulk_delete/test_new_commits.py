@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import NotFoundError
-from dredge.gc.bulk_delete import new_commits
-from dredge.gc.bulk_delete.new_commits import NewCommits, Published
+from dredge.gc.bulk_delete import head_watch
+from dredge.gc.bulk_delete.head_watch import NewCommits, Published
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.index.ranges import read_files
 from dredge.gc.index.store import CommittedIndex
@@ -247,7 +247,7 @@ def test_more_than_one_look_can_read_ends_the_round(limit: str, monkeypatch: pyt
     for number in range(3):
         world.upload(f"new/{number}", b"%d" % number)
         world.lake.commit()
-    monkeypatch.setattr(new_commits, limit, 2)
+    monkeypatch.setattr(head_watch, limit, 2)
     assert follow(run, new) is not None
     assert new.published.number == 0
     monkeypatch.undo()

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, UnavailableError
-from dredge.gc.bulk_delete.output import Group
-from dredge.gc.bulk_delete.reconcile import settle
+from dredge.gc.bulk_delete import Group
+from dredge.gc.bulk_delete.outcomes import settle
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
@@ -80,7 +80,7 @@ def test_every_candidate_has_its_row_and_figures_are_theirs() -> None:
 
 def test_a_sweep_that_went_through_and_does_not_know_what_became_of_an_object_is_an_error() -> None:
     sweep = Sweep(lambda number: None if number == 3 else (ledger.DELETED, None))
-    with pytest.raises(FormatError, match="tells of 7 objects, there were 8 candidates"):
+    with pytest.raises(FormatError, match="7 objects for 8 candidates"):
         sweep.settle()
     stopped = Sweep(lambda number: None if number == 3 else (ledger.DELETED, None))
     assert stopped.settle(complete=False) is None

@@ -13,7 +13,7 @@ from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
-from dredge.gc.subtract.classify import CANDIDATES
+from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs.gate import GateConfig, write_look
 from dredge.runs.summary import PartInfo

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
-from dredge.gc.check_limits import codes, questions
-from dredge.gc.check_limits.asker import Answers, Asker
-from dredge.gc.check_limits.questions import BranchQuestions, Question
+from dredge.gc.check_limits import asker
+from dredge.gc.check_limits.asker import Answers, Asker, BranchQuestions, Question
+from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from tests.support.gc import World, make_world, summary_of
@@ -71,7 +71,7 @@ def test_a_page_that_stops_short_is_gone_on_with(entries: int) -> None:
 
 
 def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "PAGE", 40)
+    monkeypatch.setattr(asker, "PAGE", 40)
     world = make_world(safety={"identical_requests_max": 13})
     many(world, 40)
     world.upload("sole", b"a length of its own")
@@ -85,7 +85,7 @@ def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch:
     assert orphan in world.data()
     assert cleared not in world.data()
     assert summary_of(context, "check_limits").counts["questions"] == 2
-    assert held(context) == {codes.TOO_MANY: 1}
+    assert held(context) == {TOO_MANY: 1}
 
 
 def odd_answer(_repository: str, _ref: str, *_: object) -> None:
@@ -116,9 +116,9 @@ def test_without_an_answer_objects_of_that_size_are_held_and_the_run_goes_on(
     world.run(context)
     assert {again, orphan} <= world.data()
     assert other not in world.data()
-    assert held(context) == {codes.NO_ANSWER: 2}
+    assert held(context) == {NO_ANSWER: 2}
     kept = {group["code"] for group in summary_of(context, "bulk_delete").details["groups"] if group["code"]}
-    assert kept == {codes.NO_ANSWER}
+    assert kept == {NO_ANSWER}
 
 
 NAMESPACE = "mem://lake/repo"
@@ -208,7 +208,7 @@ def test_a_page_that_does_not_reach_the_first_path_is_made_up_for_by_asking_for_
 @pytest.mark.parametrize("has_more", [False, True])
 def test_an_odd_page_is_no_answer(page: list[ObjectStats], has_more: bool) -> None:
     answers = Branches([(page, has_more)]).ask(["a", "b"])
-    assert answers.unanswered == dict.fromkeys((0, 1), codes.NO_ANSWER)
+    assert answers.unanswered == dict.fromkeys((0, 1), NO_ANSWER)
 
 
 def test_a_name_that_is_not_text_says_nothing_of_the_order_and_its_object_is_served() -> None:
@@ -228,7 +228,7 @@ def test_a_name_that_is_not_text_does_not_answer_for_paths_before_it() -> None:
 def test_not_found_is_an_answer_only_of_a_branch_that_is_gone() -> None:
     server = Branches()
     server.names = ["main", "other"]
-    assert server.ask(["a", "b"]).unanswered == dict.fromkeys((0, 1), codes.NO_ANSWER)
+    assert server.ask(["a", "b"]).unanswered == dict.fromkeys((0, 1), NO_ANSWER)
     server.names = ["other"]
     assert server.ask(["a", "b"]).unanswered == {}
 
@@ -238,7 +238,7 @@ def test_a_branch_that_may_be_a_commit_is_not_asked() -> None:
     for pages in (True, False):
         server = Branches([([], False)])
         answers = server.ask(["a"], pages, branches=[name])
-        assert (answers.unanswered, server.asked, server.singly) == ({0: codes.NO_ANSWER}, [], [])
+        assert (answers.unanswered, server.asked, server.singly) == ({0: NO_ANSWER}, [], [])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from dredge.errors import AwaitingApprovalError, RefusedError
 from dredge.gc.check_limits import guards
-from dredge.gc.check_limits.check import Check, must
+from dredge.gc.check_limits.guards import Check, must
 from dredge.gc.save_report.report import write_report
 from dredge.runs.limits import Finding
 from tests.support.gc import busy_world, summary_of

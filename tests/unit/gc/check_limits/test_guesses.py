@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dredge.gc.check_limits.guesses import between
+from dredge.gc.check_limits.canaries import between
 
 KEYS = st.binary(max_size=12)
 

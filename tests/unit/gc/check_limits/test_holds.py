@@ -9,9 +9,16 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, UnavailableError
-from dredge.gc.check_limits import codes
-from dredge.gc.check_limits.holds import Holds
-from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.check_limits.holds import (
+    NO_ANSWER,
+    NO_PATH,
+    SERVED,
+    TOO_MANY,
+    UNSETTLED,
+    WAITING,
+    Holds,
+    Verdicts,
+)
 from dredge.gc.steps import bulk_delete
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.subtract.holds import SAME_SIZE, UNREADABLE
@@ -50,11 +57,11 @@ def test_sweep_keeps_a_held_object_that_has_the_hash_of_a_cleared_one() -> None:
     world.age(days=2)
     context = world.plan()
     world.run(context)
-    assert held(context) == {codes.NO_ANSWER: 1}
+    assert held(context) == {NO_ANSWER: 1}
     assert FIRST in world.data()
     assert SECOND not in world.data()
     kept = {group["code"] for group in summary_of(context, "bulk_delete").details["groups"] if group["code"]}
-    assert kept == {codes.NO_ANSWER}
+    assert kept == {NO_ANSWER}
 
 
 HASH = 7
@@ -85,13 +92,13 @@ def codes_of(holds: Holds, *found: str | None) -> list[str | None]:
 def test_what_is_not_known_to_have_waited_waits() -> None:
     """A file that is missing keeps; what has waited is held by whatever holds it otherwise."""
     found = [None, SAME_SIZE, UNREADABLE]
-    waits = [codes.WAITING, codes.WAITING, UNREADABLE]
+    waits = [WAITING, WAITING, UNREADABLE]
     assert CLEARING.codes_of(candidates(*found)).to_pylist() == waits
     assert replace(CLEARING, confirmed=hashes(HASH - 1)).codes_of(candidates(*found)).to_pylist() == waits
     waited = replace(CLEARING, confirmed=hashes(HASH))
     assert waited.codes_of(candidates(*found)).to_pylist() == [None, None, UNREADABLE]
     served = Holds(Verdicts.make(hashes(4), {}, hashes(HASH)), hashes(HASH), confirmed=hashes(HASH))
-    assert served.codes_of(candidates(SAME_SIZE)).to_pylist() == [codes.SERVED]
+    assert served.codes_of(candidates(SAME_SIZE)).to_pylist() == [SERVED]
 
 
 def test_a_candidate_that_nothing_holds_may_go_whatever_is_proved() -> None:
@@ -109,15 +116,15 @@ def test_a_proof_lifts_the_hold_for_an_equal_size_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("holds", "code"),
     [
-        (Holds(Verdicts.make(NONE, {}, NONE), hashes(HASH)), codes.TOO_MANY),
-        (Holds(Verdicts.make(hashes(3, 5), {}, NONE), hashes(HASH)), codes.TOO_MANY),
-        (Holds(CLEARING.verdicts, NONE), codes.TOO_MANY),
-        (Holds(CLEARING.verdicts, hashes(HASH - 1, HASH + 1)), codes.TOO_MANY),
-        (Holds(Verdicts.make(hashes(4), {codes.NO_ANSWER: hashes(4)}, NONE), hashes(HASH)), codes.NO_ANSWER),
-        (Holds(Verdicts.make(hashes(4), {codes.NO_PATH: hashes(4)}, NONE), hashes(HASH)), codes.NO_PATH),
-        (Holds(Verdicts.make(hashes(4), {}, hashes(HASH)), hashes(HASH)), codes.SERVED),
-        (Holds(Verdicts(hashes(4), np.array([9], np.int8), NONE), hashes(HASH)), codes.TOO_MANY),
-        (Holds(Verdicts(hashes(4), np.array([-1], np.int8), NONE), hashes(HASH)), codes.TOO_MANY),
+        (Holds(Verdicts.make(NONE, {}, NONE), hashes(HASH)), TOO_MANY),
+        (Holds(Verdicts.make(hashes(3, 5), {}, NONE), hashes(HASH)), TOO_MANY),
+        (Holds(CLEARING.verdicts, NONE), TOO_MANY),
+        (Holds(CLEARING.verdicts, hashes(HASH - 1, HASH + 1)), TOO_MANY),
+        (Holds(Verdicts.make(hashes(4), {NO_ANSWER: hashes(4)}, NONE), hashes(HASH)), NO_ANSWER),
+        (Holds(Verdicts.make(hashes(4), {NO_PATH: hashes(4)}, NONE), hashes(HASH)), NO_PATH),
+        (Holds(Verdicts.make(hashes(4), {}, hashes(HASH)), hashes(HASH)), SERVED),
+        (Holds(Verdicts(hashes(4), np.array([9], np.int8), NONE), hashes(HASH)), TOO_MANY),
+        (Holds(Verdicts(hashes(4), np.array([-1], np.int8), NONE), hashes(HASH)), TOO_MANY),
     ],
     ids=[
         "nothing was looked into",
@@ -176,10 +183,10 @@ def test_other_holds_than_subtract_counted_stop_the_run(monkeypatch: pytest.Monk
 
 def test_a_verdict_is_about_its_own_size_and_one_that_nobody_knows_holds() -> None:
     found = Verdicts(
-        np.array([3, 5, 9, 11], np.uint64), np.array([0, 2, 0, 1 + len(codes.UNSETTLED)], np.int8), NONE
+        np.array([3, 5, 9, 11], np.uint64), np.array([0, 2, 0, 1 + len(UNSETTLED)], np.int8), NONE
     )
     sizes = [2, 3, 4, 5, 9, 10, 11, 12]
     names = pa.array([f"data/{size}" for size in sizes])
     rows = pa.table({"size": pa.array(sizes, pa.int64()), "hash": pa.array(hash64(names))})
-    more = codes.TOO_MANY
-    assert found.codes_of(rows).to_pylist() == [more, None, more, codes.UNSETTLED[1], None, more, more, more]
+    more = TOO_MANY
+    assert found.codes_of(rows).to_pylist() == [more, None, more, UNSETTLED[1], None, more, more, more]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.gc.check_limits import codes
+from dredge.gc.check_limits.holds import NO_PATH, TOO_MANY
 from dredge.gc.planning import release_lease
 from dredge.gc.steps import (
     bulk_delete,
@@ -182,7 +182,7 @@ def test_a_path_that_is_not_utf8_holds_what_is_as_long_as_its_object() -> None:
     world.run(context)
     assert again in world.data()
     assert orphan not in world.data()
-    assert held(context) == {codes.NO_PATH: 1}
+    assert held(context) == {NO_PATH: 1}
 
 
 def staged(world: World, key: bytes, content: bytes, address: str = "") -> bytes:
@@ -207,7 +207,7 @@ def test_more_objects_than_may_be_asked_about_are_held(objects_max: int) -> None
     world.run(context)
     assert many <= world.data()
     assert bool(few & world.data()) == (objects_max == 0)
-    assert held(context) == {codes.TOO_MANY: 2 if objects_max else 4}
+    assert held(context) == {TOO_MANY: 2 if objects_max else 4}
 
 
 def test_sweep_keeps_a_second_upload_that_a_server_on_a_local_folder_serves(

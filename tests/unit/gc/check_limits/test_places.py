@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dredge.gc.check_limits import codes, places
+from dredge.gc.check_limits import places
+from dredge.gc.check_limits.holds import TOO_MANY
 from dredge.gc.check_limits.places import SCHEMA, _Found
 from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
@@ -34,7 +35,7 @@ def test_sizes_that_very_many_objects_have_are_held_and_the_others_looked_into(
     world.run(context)
     assert frequent in world.data()
     assert rare not in world.data()
-    assert held(context) == {codes.TOO_MANY: 1}
+    assert held(context) == {TOO_MANY: 1}
 
 
 def test_a_committed_index_that_is_lost_is_no_reason_to_stop() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import NotFoundError
-from dredge.gc.check_limits.staged import staging_not_gone
+from dredge.gc.check_limits.guards import staging_not_gone
 from dredge.lakefs import Change
 from dredge.runs.limits import Finding
 
@@ -56,7 +56,7 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Any:
         server: Server, now: int = 0, before: int | None = PLENTY, run_id: str = "r", branches: int = 32
     ) -> Finding:
         earlier = None if before is None else SimpleNamespace(counts={"rows": before})
-        monkeypatch.setattr("dredge.gc.check_limits.staged.previous", lambda *_: earlier)
+        monkeypatch.setattr("dredge.gc.check_limits.guards.previous", lambda *_: earlier)
         safety = SimpleNamespace(staged_rows_plenty=PLENTY, canary_branches=branches)
         plan = SimpleNamespace(
             run_id=run_id,

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from dredge.gc.check_limits import surroundings
-from dredge.gc.check_limits.check import Check
+from dredge.gc.check_limits import guards
+from dredge.gc.check_limits.guards import Check
 from dredge.gc.planning import release_lease
 from dredge.gc.run import make_lease
 from dredge.hashing import hash64
@@ -22,11 +22,11 @@ from tests.support.checks import check_of, marked
 @pytest.mark.parametrize(
     "guard",
     [
-        surroundings.namespaces_apart,
-        surroundings.same_namespace,
-        surroundings.lease_held,
-        surroundings.no_other_collector,
-        surroundings.canaries_stay,
+        guards.namespaces_apart,
+        guards.same_namespace,
+        guards.lease_held,
+        guards.no_other_collector,
+        guards.canaries_stay,
     ],
 )
 def test_a_quiet_world_passes(guard: Callable[[Check], Finding]) -> None:
@@ -44,7 +44,7 @@ def test_a_repository_that_came_into_the_namespace_meanwhile_refuses_the_run_unl
     other = Repository("other", f"{ours.namespace}{folder}", "main", False)
     world.client.repositories = lambda: [ours, other]  # type: ignore[method-assign]
     check = check_of(run)
-    finding = surroundings.namespaces_apart(check)
+    finding = guards.namespaces_apart(check)
     assert (finding.rule, finding.verdict) == ("namespaces_apart", verdict)
     assert ("other" in finding.text) is (verdict == "refused")
     assert any("other" in text for text in check.record.warnings) is (verdict == "passed")
@@ -56,7 +56,7 @@ def test_a_repository_that_was_made_anew_elsewhere_refuses_the_run(is_there: boo
     (ours,) = world.client.repositories()
     moved = [replace(ours, namespace="memory://elsewhere/lake")] if is_there else []
     world.client.repositories = lambda: moved  # type: ignore[method-assign]
-    finding = surroundings.same_namespace(check_of(run))
+    finding = guards.same_namespace(check_of(run))
     assert (finding.rule, finding.verdict) == ("same_namespace", "refused")
 
 
@@ -64,14 +64,14 @@ def test_a_lease_that_somebody_else_took_refuses_the_run() -> None:
     _, run = marked()
     release_lease(run)
     make_lease(run.state, 60).acquire("somebody else")
-    finding = surroundings.lease_held(check_of(run))
+    finding = guards.lease_held(check_of(run))
     assert (finding.rule, finding.verdict) == ("lease_held", "refused")
 
 
 def test_a_run_of_another_collector_refuses_the_run_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     _, run = marked()
-    monkeypatch.setattr(surroundings, "foreign_runs", lambda _: ["cg7", "cg8"])
-    finding = surroundings.no_other_collector(check_of(run))
+    monkeypatch.setattr(guards, "foreign_runs", lambda _: ["cg7", "cg8"])
+    finding = guards.no_other_collector(check_of(run))
     assert (finding.rule, finding.verdict, finding.figure) == ("no_other_collector", "refused", 2)
     assert "cg7, cg8" in finding.text
 
@@ -85,6 +85,6 @@ def test_a_candidate_that_a_branch_shows_refuses_the_run() -> None:
     hashes = unite([hash64(pa.array([shown]))])
     written = write_hashes(run.folder, "check_limits/cleared.u64", hashes)
     doomed = replace(check, doomed=[*check.candidates.hashes, written])
-    finding = surroundings.canaries_stay(doomed)
+    finding = guards.canaries_stay(doomed)
     assert (finding.rule, finding.verdict) == ("canaries", "refused")
     assert repr(shown) in finding.text

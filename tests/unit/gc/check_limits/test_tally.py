@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.check_limits import codes
+from dredge.gc.check_limits.holds import SERVED
 from dredge.gc.save_report.report import write_report
-from dredge.gc.subtract import reasons
+from dredge.gc.subtract.candidates import NEVER_LINKED, UNREFERENCED
 from tests.support.gc import make_world
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
@@ -44,14 +44,14 @@ def test_an_exceeded_limit_shows_what_would_go_by_reason_with_ten_examples_each(
     report = context.folder.read_json("report.json")
     found = {item["reason"]: item for item in report["over_limit"]}
     assert {reason: (item["objects"], item["bytes"]) for reason, item in found.items()} == {
-        reasons.UNREFERENCED: (18, 15 * 6 + 3 * 4),
-        reasons.NEVER_LINKED: (12, 12 * 9),
+        UNREFERENCED: (18, 15 * 6 + 3 * 4),
+        NEVER_LINKED: (12, 12 * 9),
     }
-    for reason, everything in ((reasons.UNREFERENCED, plain | asked), (reasons.NEVER_LINKED, handed)):
+    for reason, everything in ((UNREFERENCED, plain | asked), (NEVER_LINKED, handed)):
         examples = {example["address"] for example in found[reason]["examples"]}
         assert len(examples) == 10
         assert examples <= everything
     (kept,) = report["held"]
-    assert (kept["code"], kept["objects"], kept["bytes"]) == (codes.SERVED, 1, 4)
+    assert (kept["code"], kept["objects"], kept["bytes"]) == (SERVED, 1, 4)
     assert kept["examples"] == [{"address": served, "size": 4, "branch": "main", "path": "a"}]
     assert served in context.folder.writer.get("report.html").decode()

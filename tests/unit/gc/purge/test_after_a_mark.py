@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import AlarmError, DredgeError
-from dredge.gc.purge.step import purge_old
+from dredge.gc.purge import purge_old
 from dredge.gc.steps import bulk_delete, verify
 from dredge.undo.deletions import read_deletions
 from tests.support.gc import World, stage_again, summary_of

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError, UnavailableError
-from dredge.gc.purge import step
-from dredge.gc.purge.config import PurgeConfig
+from dredge.gc import purge as purging
 from dredge.gc.steps import bulk_delete, release_lease
+from dredge.gc.undo_config import PurgeConfig
 from dredge.storage import DeleteOutcome, ObjectVersion, open_old_version_deleter, open_versions
 from dredge.storage.model import MaySend, always
 from dredge.undo.leftovers import Choosing, Leftover
@@ -260,7 +260,7 @@ def test_a_purge_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: st
     world.age(days=40)
     before = data_bytes(world)
     store = store_of(world)
-    with moments_in(store, step, "purge_runs") as states:
+    with moments_in(store, purging, "purge_runs") as states:
         purge(world)
     assert len(states) > 3
     left = leftovers(world)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dredge.gc.restore.config import RestoreConfig
-from dredge.gc.restore.step import restore
+from dredge.gc.restore import restore
+from dredge.gc.undo_config import RestoreConfig
 from dredge.runs.tasks import LocalRunner
 from tests.support.gcs import GcsServer
 from tests.support.gcs_lakes import ORPHANS, GcsBucket, client_of, collected, contents, planted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,9 @@ class CountingReader:
         return self._inner.stat(key)
 
     def list(self, *bounds: str) -> Iterator[pa.RecordBatch]:
-        if not self._is_exact:
+        if not self._is_exact:  # what such a listing shows or omits before it fails does not count
+            for batch in self._inner.list(*bounds):
+                yield batch.take(pa.array(range(1, batch.num_rows, 2), pa.int64()))
             raise FormatError("keys are not in strict order")
         for batch in self._inner.list(*bounds):
             for first in range(0, batch.num_rows, self._batch_rows):
@@ -112,6 +115,12 @@ def test_a_folder_is_listed_where_a_page_costs_no_more_than_the_looks_it_saves(
     assert reader.requests == requests
 
 
+def test_nothing_counts_that_a_listing_showed_before_it_failed() -> None:
+    names = sorted(f"data/s/{number:03d}" for number in range(LOOKS_PER_PAGE + 1))
+    reader: Any = CountingReader(filled("inexact", set(names)), is_exact=False)
+    assert sorted(info.key for info in ask(reader, names, 2) if isinstance(info, ObjectInfo)) == names
+
+
 class Denying(CountingReader):
     """A store that describes no single object to us, as a policy may want it."""
 
@@ -133,6 +142,14 @@ def test_where_no_object_of_a_folder_is_described_it_is_listed(error: Exception)
     assert found.count(None) == 2
 
 
+@pytest.mark.parametrize(("count", "are_listed"), [(3, False), (4, True)])
+def test_few_refused_objects_of_a_folder_are_odd_and_many_are_a_policy(count: int, are_listed: bool) -> None:
+    """Few are held; for many the folder is listed."""
+    asked = [f"data/s/{number}" for number in range(count)]
+    found = ask(Denying(filled(f"refused-{count}", set(asked))), asked, 2)  # type: ignore[arg-type]
+    assert [isinstance(item, ObjectInfo) for item in found] == [are_listed] * count
+
+
 def test_single_objects_that_are_not_described_are_neither_there_nor_gone() -> None:
     inner = filled("odd", {"data/s/0", "data/t/0"})
     found = ask(Denying(inner), ["data/s/0", "data/s/1", "data/t/0"], 2)  # type: ignore[arg-type]
@@ -148,6 +165,20 @@ def test_objects_that_can_be_neither_described_nor_listed_are_neither_there_nor_
     found = ask(Mute(filled("mute", set(asked[:2]))), asked, 2)  # type: ignore[arg-type]
     assert len(found) == 5
     assert not any(item is None or isinstance(item, ObjectInfo) for item in found)
+
+
+@pytest.mark.parametrize(
+    "modified", [None, datetime(1970, 1, 1, tzinfo=UTC), datetime(1969, 5, 5, tzinfo=UTC)]
+)
+def test_an_object_without_a_time_stops_the_run(modified: Any) -> None:
+    """Some stores give the epoch where they know nothing; an object of that age would be garbage at once."""
+
+    class Timeless(CountingReader):
+        def stat(self, key: str) -> ObjectInfo:
+            return ObjectInfo(key, 3, modified, "e")
+
+    with pytest.raises(RefusedError, match="no time"):
+        ask(Timeless(filled("no-time", set())), ["data/f/a"], 2)  # type: ignore[arg-type]
 
 
 def test_an_object_without_a_time_in_a_listing_is_no_answer() -> None:

@@ -14,7 +14,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
-from dredge.gc.subtract.by_shard import cut_parts, find_dead
+from dredge.gc.subtract.step import cut_parts, find_dead
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LiveSet
 from tests.support.gc import Parallel, World, make_world, summary_of

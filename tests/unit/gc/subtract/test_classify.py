@@ -12,9 +12,9 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
 from dredge.gc.slice_listing import LISTED
-from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
+from dredge.gc.subtract import SubtractOutput
+from dredge.gc.subtract.candidates import CANDIDATES, SubtractConfig, classify, write_candidates
 from dredge.gc.subtract.holds import SAME_SIZE
-from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
@@ -112,7 +112,7 @@ def test_files_with_held_rows_are_known_by_their_hashes(folder: RunFolder) -> No
     assert [part.name for part in output.with_holds] == ["subtract/part-b-00000.parquet"]
     deletable = unite([read_hashes(folder, part) for part in output.hashes])
     assert deletable.tolist() == unite([hash64(pa.array(["data/x", "data/y"]))]).tolist()
-    assert (both.objects, both.size_bytes) == (3, 4)
+    assert (both.total.objects, both.total.size_bytes) == (3, 4)
     assert {code: figures.objects for code, figures in both.by_hold.items()} == {"unreadable": 1}
     assert both.by_reason["unreferenced"].examples == ("data/x", "data/y")
 

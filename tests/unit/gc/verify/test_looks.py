@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.gc.verify.looks import choose, look_for, looks_at
+from dredge.gc.verify import choose, look_for, looks_at
 from dredge.storage import ObjectReader, open_writer
 
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
+from dredge.gc import verify
 from dredge.gc.bulk_delete import sweep
-from dredge.gc.verify import living, step
 from dredge.storage import DeleteOutcome, open_deleter
 from tests.support.gc import World, busy_world, deleting, make_world, summary_of
 
@@ -57,7 +57,7 @@ def test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made(
 ) -> None:
     """All sampled living objects are compared with the ledger, which costs no request."""
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr(living, "_LOOKS", 0)
+    monkeypatch.setattr(verify, "_LOOKS", 0)
     world, _, _ = busy_world()
     context = world.plan(verify_sample_size=0)
     monkeypatch.setattr("dredge.sets.live.LiveSet.find", lambda _, wanted: [hashes == 0 for hashes in wanted])
@@ -88,8 +88,8 @@ def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages that are listed for deleted objects tell of living ones, too; nobody looks for these once more."""
-    monkeypatch.setattr(step, "length_of_runs", lambda *_: length)
-    monkeypatch.setattr(living, "_LOOKS", 0)
+    monkeypatch.setattr(verify, "length_of_runs", lambda *_: length)
+    monkeypatch.setattr(verify, "_LOOKS", 0)
     world = make_world()
     for name in ("a1", "a2", "a3"):
         world.upload(name, name.encode())

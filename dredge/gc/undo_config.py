@@ -1,19 +1,20 @@
-"""What a user may ask of a restore."""
+"""The settings of a restore and of a purge in lakeFS; separate, because forms load them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from dredge.settings import setting
+from dredge.undo.config import PurgeConfig as AnyPurgeConfig
 from dredge.undo.config import RestoreConfig as AnyRestoreConfig
 
+# Those of `dredge.gc.subtract`; a form must not load it.
 REASONS = ("expired", "never_linked", "unreferenced")
-"""Those of `dredge.gc.subtract`, which a form must not load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreConfig(AnyRestoreConfig):
-    """Which of a run's deletions are taken back, and for how long what came back is kept."""
+    """The settings of a restore of deletions of a lakeFS run."""
 
     repository: str = setting("Repository", "Its name in lakeFS.")
     prefix: str | None = setting(
@@ -25,3 +26,10 @@ class RestoreConfig(AnyRestoreConfig):
         default=None,
         choices=REASONS,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeConfig(AnyPurgeConfig):
+    """The settings of a purge of a lakeFS repository."""
+
+    repository: str = setting("Repository", "Its name in lakeFS.")

@@ -1,9 +1,9 @@
-"""Restore: see `dredge.undo.restore`."""
+"""Restore deletions of lakeFS runs (`dredge.undo.restore`)."""
 
 from __future__ import annotations
 
-from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.undo import collected_of, open_swept
+from dredge.gc.undo_config import RestoreConfig
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.summary import StepSummary
@@ -21,36 +21,28 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Take deletions of a run back.
+    """Restore deletions of a run.
 
     Args:
-        config: which, and for how long they are kept.
-        runner: spreads the work.
-        holder: who takes the lease; None is this restore alone.
-        client: the lakeFS server; None reads the environment.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
-        clock: this machine's clock.
+        holder: of the lease; None is this restore alone.
+        client: None reads the environment.
+        options: None reads the environment. Tasks always read theirs.
 
     Raises:
-        ConfigError: there is no such run, or it deleted nothing that fits.
-        NotFoundError: there is no such repository.
+        ConfigError: no such run, or no matching deletion.
+        NotFoundError: no such repository.
         LeaseHeldError: another run works on the repository.
-        UnavailableError: some objects could not be brought back; the others were.
+        UnavailableError: some objects could not be restored; the others were.
     """
     collected = collected_of(config.repository, client, options)
     return restoring.restore(collected, config, runner, holder, options, clock)
 
 
 def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
-    """Say what a restore would bring back. Only reads, and only the run's folder.
-
-    Args:
-        config: which deletions.
-        run_uri: URI of the folder of the run that deleted.
-        options: None reads the environment.
+    """Count the objects of a restore, from the run's folder only.
 
     Raises:
-        ConfigError: there is no such run, or it deleted nothing.
-        FormatError: its files are damaged.
+        ConfigError: no such run, or it deleted no object.
+        FormatError: damaged files.
     """
     return preview(config, open_swept(run_uri, options=options))

@@ -1,0 +1,233 @@
+"""The outcome of each candidate after a sweep: a settled row in the ledger, and the counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.check_limits import CheckLimitsOutput, why_held
+from dredge.gc.run import Run
+from dredge.gc.subtract import SubtractOutput
+from dredge.runs import ledger
+from dredge.runs.failures import not_deleted
+from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json, to_json
+from dredge.runs.steps import StepRecord
+from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.storage import CHANGED, STORE_HOLD
+from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE, words_of_not_copied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Objects with the same reason, outcome and code; a payload.
+
+    Attributes:
+        code: of the hold, or of the store's error; "" for none.
+    """
+
+    reason: str
+    outcome: str
+    code: str
+    objects: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, sums: Mapping[str, Any]) -> Group:
+        """A group from the sums of `ledger.settle_rows`."""
+        return cls(
+            reason=sums["reason"],
+            outcome=sums["outcome"],
+            code=sums["code"] or "",
+            objects=sums["objects"],
+            size_bytes=sums["bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failed deletion with the store's error; a payload."""
+
+    address: str
+    code: str | None
+    message: str | None
+
+
+class BulkDeleteOutput(StepOutput):
+    """The outcome of each candidate."""
+
+    STEP = ledger.STEP
+    INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
+
+    @property
+    def settled(self) -> list[PartInfo]:
+        """Rows of the ledger, a row for each candidate; empty in a dry run."""
+        return self.parts("")
+
+    def settled_of(self, part: PartInfo) -> PartInfo:
+        """The file of the ledger for a file of candidates; raises FormatError if it is missing."""
+        return self.part(f"{ledger.part_stem(part)}.parquet")
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the ledger is settled; not so in a dry run."""
+        return "groups" in self.summary.details
+
+    @property
+    def groups(self) -> list[Group]:
+        """Objects by reason, outcome and code; empty in a dry run."""
+        return [from_json(Group, value) for value in self.summary.details.get("groups", [])]
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Some failed deletions, as JSON of `Failure`."""
+        found: list[dict[str, Any]] = self.summary.details.get("failures", [])
+        return found
+
+
+ALIVE_AGAIN = "alive_again"
+
+_WHY = {
+    ALIVE_AGAIN: "referenced again since the mark",
+    CHANGED: "it was overwritten, or its metadata changed, since it was listed",
+    STORE_HOLD: "the store refuses: the object has a hold, or a retention policy of the bucket applies",
+    "named_by_kept": "Icechunk: an unreachable snapshot or manifest references it, and is kept",
+    NOT_RESTORABLE: "its key ends with a slash, so some stores would refuse to restore a copy",
+    NOT_COPIED: "it could not be copied, so its deletion could not be undone",
+}
+
+
+# The codes of the sweep, in addition to those of holds.
+CODES = tuple(_WHY)
+
+
+def why_kept(code: str) -> str:
+    """The text of a code in reports; the code itself when unknown."""
+    return _WHY.get(code) or why_held(code)
+
+
+_FAILURES_MAX = 20
+_FATE = ("reason", "outcome", "code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleConfig:
+    """The limit of failures in a result; a payload."""
+
+    failures_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleTask:
+    """Files of candidates; a payload."""
+
+    candidates: list[PartInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleResult:
+    """Files of the ledger, groups of each file, and some failures; a payload."""
+
+    settled: list[PartInfo]
+    groups: list[Group]
+    failures: list[Failure]
+
+
+def settle(
+    run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
+) -> DredgeError | None:
+    """Settle the ledger of a sweep, and count its outcomes.
+
+    Args:
+        parts: of the candidates.
+        complete: the sweep is complete, so every candidate must have an outcome.
+
+    Returns:
+        The error to end with when objects could not be deleted.
+
+    Raises:
+        FormatError: the ledger does not fit the candidates.
+    """
+    tasks = [SettleTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
+    config = SettleConfig(failures_max=_FAILURES_MAX)
+    results = run.spread(runner, BulkDeleteOutput.STEP, settle_parts, config, tasks, "parts", len(parts))
+    record.parts.extend(part for result in results for part in result.settled)
+    failures = [failure for result in results for failure in result.failures]
+    groups = _add_up(group for result in results for group in result.groups)
+    totals = Counter(dict.fromkeys(ledger.OUTCOMES, 0))
+    for group in groups:
+        totals[group.outcome] += group.objects
+    candidates = record.input(SubtractOutput).counts["candidates_objects"]
+    record.add(
+        deleted_bytes=sum(group.size_bytes for group in groups if group.outcome == ledger.DELETED),
+        undone_objects=candidates - totals.total(),
+    )
+    record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
+    record.details["groups"] = [to_json(group) for group in groups]
+    record.details["failures"] = [to_json(failure) for failure in failures[:_FAILURES_MAX]]
+    if complete and totals.total() != candidates:
+        raise FormatError(
+            f"run {run.plan.run_id}: the ledger has {totals.total():,} objects for {candidates:,} candidates. Run the"
+            " step again; it continues from the ledger."
+        )
+    if totals[ledger.NOT_ADDRESSABLE]:
+        record.warn(
+            f"{totals[ledger.NOT_ADDRESSABLE]:,} objects have names that this store cannot delete exactly;"
+            " kept"
+        )
+    if not_copied := sum(group.objects for group in groups if group.code == NOT_COPIED):
+        record.warn(words_of_not_copied(not_copied))
+    return _failure(run, totals, groups, failures) if totals[ledger.FAILED] else None
+
+
+def _add_up(groups: Iterable[Group]) -> list[Group]:
+    totals: dict[tuple[str, str, str], Group] = {}
+    for group in groups:
+        key = group.reason, group.outcome, group.code
+        objects, size_bytes = (totals[key].objects, totals[key].size_bytes) if key in totals else (0, 0)
+        totals[key] = replace(
+            group, objects=objects + group.objects, size_bytes=size_bytes + group.size_bytes
+        )
+    return [totals[key] for key in sorted(totals)]
+
+
+def _failure(
+    run: Run, totals: Counter[str], groups: Iterable[Group], failures: Sequence[Failure]
+) -> DredgeError:
+    # The codes of all failures, not only of the examples: one retryable code is worth another try.
+    codes = {group.code for group in groups if group.outcome == ledger.FAILED}
+    text = (
+        f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
+        f" ({', '.join(sorted(codes))}), such as {failures[0].address!r}; {totals[ledger.DELETED]:,} were."
+    )
+    return not_deleted(text, codes, totals[ledger.DELETED])
+
+
+@partition_function
+def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> SettleResult:
+    """Write the settled ledger of some files: a row for each object."""
+    settled: list[PartInfo] = []
+    groups: list[Group] = []
+    failures: list[Failure] = []
+    for part in task.candidates:
+        rows = _best(run.folder, part)
+        found = ledger.settle_rows(run.folder, part, rows, _FATE, config.failures_max)
+        settled.append(found.part)
+        groups.extend(map(Group.of, found.groups))
+        failures.extend(Failure(**failure) for failure in found.failures)
+    return SettleResult(settled=settled, groups=groups, failures=failures)
+
+
+def _best(folder: RunFolder, part: PartInfo) -> pa.Table:
+    rows = ledger.best(ledger.read_raw(folder, ledger.part_stem(part)))
+    candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
+    if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
+        raise FormatError(f"the ledger of {part.name} has objects that are no candidates. Start a new run.")
+    return rows

@@ -1,1 +1,0 @@
-"""Purge: what could be brought back goes for good, once it is old enough."""

@@ -1,1 +1,0 @@
-"""Restore: what a run deleted comes back."""

@@ -1,0 +1,291 @@
+"""Candidates: listed objects outside the live set, each with the reason why it is garbage, and its hold, if any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError
+from dredge.gc.config import GCConfig
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.namespaces import DATA
+from dredge.gc.pending.known import NAME, Known, known_list
+from dredge.gc.slice_listing import LISTED, SliceListingOutput
+from dredge.gc.storage_classes import MINIMUM_DAYS, early_fee
+from dredge.gc.subtract.holds import Evidence, Uploads, going_on, holds_of
+from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
+from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
+from dredge.runs.rendering import size_text
+from dredge.runs.summary import PartInfo, StepOutput
+from dredge.sets.hashes import unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
+
+EXPIRED = "expired"
+NEVER_LINKED = "never_linked"
+UNREFERENCED = "unreferenced"
+
+# The reasons of candidates, each with its text in reports.
+REASONS = {
+    EXPIRED: "referenced by expired commits only",
+    NEVER_LINKED: "uploaded to an address that lakeFS handed out, and not linked (any more)",
+    UNREFERENCED: "not referenced: overwritten, deleted or reset before a commit, or its history was deleted",
+}
+
+# `reason` is a key of `REASONS`; `hold` is the code of a hold, null without one.
+CANDIDATES = pa.schema(
+    [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]
+)
+
+# lakeFS signs the addresses that it hands out for uploads.
+_SIGNED = r",[A-Za-z0-9_-]{43}$"
+_MICROSECONDS_OF_A_DAY = 86_400_000_000
+
+
+class SubtractOutput(StepOutput):
+    """The candidates of a run."""
+
+    STEP = "subtract"
+    INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
+
+    @property
+    def candidates(self) -> list[PartInfo]:
+        """Rows of `CANDIDATES`."""
+        return self.parts("part-")
+
+    @property
+    def hashes(self) -> list[PartInfo]:
+        """Sorted hashes of the candidates without a hold, a file for each of `candidates`."""
+        return self.parts("hashes-")
+
+    @property
+    def with_holds(self) -> list[PartInfo]:
+        """The files of `candidates` with held rows: they have more rows than hashes."""
+        free = {_stem(part): part.rows for part in self.hashes}
+        return [part for part in self.candidates if free.get(_stem(part)) != part.rows]
+
+    @property
+    def young(self) -> list[PartInfo]:
+        """Rows of unreferenced objects younger than the cutoff."""
+        return self.parts("young-")
+
+    def known_list(self, folder: RunFolder) -> Known:
+        """The pending list before this run."""
+        return known_list(folder, self.part(NAME))
+
+    @property
+    def reasons(self) -> dict[str, dict[str, Any]]:
+        """Objects, bytes and examples by reason."""
+        found: dict[str, dict[str, Any]] = self.detail("reasons")
+        return found
+
+    @property
+    def nested(self) -> list[str]:
+        """Prefixes of addresses kept because of another repository, possibly a deleted one."""
+        found: list[str] = self.summary.details.get("nested", [])
+        return found
+
+    @property
+    def early_deletion(self) -> str:
+        """The cost of deleting the candidates before their minimum storage duration, as text; "" without any."""
+        return "; ".join(
+            f"{early['objects']:,} objects ({size_text(early['bytes'])}) of class {name}, charged for at least"
+            f" {MINIMUM_DAYS.get(name, 0)} days: about {early['fee_usd']:,.2f} US dollars"
+            for name, early in self.summary.details.get("early_deletion", {}).items()
+        )
+
+
+def _stem(part: PartInfo) -> str:
+    return part.name.partition("-")[2].partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtractConfig:
+    """The config of the step's tasks; a payload.
+
+    Attributes:
+        live: hashes of all live addresses.
+        head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
+        expired: hashes of the addresses in ranges of expired commits only.
+        pinned: hashes of restored objects.
+        as_of: the store's time when the run was planned; None counts no early deletions.
+        uploads: where upload parts are objects; None elsewhere.
+        nested: prefixes of addresses kept because of another repository.
+        dead: hashes of the listing outside the live set, after a comparison by shard.
+    """
+
+    settings: GCConfig
+    live: LiveSet
+    head_sizes: tuple[LocatedSet, ...]
+    expired: ShardedSet
+    pinned: tuple[LocatedSet, ...] = ()
+    as_of: datetime | None = None
+    uploads: Uploads | None = None
+    nested: tuple[str, ...] = ()
+    dead: ShardedSet | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The candidates of a task; a payload.
+
+    Attributes:
+        parts: files of rows, and of hashes of the rows without a hold.
+        by_reason: all candidates; examples are without a hold.
+        by_hold: held candidates.
+        early: candidates without a hold before their minimum storage duration, by storage class.
+    """
+
+    parts: list[PartInfo] = field(default_factory=list)
+    by_reason: dict[str, Figures] = field(default_factory=dict)
+    by_hold: dict[str, Figures] = field(default_factory=dict)
+    early: dict[str, Figures] = field(default_factory=dict)
+
+    def __add__(self, other: Candidates) -> Candidates:
+        return Candidates(
+            parts=[*self.parts, *other.parts],
+            by_reason=add_up([self.by_reason, other.by_reason]),
+            by_hold=add_up([self.by_hold, other.by_hold]),
+            early=add_up([self.early, other.early]),
+        )
+
+    @property
+    def total(self) -> Figures:
+        """All candidates."""
+        return sum(self.by_reason.values(), Figures())
+
+
+def classify(
+    folder: RunFolder, rows: pa.Table, config: SubtractConfig, undescribed: bool = False
+) -> pa.Table:
+    """Add reasons and holds to unreferenced objects.
+
+    Args:
+        rows: rows of the listing.
+        undescribed: the store refused to describe the objects; only their addresses are known.
+
+    Returns:
+        Rows of `CANDIDATES`.
+
+    Raises:
+        FormatError: an impossible candidate.
+    """
+    _check(rows)
+    evidence = Evidence(
+        head_sizes=config.head_sizes,
+        pinned=config.pinned,
+        uploading=config.uploads and going_on(config.uploads, rows, config.settings.tuning.threads),
+        nested=config.nested,
+        undescribed=undescribed,
+    )
+    columns = [rows[name] for name in LISTED.names]
+    columns += [_reasons(folder, rows, config.expired), holds_of(rows, evidence)]
+    return pa.Table.from_arrays(columns, schema=CANDIDATES)
+
+
+def _check(rows: pa.Table) -> None:
+    addresses = rows["address"]
+    strays = pc.invert(pc.starts_with(addresses, DATA))
+    if pc.any(strays).as_py():
+        stray = addresses.filter(strays)[0].as_py()
+        raise FormatError(f"{stray!r} is not below {DATA} and can be no candidate. Nothing was deleted.")
+    if not np.array_equal(hash64(addresses), rows["hash"].to_numpy()):
+        raise FormatError(
+            "hashes of the listing do not fit its addresses. Nothing was deleted. Start a new run."
+        )
+
+
+def _reasons(folder: RunFolder, rows: pa.Table, expired: ShardedSet) -> pa.Array:
+    signed = pc.match_substring_regex(rows["address"], _SIGNED).to_numpy()
+    (found,) = expired.find(folder, [rows["hash"].to_numpy()])
+    return pa.array(np.where(found, EXPIRED, np.where(signed, NEVER_LINKED, UNREFERENCED)), pa.string())
+
+
+def write_candidates(
+    folder: RunFolder,
+    config: SubtractConfig,
+    tables: Iterable[pa.Table],
+    name: str,
+    undescribed: bool = False,
+) -> Candidates:
+    """Classify unreferenced objects and write them as candidates.
+
+    Args:
+        tables: rows of the listing; each becomes a file.
+        name: part of the file names; the same in each try of the task.
+        undescribed: the store refused to describe the objects; only their addresses are known.
+    """
+    written = Candidates()
+    for index, table in enumerate(tables):
+        rows = classify(folder, table, config, undescribed)
+        free = rows.filter(pc.is_null(rows["hold"]))
+        part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}", grouped=True)
+        hashes_name = f"{SubtractOutput.STEP}/hashes-{name}-{index:05d}.u64"
+        hashes = write_hashes(folder, hashes_name, unite([free["hash"].to_numpy()]))
+        written += Candidates(
+            parts=[part, hashes],
+            by_reason=_by_reason(rows, free),
+            by_hold=_sums(rows.filter(pc.is_valid(rows["hold"])), "hold"),
+            early={} if config.as_of is None else _early_deletions(free, config.as_of),
+        )
+    return written
+
+
+def _by_reason(rows: pa.Table, free: pa.Table) -> dict[str, Figures]:
+    found = {}
+    for reason, sums in _sums(rows, "reason").items():
+        examples = free["address"].filter(pc.equal(free["reason"], reason))[:EXAMPLES_MAX].to_pylist()
+        found[reason] = replace(sums, examples=tuple(examples))
+    return found
+
+
+def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
+    groups = rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
+    return {
+        group[column]: Figures(objects=group["size_count"], size_bytes=group["size_sum"]) for group in groups
+    }
+
+
+def _early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Figures]:
+    """Objects before their minimum storage duration, by storage class.
+
+    Listings do not contain the time of a change of the class, so the last modification is used: the true cost of
+    objects moved later is higher.
+    """
+    if rows["storage_class"].null_count == rows.num_rows:
+        return {}
+    now, found = round(as_of.timestamp() * 1e6), dict[str, Figures]()
+    for name in pc.unique(rows["storage_class"]).to_pylist():
+        if name not in MINIMUM_DAYS:
+            continue
+        own = rows.filter(pc.fill_null(pc.equal(rows["storage_class"], name), False))
+        sizes = own["size"].to_numpy()
+        ages = (now - own["last_modified"].cast(pa.int64()).to_numpy()) / _MICROSECONDS_OF_A_DAY
+        left = np.maximum(MINIMUM_DAYS[name] - ages, 0.0)
+        early = left > 0
+        if early.any():
+            found[name] = Figures(
+                objects=int(early.sum()),
+                size_bytes=int(sizes[early].sum()),
+                byte_days=round(float((sizes * left).sum())),
+            )
+    return found
+
+
+def early_details(found: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:
+    """Early deletions for the summary, with the fee by the list price."""
+    return {
+        name: {
+            "objects": early.objects,
+            "bytes": early.size_bytes,
+            "fee_usd": round(early_fee(name, early.byte_days), 4),
+        }
+        for name, early in sorted(found.items())
+    }
