@@ -7,6 +7,13 @@ from tests.mutations.edits import Drop, Put, Swap
 
 WITNESS = (
     Breakage(
+        "inactive commits of the last mark are not asked for",
+        "dredge.gc.witness.record",
+        "Past.newest_inactive",
+        Put("If", 1, True),
+        ("test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed",),
+    ),
+    Breakage(
         "commits that the server does not know any more pass",
         "dredge.gc.witness.mark",
         "check_known",

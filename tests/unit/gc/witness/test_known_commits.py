@@ -107,18 +107,18 @@ def test_commits_that_expired_or_whose_branch_is_gone_are_still_known() -> None:
 
 
 def test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed() -> None:
+    """All heads of the last mark are older than the backup."""
     world = make_world(unsafe_grace_seconds=None, grace_hours=20)
     world.rules(1)
     world.upload("a", b"1")
     world.lake.commit("first")
     backup = back_up(world)
-    live = world.upload("b", b"2")
-    commit = world.lake.commit("expires")
-    world.lake.catalog.objects.delete_object("lake", "main", "b")
-    world.lake.commit("without it")
-    world.age(days=40)
-    world.upload("c", b"3")
-    world.lake.commit("now")
+    world.lake.catalog.branches.create_branch("lake", "side", "main")
+    live = world.upload("b", b"2", "side")
+    commit = world.lake.commit("side", "side")
+    world.age(hours=2)
+    world.collect()
+    world.lake.catalog.branches.delete_branch("lake", "side")
     world.age(days=3)
     world.collect()
     world.lake.catalog.branches.create_branch("lake", "again", commit.id)
