@@ -11,15 +11,14 @@ import click
 
 from dredge.commands.options import setting_options
 from dredge.commands.variables import forget_variable_command
-from dredge.trash.config import TrashConfig
-from dredge.trash.restore_config import TrashRestoreConfig
+from dredge.trash.settings import TrashConfig, TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
     from dredge.storage import ObjectWriter
     from dredge.trash.apply import Outcome
-    from dredge.trash.finding import TrashFinding
-    from dredge.trash.results import CleanReport, ScanReport
+    from dredge.trash.findings import TrashFinding
+    from dredge.trash.report import CleanReport, ScanReport
     from dredge.trash.state import TrashState
 
 URL_ENV = "DREDGE_KV_URL"
@@ -190,7 +189,7 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
     store does not answer; 5 an undo file is damaged.
     """
     from dredge.kv.row_opening import open_row_cleaner
-    from dredge.trash.steps import restore
+    from dredge.trash.restore import restore
 
     config = TrashRestoreConfig.from_params(_given(settings) | {"dry_run": not apply})
     store = open_row_cleaner(url)
@@ -274,7 +273,7 @@ def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> Non
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
-    from dredge.trash.unqueue import unqueue
+    from dredge.trash.restore import unqueue
 
     store = open_row_cleaner(url)
     try:

@@ -6,17 +6,24 @@ Until a person acknowledges an alarm, nothing is removed. Alarms are kept in the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime
 
 import pyarrow as pa
 
-from dredge.errors import ConfigError, DredgeError
+from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.hashing import hash64
-from dredge.kv.rows import RowReader, show
+from dredge.kv.rows import Row, RowCleaner, RowReader, show
 from dredge.runs.consents import check_reason, record_consent
 from dredge.storage import ObjectWriter, store_clock
+from dredge.trash.apply import Applier, NamedAgainError
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import Look
+from dredge.trash.names import parse_instance
 from dredge.trash.state import STORE, TrashState
+from dredge.trash.undo import put_back
 from dredge.trash.waiting import forget
 from dredge.undo.alarms import (
     NOT_YET,
@@ -133,3 +140,108 @@ def check_folder(state: ObjectWriter) -> None:
     """
     if not any(item.key == STORE for item in state.list_level("").objects):
         raise ConfigError(f"{state.uri} is no state folder of the cleaner: it has no {STORE}")
+
+
+log = logging.getLogger("dredge")
+
+
+def named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
+    """Partitions removed by earlier runs that a record names by now, with the run that removed each."""
+    named = set(look.references.partitions) | set(look.references.tokens)
+    return {name: run for name, run in state.removed().items() if name in named}
+
+
+def named_again(partition: bytes, run_id: str) -> TrashFinding:
+    """Report a partition that `named_after_removal` found."""
+    why = (
+        f"removed by run {run_id} and now named by a record: the next clean puts it back, or restore that run"
+    )
+    return TrashFinding(partition, None, "named-after-removal", "report", why)
+
+
+def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
+    """Undo what earlier runs removed and a record names by now: an operation took longer than the grace
+    period.
+
+    Raises:
+        NamedAgainError: something of it was missing.
+    """
+    named = named_after_removal(state, look)
+    if not named:
+        return
+    taken = {name: runs for name, runs in state.removed_by().items() if name in named}
+
+    def kept_rows() -> Iterator[Row]:
+        # Ids of runs descend: the newest comes first, its rows count.
+        for run in sorted({run for runs in taken.values() for run in runs}):
+            yield from (row for row in state.undo(run).read() if run in taken.get(row.partition, ()))
+
+    names = ", ".join(sorted(show(name) for name in named))
+    kept = {row.partition for row in kept_rows()}
+    if kept == named.keys() and not _that_lost_rows(store, kept_rows()):
+        # Whoever put them back has said so, and ended before they were forgotten.
+        log.warning("trash: %s: removed by an earlier run, named by a record again, and whole", names)
+        state.forget_removed(named)
+        return
+    with alarmed(state.writer, run_id, named) as lost:
+        lost |= named.keys() - kept
+        written = put_back(store, kept_rows())[0]
+    state.forget_removed(named)
+    raise NamedAgainError(
+        f"{names}: removed as trash by an earlier run ({', '.join(sorted(set(named.values())))}), and now named"
+        f" by a record. {written} rows were put back. Nothing else was touched."
+        + (f" Of {len(lost):,} of them no row is kept." if lost else "")
+        + " An operation of the server took longer than the grace period (lengthen it), or the database was put back."
+    )
+
+
+def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
+    """Look after a run that ended while it was removing: is anything named that it took? What it took is
+    remembered from then on.
+
+    Args:
+        store: what is cleaned.
+        state: of the cleaner.
+        now: aware UTC.
+        verifier: the run that looks.
+
+    Raises:
+        NamedAgainError: something is named; it was put back.
+    """
+    run_id = state.open_run()
+    if run_id is None:
+        return
+    log.warning("trash: run %s ended while it was removing; verifying what it removed", run_id)
+    with store.view() as view:
+        unrecorded = [name for name in view.partitions() if parse_instance(name)]
+    try:
+        # Its undo files name rows that it was about to delete, also of partitions that stay and lost single keys.
+        keyed = {finding.partition for finding in state.plan(run_id).findings if finding.key is not None}
+    except NotFoundError:
+        keyed = set()
+    alarm = alarm_of(state, store, verifier, run_id)
+    applier = Applier(store, state.undo(run_id), state.check_right, unrecorded, alarm=alarm)
+    named: NamedAgainError | None = None
+    try:
+        applier.verify_removed(keyed)
+    except NamedAgainError as error:
+        named = error  # it is put back; the rest may be named only now
+    gone = {*applier.removed_partitions}
+    lost = _that_lost_rows(store, state.undo(run_id).read(lambda row: row.partition in gone))
+    state.note_removed(lost, run_id, now, forget=False)  # nobody has looked at the others yet
+    state.set_open_run(None)
+    if named is not None:
+        raise named
+
+
+def _that_lost_rows(store: RowCleaner, rows: Iterable[Row]) -> set[bytes]:
+    """Give the partitions of some rows that lack one of them."""
+    lost: set[bytes] = set()
+    with store.view() as view:
+        for row in rows:
+            if row.partition in lost:
+                continue
+            found = next(iter(view.scan(row.partition, row.key)), None)
+            if found is None or found.key != row.key:
+                lost.add(row.partition)
+    return lost

@@ -1,18 +1,12 @@
-"""Removing trash beside a live server.
+"""What has to hold while something is deleted: the rows that could come to name it.
 
-For every small group of partitions and keys, again and again until the plan is done:
+Only few records can ever name a given thing. A staging token is only ever named by the branch whose
+repository and name its text is made of; an instance only by the record of its repository's name. These
+rows, as they are now or as absent, are checked in the same transaction that deletes, so whoever names
+the thing in between makes the deletion fail instead of the data disappear.
 
-    1  read their rows, then all references (one moment, where the store has one)
-    2  whatever was removed before and is named now: put it back, stop
-    3  keep what a record names, or what has other bytes than the plan
-    4  write the rows to the undo log and flush it
-    5  look whether this still is the newest try and its lease stands: an orphan stops itself here
-    6  delete each row only with its very value, only while the rows that could name it are as they were in 1
-
-and once more 1 and 2 at the end. Partitions go first, queue markers last, and a marker only where its
-partition has no row. Everything is safe to repeat: what is gone is gone, what is left is judged anew.
-
-Source: docs/trash.md; L63 to L70 of docs/lakefs-behaviour.md.
+What this cannot fence is an operation that has not written any record yet: a reset by prefix that is
+filling a token, a create before its record. For those there is the wait.
 """
 
 from __future__ import annotations
@@ -28,12 +22,109 @@ from typing import Literal
 from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.model import Entry
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
-from dredge.trash.finding import TrashFinding
-from dredge.trash.guards import guards_of, named_now
-from dredge.trash.look import Contents, contents_of, value_digest
-from dredge.trash.names import MARKERS
-from dredge.trash.references import References, read_references
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import Contents, References, contents_of, read_references, value_digest
+from dredge.trash.names import (
+    ACTIONS,
+    BRANCH_PREFIX,
+    MARKERS,
+    OWNERS,
+    PULLS,
+    REPOSITORIES,
+    REPOSITORY_PREFIX,
+    parse_instance,
+    possible_branches,
+)
+from dredge.trash.rules import (
+    OF_EARLIER_LIFE,
+    OF_MISSING_REPOSITORY,
+    OF_MISSING_RUN,
+    branch_of_owner,
+    pull_of_index,
+    repository_of_action,
+    run_of_action,
+)
+from dredge.trash.settings import INSTANCE_MARGIN
 from dredge.trash.undo import UndoLog, put_back
+
+
+def guards_of(finding: TrashFinding, value: bytes | None, references: References) -> list[Guard]:
+    """Name the rows that must stay as they are while a finding is deleted.
+
+    Args:
+        finding: what is to be deleted.
+        value: of its row; None for a whole partition.
+        references: as they are now.
+    """
+    if finding.key is None:
+        instance = parse_instance(finding.partition)
+        if instance is not None:
+            return [_record_guard(instance.repository, references)]
+        return list(_branch_guards(finding.partition, references))
+    if finding.partition == MARKERS:
+        return list(_branch_guards(finding.key, references))
+    guards = list(_key_guards(finding.partition, finding.key, value or b"", references))
+    if finding.kind == OF_MISSING_RUN:
+        guards.append(Guard(ACTIONS, run_of_action(finding.key), None))
+    return guards
+
+
+def named_now(finding: TrashFinding, references: References) -> bool:
+    """Say whether a record names a finding by now, whatever earlier looks saw."""
+    if finding.key is None:
+        return finding.partition in references.partitions or finding.partition in references.tokens
+    if finding.partition == MARKERS:
+        return finding.key in references.tokens
+    if finding.kind == OF_MISSING_REPOSITORY:
+        return repository_of_action(finding.key) in references.repositories
+    if finding.kind == OF_EARLIER_LIFE:
+        return _may_be_of_this_life(finding, references)
+    if finding.partition == OWNERS:
+        found = branch_of_owner(finding.key)
+        record = references.repositories.get(found[0]) if found else None
+        return record is not None and found is not None and found[1] in references.branches[record.partition]
+    return False
+
+
+def _may_be_of_this_life(finding: TrashFinding, references: References) -> bool:
+    """Whether a hook run began in the life that has the name by now: somebody may have brought an earlier one back."""
+    record = references.repositories.get(repository_of_action(finding.key or b"") or "")
+    return record is not None and (finding.since is None or finding.since >= record.created - INSTANCE_MARGIN)
+
+
+def _key_guards(partition: bytes, key: bytes, value: bytes, references: References) -> Iterator[Guard]:
+    if partition == PULLS:
+        found = pull_of_index(key, value)
+        instance = parse_instance(found[0]) if found else None
+        if found and instance:
+            yield _record_guard(instance.repository, references)
+            yield Guard(found[0], b"pulls/" + found[1].encode(), None)
+    elif partition == ACTIONS:
+        repository = repository_of_action(key)
+        if repository:
+            yield _record_guard(repository, references)
+    elif partition == OWNERS:
+        owner = branch_of_owner(key)
+        if owner:
+            yield _record_guard(owner[0], references)
+            record = references.repositories.get(owner[0])
+            if record:
+                yield Guard(record.partition, BRANCH_PREFIX + owner[1].encode(), None)
+
+
+def _record_guard(repository: str, references: References) -> Guard:
+    record = references.repositories.get(repository)
+    key = REPOSITORY_PREFIX + repository.encode()
+    return Guard(REPOSITORIES, key, record.value if record else None)
+
+
+def _branch_guards(token: bytes, references: References) -> Iterator[Guard]:
+    """Every branch whose record could name a token: in each life of each repository that fits its text."""
+    for repository, branch in possible_branches(token):
+        for partition in references.lives.get(repository, ()):
+            record = references.branches[partition].get(branch)
+            yield Guard(partition, BRANCH_PREFIX + branch.encode(), record.value if record else None)
+
 
 log = logging.getLogger("dredge")
 

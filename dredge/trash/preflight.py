@@ -10,8 +10,8 @@ from dredge.kv.rows import RowReader
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
 from dredge.storage import StorageOptions, open_writer
-from dredge.trash.config import TrashConfig
 from dredge.trash.look import check_schema
+from dredge.trash.settings import TrashConfig
 from dredge.trash.state import TrashState
 from dredge.undo.alarms import open_alarms
 from dredge.undo.preflight import check_folders

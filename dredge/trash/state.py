@@ -42,8 +42,8 @@ from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import is_part, superseded_parts
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectWriter, StorageOptions, store_clock
+from dredge.trash.findings import TrashPlan
 from dredge.trash.noted import Noted
-from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
 from dredge.trash.undo import UndoLog, flush_local
 

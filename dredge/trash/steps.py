@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from dredge.errors import (
     ConfigError,
@@ -17,23 +16,35 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.kv.rows import Row, RowCleaner, RowReader, show
-from dredge.runs.partial import as_partial, partial_after
-from dredge.trash.alarms import alarm_of, refuse_alarmed
+from dredge.kv.rows import RowCleaner, RowReader
+from dredge.runs.partial import as_partial
+from dredge.trash.alarms import (
+    alarm_of,
+    named_after_removal,
+    named_again,
+    put_back_named,
+    refuse_alarmed,
+    verify_open_run,
+)
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
-from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import (
+    TrashFinding,
+    TrashLimits,
+    TrashPlan,
+    check_kinds,
+    check_limits,
+    choose,
+    in_both,
+)
 from dredge.trash.look import Look, read_look
-from dredge.trash.margins import UNNAMED, TrashLimits, TrashMargins
-from dredge.trash.names import MARKERS, deleted_instance, parse_instance
+from dredge.trash.names import deleted_instance, parse_instance
 from dredge.trash.noted import Noted, check_known
-from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
-from dredge.trash.references import read_references
-from dredge.trash.results import CleanReport, ScanReport
+from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.rules import classify
+from dredge.trash.settings import UNNAMED, TrashMargins
 from dredge.trash.state import TrashState
-from dredge.trash.waiting import advance_waiting, forget, leave_waiting, no_list, read_waiting
+from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
 from dredge.undo.alarms import open_alarms
 from dredge.xid import new_descending_xid
 
@@ -135,90 +146,6 @@ def clean(
         done = _remove(store, held, report, look, clock, margins, group_rows)
         held.remove_old_lists()
         return done
-
-
-def restore(
-    store: RowCleaner,
-    state: TrashState,
-    run_id: str,
-    *,
-    partitions: Iterable[bytes] | None = None,
-    dry_run: bool = True,
-) -> dict[str, Any]:
-    """Put back what a run removed; a key that exists by now stays as it is.
-
-    What comes back has its whole grace again. A queue marker of a token that a branch names does not come back, not
-    even that of a run that took it off the queue: the server would delete the branch's acknowledged uploads.
-
-    Args:
-        store: where to.
-        state: where the undo files are.
-        run_id: whose.
-        partitions: only these; None is all.
-        dry_run: only count.
-
-    Raises:
-        ConfigError: there is no such run, or it removed nothing of one of the partitions.
-        FormatError: an undo file was damaged, or markers are to come back and a record cannot be read.
-        PartialError: some rows were put back, and the store does not allow the rest.
-    """
-    asked = None if partitions is None else frozenset(partitions)
-    with state.held(f"restore {run_id}") as held:
-        held.claim(store)
-        if run_id not in held.runs():
-            raise ConfigError(
-                f"{state.writer.uri}: no run {run_id}; there are {', '.join(held.runs()) or 'none'}"
-            )
-        undo = held.undo(run_id)
-
-        def wanted(row: Row) -> bool:
-            return asked is None or row.partition in asked
-
-        count: Counter[bytes] = Counter()
-        markers: set[bytes] = set()
-        back: set[tuple[bytes, bytes | None]] = set()
-        for row in undo.read(wanted):
-            count[row.partition] += 1
-            back.update([(row.partition, None), (row.partition, row.key)])
-            if row.partition == MARKERS:
-                markers.add(row.key)
-        left = _live_tokens(store, markers)
-        absent = sorted((asked or frozenset()) - count.keys())
-        if absent:
-            raise ConfigError(f"run {run_id} removed nothing of {', '.join(map(show, absent))}")
-        if dry_run:
-            return {
-                "run_id": run_id,
-                "status": "dry_run",
-                "rows": count.total() - len(left),
-                "markers_of_live_tokens": len(left),
-            }
-        if back:
-            forget(held, store, back, run_id)
-        written: Counter[bool] = Counter()
-        with partial_after(lambda: f"{written[True]:,} rows were put back." if written[True] else ""):
-            for row in undo.read(
-                lambda row: wanted(row) and not (row.partition == MARKERS and row.key in left)
-            ):
-                written[store.insert_row(row)] += 1
-        held.forget_removed([name for name in held.removed() if asked is None or name in asked], run_id)
-    log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written[True], written[False])
-    return {
-        "run_id": run_id,
-        "status": "done",
-        "rows_written": written[True],
-        "keys_existing": written[False],
-        "markers_of_live_tokens": len(left),
-    }
-
-
-def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
-    """Give those of some tokens that branches name, also those of a repository whose record was lost."""
-    if not tokens:
-        return tokens
-    with store.view() as view:
-        lives = [name for name in view.partitions() if parse_instance(name)]
-        return tokens.intersection(read_references(view, lives).tokens)
 
 
 def _scan(

@@ -19,8 +19,8 @@ from dredge.kv.rows import RowReader, show
 from dredge.runs.pending.rows import YOUNG, Turn
 from dredge.runs.pending.small import SmallList, found_rows
 from dredge.runs.pending.store import Expected
-from dredge.trash.finding import TrashFinding
-from dredge.trash.margins import TrashMargins
+from dredge.trash.findings import TrashFinding
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 
 

@@ -20,7 +20,7 @@ from airflow_dredge.operators.variables import json_variable
 from dredge.kv.rows import ReadRate
 from dredge.runs.variables import check_variables
 from dredge.storage import open_writer
-from dredge.trash.config import TrashConfig
+from dredge.trash.settings import TrashConfig
 from dredge.trash.state import TrashState
 
 if TYPE_CHECKING:

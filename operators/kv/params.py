@@ -13,8 +13,7 @@ from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
 from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import by_family
 from dredge.settings import setting, settings_of
-from dredge.trash.config import TrashConfig
-from dredge.trash.restore_config import TrashRestoreConfig
+from dredge.trash.settings import TrashConfig, TrashRestoreConfig
 
 
 @dataclass(frozen=True, kw_only=True)

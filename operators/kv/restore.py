@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.kv.base import LakeFSKVOperator
 from dredge.kv.rows import ReadRate
-from dredge.trash.restore_config import TrashRestoreConfig
+from dredge.trash.settings import TrashRestoreConfig
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,7 +34,7 @@ class LakeFSKVRestoreTrashOperator(LakeFSKVOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Put back, or count, and return the figures."""
         # Loaded by this task only: every task of every DAG reads the files of all operators.
-        from dredge.trash.steps import restore
+        from dredge.trash.restore import restore
 
         config = self.checked
         with self.connection.cleaner(ReadRate(None, self.segments)) as store:

@@ -13,13 +13,12 @@ from dredge import xid
 from dredge.errors import ConfigError, UnavailableError
 from dredge.kv.rows import Row
 from dredge.trash.alarms import acknowledge_alarms
-from dredge.trash.apply import NamedAgainError
-from dredge.trash.finding import TrashFinding
-from dredge.trash.guards import named_now
-from dredge.trash.key_rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.apply import NamedAgainError, named_now
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import read_references
 from dredge.trash.names import ACTIONS, REPOSITORIES
-from dredge.trash.references import read_references
-from dredge.trash.steps import restore
+from dredge.trash.restore import restore
+from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground, fates
 

@@ -9,7 +9,7 @@ import pytest
 from dredge.errors import LeaseHeldError, UnavailableError
 from dredge.kv.rows import Guard, GuardFailedError, Row
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError, Outcome, _groups
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import TrashFinding
 from dredge.trash.names import ACTIONS, MARKERS
 from dredge.trash.undo import UndoLog
 from tests.support.trash import Ground, applier, key_of, partition_of

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from dredge import xid
-from dredge.trash.classifier import Classifier, one_row
-from dredge.trash.finding import HELD
+from dredge.trash.findings import HELD
 from dredge.trash.look import Look, read_look
-from dredge.trash.margins import TrashMargins
+from dredge.trash.partition_rules import Classifier, one_row
+from dredge.trash.settings import TrashMargins
 from tests.support.kv_world import DAY, METARANGE, START, World
 
 MARGINS = TrashMargins()

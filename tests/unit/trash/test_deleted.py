@@ -14,7 +14,7 @@ from dredge.trash.apply import NamedAgainError
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.look import contents_of
 from dredge.trash.names import deleted_instance
-from dredge.trash.steps import restore
+from dredge.trash.restore import restore
 from dredge.trash.undo import UndoLog, put_back
 from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground

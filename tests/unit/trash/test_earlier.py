@@ -8,8 +8,8 @@ import pytest
 
 from dredge.kv.rows import Row
 from dredge.storage import open_writer
+from dredge.trash.alarms import named_after_removal, put_back_named, verify_open_run
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.earlier import named_after_removal, put_back_named, verify_open_run
 from dredge.trash.look import read_look
 from dredge.trash.state import TrashState
 from tests.support.kv_world import DAY, START, World

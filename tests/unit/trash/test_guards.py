@@ -10,11 +10,11 @@ import pytest
 from dredge import xid
 from dredge.kv.rows import Guard
 from dredge.lakefs.files import messages
-from dredge.trash.finding import TrashFinding
-from dredge.trash.guards import guards_of, named_now
-from dredge.trash.key_rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.apply import guards_of, named_now
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import References, read_references
 from dredge.trash.names import ACTIONS, MARKERS, OWNERS, PULLS, REPOSITORIES
-from dredge.trash.references import References, read_references
+from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from tests.support.kv_world import DAY, START, World
 
 

@@ -9,7 +9,7 @@ import pytest
 from dredge import xid
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import TrashFinding
 from tests.support.kv_world import DAY, START, World, countdown_id
 from tests.support.trash import Watcher
 

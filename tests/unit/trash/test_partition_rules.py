@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from dredge import xid
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import TrashFinding
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher
 

@@ -11,9 +11,15 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.runs.payload import from_sealed, to_json, to_sealed
-from dredge.trash.finding import KINDS, TrashFinding
-from dredge.trash.margins import TrashLimits
-from dredge.trash.plan import TrashPlan, check_kinds, check_limits, in_both
+from dredge.trash.findings import (
+    KINDS,
+    TrashFinding,
+    TrashLimits,
+    TrashPlan,
+    check_kinds,
+    check_limits,
+    in_both,
+)
 from tests.support.kv_world import START
 
 TRASH = TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "why", 2, 10, "d1")

@@ -13,8 +13,8 @@ from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row
 from dredge.runs.payload import from_json, to_json
-from dredge.trash.margins import TrashMargins
 from dredge.trash.noted import Noted
+from dredge.trash.settings import TrashMargins
 from tests.support.kv_world import DAY, Store
 from tests.support.memory_rows import MemoryRows
 from tests.support.postgres import postgres_server

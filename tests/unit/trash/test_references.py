@@ -8,7 +8,7 @@ import pytest
 
 from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.trash.references import References, read_references
+from dredge.trash.look import References, read_references
 from tests.support.kv_world import START, World
 
 

@@ -11,8 +11,8 @@ from dredge import xid
 from dredge.errors import FormatError, RefusedError
 from dredge.kv import Entry
 from dredge.trash.look import look_through, read_look
-from dredge.trash.margins import TrashMargins
 from dredge.trash.rules import classify
+from dredge.trash.settings import TrashMargins
 from tests.support.kv_world import DAY, START, LiveView, World
 
 # Fail closed

@@ -8,8 +8,9 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.margins import TrashLimits
-from dredge.trash.steps import clean, restore, trusted_now
+from dredge.trash.findings import TrashLimits
+from dredge.trash.restore import restore
+from dredge.trash.steps import clean, trusted_now
 from tests.support.kv_world import DAY, START
 from tests.support.trash import MARGINS, Ground, fates
 

@@ -7,8 +7,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.kv.rows import Row
 from dredge.trash.names import MARKERS
-from dredge.trash.steps import restore
-from dredge.trash.unqueue import unqueue
+from dredge.trash.restore import restore, unqueue
 from dredge.trash.waiting import address_of, read_waiting
 from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground

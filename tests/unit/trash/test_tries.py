@@ -14,11 +14,11 @@ from dredge.runs.lease import Lease
 from dredge.runs.pending.store import POINTER
 from dredge.storage import store_clock
 from dredge.trash import steps
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import TrashFinding
+from dredge.trash.restore import restore, unqueue
 from dredge.trash.rules import classify
 from dredge.trash.state import Right, TrashState
-from dredge.trash.steps import CleanReport, restore
-from dredge.trash.unqueue import unqueue
+from dredge.trash.steps import CleanReport
 from dredge.trash.waiting import leave_waiting, read_waiting
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground

@@ -8,10 +8,9 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.kv.rows import Row
+from dredge.trash.restore import restore, unqueue
 from dredge.trash.state import TrashState
-from dredge.trash.steps import restore
 from dredge.trash.undo import put_back
-from dredge.trash.unqueue import unqueue
 from tests.support.kv_world import World, dump, memory_store
 
 TOKEN = b"orchard-pfx:5bbc0db9-1b21-4ed1-ba81-0dc3d555b68f"

@@ -14,7 +14,7 @@ from dredge.errors import RefusedError
 from dredge.runs.pending.store import POINTER, parts_named
 from dredge.storage import open_deleter, open_writer
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.margins import TrashMargins
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import address_of, forget, read_waiting
 from tests.support.killing import Killed, killed_at
