@@ -3,7 +3,7 @@
 Read in this order:
 
     names            partitions and keys by their shape
-    look             the records of a store, and one look at it, as values
+    look             the records of a store, and their contents at one time, as values
     findings         what a look found, and the plan of a run with its limits
     partition_rules  rules for whole partitions
     rules            rules for single keys; `classify` applies all rules

@@ -1,6 +1,8 @@
-"""Alarms of the cleaner: something that it removed is named by a record.
+"""Rows removed by earlier runs that a record references now: they are restored, and an alarm is written.
 
-Until a person acknowledges an alarm, nothing is removed. Alarms are kept in the state folder, as those of collections
+An operation of the server that takes longer than the grace may reference what was found unreferenced, so every look
+compares its references with all removals of the last 90 days, and verifies a run that crashed. Until a person
+acknowledges the alarm, nothing is removed. Alarms are in the state folder, in the format of collections
 (`dredge.undo.alarms`); an address is the name of a partition, or the token of a queue marker.
 """
 
@@ -40,18 +42,18 @@ from dredge.xid import new_descending_xid
 ACKNOWLEDGE = "acknowledge"
 RESTORED, GONE = "restored", "gone"
 
+log = logging.getLogger("dredge")
+
 
 @contextmanager
 def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Iterator[set[bytes]]:
-    """Write an alarm before something is put back, and again with what became of it.
+    """Write an alarm before a restore, and again with the outcomes after it.
 
     Args:
-        state: on the state folder.
-        run_id: the run that found it.
-        named: what records name, with the run that removed it.
+        named: the referenced names, with the run that removed each.
 
     Yields:
-        A set for what no row is kept of.
+        A set for names whose rows are lost.
     """
     at = store_clock(state, "")
     alarm_id = new_descending_xid(at)
@@ -77,19 +79,17 @@ def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Ite
 def alarm_of(
     state: TrashState, store: RowReader, run_id: str, removed_by: str
 ) -> Callable[[Iterable[bytes]], AbstractContextManager[set[bytes]]]:
-    """Give what an `Applier` calls before it puts something back.
+    """The context manager for a restore by an `Applier`.
 
     Args:
-        state: of the cleaner.
-        store: what is cleaned.
-        run_id: the run that looks.
-        removed_by: the run that removed it.
+        run_id: the run of the look.
+        removed_by: the run with the removal.
     """
 
     @contextmanager
     def of(named: Iterable[bytes]) -> Iterator[set[bytes]]:
         names = list(named)
-        with suppress(DredgeError):  # whatever becomes of the list, the rows come back
+        with suppress(DredgeError):  # the restore matters more than the pending list
             forget(state, store, [(name, None) for name in names], run_id)
         with alarmed(state.writer, run_id, dict.fromkeys(names, removed_by)) as lost:
             yield lost
@@ -98,30 +98,26 @@ def alarm_of(
 
 
 def refuse_alarmed(state: ObjectWriter, run_id: str) -> None:
-    """Refuse to remove anything while an alarm is open.
+    """Refuse a removal while an alarm is open.
 
     Raises:
-        AlarmError: an alarm is open.
-        FormatError: an alarm cannot be read.
+        AlarmError: an open alarm.
+        FormatError: an unreadable alarm.
     """
     if found := open_alarms(state):
         raise alarm_error(f"run {run_id} removes nothing", found, f"dredge trash acknowledge {state.uri}")
 
 
 def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None) -> list[Alarm]:
-    """End the open alarms of a state folder.
+    """Acknowledge the open alarms of a state folder, and return them.
 
     Args:
-        state: on the folder.
-        reason: why removing may go on; kept with the state.
+        reason: kept in the folder.
         who: None is the login name of this process.
 
-    Returns:
-        The alarms that were open.
-
     Raises:
-        ConfigError: there is no reason.
-        FormatError: an alarm cannot be read.
+        ConfigError: no reason was given.
+        FormatError: an unreadable alarm.
     """
     reason, found = check_reason(reason), open_alarms(state)
     if not found:
@@ -133,38 +129,32 @@ def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None)
 
 
 def check_folder(state: ObjectWriter) -> None:
-    """Check that a folder is the state of a cleaner.
+    """Refuse a folder that is not the state folder of a cleaner.
 
     Raises:
-        ConfigError: no run has worked there.
+        ConfigError: no run used it.
     """
     if not any(item.key == STORE for item in state.list_level("").objects):
-        raise ConfigError(f"{state.uri} is no state folder of the cleaner: it has no {STORE}")
-
-
-log = logging.getLogger("dredge")
+        raise ConfigError(f"{state.uri} is not a state folder of the cleaner: it has no {STORE}")
 
 
 def named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
-    """Partitions removed by earlier runs that a record names by now, with the run that removed each."""
+    """Names removed by earlier runs that a record references now, with the run that removed each."""
     named = set(look.references.partitions) | set(look.references.tokens)
     return {name: run for name, run in state.removed().items() if name in named}
 
 
 def named_again(partition: bytes, run_id: str) -> TrashFinding:
-    """Report a partition that `named_after_removal` found."""
-    why = (
-        f"removed by run {run_id} and now named by a record: the next clean puts it back, or restore that run"
-    )
+    """The finding for a name of `named_after_removal`."""
+    why = f"removed by run {run_id}, and a record references it now: the next clean restores it, or restore that run"
     return TrashFinding(partition, None, "named-after-removal", "report", why)
 
 
 def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
-    """Undo what earlier runs removed and a record names by now: an operation took longer than the grace
-    period.
+    """Restore rows removed by earlier runs that a record references now.
 
     Raises:
-        NamedAgainError: something of it was missing.
+        NamedAgainError: rows were missing.
     """
     named = named_after_removal(state, look)
     if not named:
@@ -172,15 +162,15 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
     taken = {name: runs for name, runs in state.removed_by().items() if name in named}
 
     def kept_rows() -> Iterator[Row]:
-        # Ids of runs descend: the newest comes first, its rows count.
+        # Ids of runs descend, so the rows of the newest run come first and win.
         for run in sorted({run for runs in taken.values() for run in runs}):
             yield from (row for row in state.undo(run).read() if run in taken.get(row.partition, ()))
 
     names = ", ".join(sorted(show(name) for name in named))
     kept = {row.partition for row in kept_rows()}
     if kept == named.keys() and not _that_lost_rows(store, kept_rows()):
-        # Whoever put them back has said so, and ended before they were forgotten.
-        log.warning("trash: %s: removed by an earlier run, named by a record again, and whole", names)
+        # A restore wrote them all, and crashed before it could forget them.
+        log.warning("trash: %s: removed by an earlier run, referenced by a record now, and complete", names)
         state.forget_removed(named)
         return
     with alarmed(state.writer, run_id, named) as lost:
@@ -188,34 +178,31 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
         written = put_back(store, kept_rows())[0]
     state.forget_removed(named)
     raise NamedAgainError(
-        f"{names}: removed as trash by an earlier run ({', '.join(sorted(set(named.values())))}), and now named"
-        f" by a record. {written} rows were put back. Nothing else was touched."
-        + (f" Of {len(lost):,} of them no row is kept." if lost else "")
-        + " An operation of the server took longer than the grace period (lengthen it), or the database was put back."
+        f"{names}: removed as trash by an earlier run ({', '.join(sorted(set(named.values())))}); a record references"
+        f" it now. {written} rows were restored, nothing else was changed."
+        + (f" {len(lost):,} of them have no rows in the undo files." if lost else "")
+        + " Either an operation of the server took longer than the grace (lengthen the grace), or the database was"
+        " restored from a backup."
     )
 
 
 def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
-    """Look after a run that ended while it was removing: is anything named that it took? What it took is
-    remembered from then on.
+    """Verify a run that crashed while removing: restore its referenced removals, and remember the others.
 
     Args:
-        store: what is cleaned.
-        state: of the cleaner.
-        now: aware UTC.
-        verifier: the run that looks.
+        verifier: the run of this look.
 
     Raises:
-        NamedAgainError: something is named; it was put back.
+        NamedAgainError: a removed name is referenced; its rows were restored.
     """
     run_id = state.open_run()
     if run_id is None:
         return
-    log.warning("trash: run %s ended while it was removing; verifying what it removed", run_id)
+    log.warning("trash: run %s crashed while removing; verifying its removals", run_id)
     with store.view() as view:
         unrecorded = [name for name in view.partitions() if parse_instance(name)]
     try:
-        # Its undo files name rows that it was about to delete, also of partitions that stay and lost single keys.
+        # Its undo files also have rows of partitions that only lost single keys.
         keyed = {finding.partition for finding in state.plan(run_id).findings if finding.key is not None}
     except NotFoundError:
         keyed = set()
@@ -225,17 +212,17 @@ def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifie
     try:
         applier.verify_removed(keyed)
     except NamedAgainError as error:
-        named = error  # it is put back; the rest may be named only now
+        named = error  # raised below: others may be referenced later, so they are remembered first
     gone = {*applier.removed_partitions}
     lost = _that_lost_rows(store, state.undo(run_id).read(lambda row: row.partition in gone))
-    state.note_removed(lost, run_id, now, forget=False)  # nobody has looked at the others yet
+    state.note_removed(lost, run_id, now, forget=False)  # older removals are not yet compared
     state.set_open_run(None)
     if named is not None:
         raise named
 
 
 def _that_lost_rows(store: RowCleaner, rows: Iterable[Row]) -> set[bytes]:
-    """Give the partitions of some rows that lack one of them."""
+    """The partitions of rows that lack at least one of them."""
     lost: set[bytes] = set()
     with store.view() as view:
         for row in rows:

@@ -1,4 +1,7 @@
-"""What a look found: one partition or key, what it is, and what may be done about it."""
+"""Findings of a look, and the plan of a run with its limits.
+
+A run with a plan reads the store again, and removes only rows that are trash both times, with the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -10,53 +13,50 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from dredge.errors import ConfigError, RefusedError
-from dredge.kv.rows import show
+from dredge.kv.rows import show, show_key
 from dredge.settings import check_finite
 
+# Code of a finding held for want of a proof; its wait begins again afterwards.
 HELD = "held"
-"""Code of what may not go for want of a proof: it waits anew afterwards."""
-
+# `trash` may be deleted; `wait`: it may come into use, or another operation comes first; `report`: for a person, never
+# deleted. Live rows have no finding.
 Verdict = Literal["trash", "wait", "report"]
-"""`trash` may be deleted; `wait` may still come into use, or somebody else has to finish first; `report`
-is for a person, never deleted. What is live has no finding."""
-
+# Kinds of trash.
 KINDS: Mapping[str, str] = {
     "zombie-create": "a repository that was never finished: first commit and branch, no record",
-    "deleted-repository-leftovers": "what the deletion of a repository left in its partition",
+    "deleted-repository-leftovers": "rows left in its partition by the deletion of a repository",
     "deleted-repository": "a repository that `graveler_deleted` hands to the cleaner",
-    "staging-orphan": "staged changes that no branch names",
-    "staging-queued": "staged changes that are queued for dropping and that no branch names",
+    "staging-orphan": "staged changes that no branch references",
+    "staging-queued": "staged changes that are queued for dropping and that no branch references",
     "marker": "a queue entry whose partition is empty",
-    "pull-index-of-missing-repository": "index of a pull request of a repository that is gone",
-    "pull-index-dangling": "index of a pull request that is gone",
+    "pull-index-of-missing-repository": "index of a pull request of a missing repository",
+    "pull-index-dangling": "index of a missing pull request",
     "actions-of-missing-repository": "hook results under a name that no repository has",
     "actions-of-previous-instance": "hook results of an earlier life of the name",
     "actions-of-missing-run": "parts of a hook run without the run",
     "import-expired": "status of an import without an update for 48 hours",
     "task-expired": "status of a task without an update for 48 hours",
     "heartbeat": "a server instance that stopped long ago",
-    "branch-owner-stale": "ownership hint of a branch that is gone",
+    "branch-owner-stale": "ownership hint of a missing branch",
 }
-"""Kinds that can become trash."""
+# Below this number of partitions the limit in percent does not apply.
+_SMALL_STORE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TrashFinding:
-    """One partition or key that is not plainly live.
+    """A partition or key that is not plainly live.
 
     Args:
-        partition: whose.
-        key: None: the partition as a whole.
-        kind: one of `KINDS`, or a kind that is only waited for or reported.
-        verdict: what may be done.
+        key: None for the whole partition.
+        kind: a key of `KINDS`, or a kind that is never removed.
         why: the rule, in words.
-        rows: how many rows it is.
         size_bytes: of keys and values.
-        digest: of the contents, hex; "" where nothing is to be deleted.
-        since: time that its id or record carries (aware UTC); None where it carries none.
-        first_seen: since when these bytes wait (aware UTC), where they do.
-        waits_until: from when they may be deleted, where they wait.
-        code: what holds back what waits, other than its age.
+        digest: of the contents, hex; "" if it is never deleted.
+        since: time in its id or record (aware UTC); None if there is none.
+        first_seen: start of its wait.
+        waits_until: end of its wait.
+        code: reason of the wait, other than age.
     """
 
     partition: bytes
@@ -75,27 +75,21 @@ class TrashFinding:
     @property
     def name(self) -> str:
         """Partition and key as text."""
-        return show(self.partition) if self.key is None else f"{show(self.partition)} · {show(self.key)}"
+        return show(self.partition) if self.key is None else show_key(self.partition, self.key)
 
     def age(self, now: datetime) -> timedelta | None:
-        """How old it is by its own id or record, or else by the looks that saw it."""
+        """Its age by its id or record, else by its first look."""
         begun = self.since or self.first_seen
         return None if begun is None else now - begun
 
 
-_SMALL_STORE = 100
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashLimits:
-    """What one run may remove at most: a plan beyond one of these is refused whole.
+    """Maximum of one run; a plan beyond one of these is refused whole.
 
     Args:
-        partitions: most partitions one run removes.
-        rows: most rows one run removes.
-        size_bytes: most bytes of keys and values one run removes.
-        partition_percent: largest part of all partitions of the store; small stores (below 100
-            partitions) are exempt.
+        size_bytes: of keys and values.
+        partition_percent: of all partitions of the store; stores with less than 100 partitions are exempt.
     """
 
     partitions: int = 10_000
@@ -111,15 +105,14 @@ class TrashLimits:
 
 @dataclass(frozen=True, slots=True)
 class TrashPlan:
-    """Trash that may be removed.
+    """Trash that a run may remove.
 
     Args:
-        run_id: whose plan it is.
         location: the store, without credentials.
         made: time of the look (aware UTC).
-        findings: each `trash`, of the asked kinds, in order of partition and key.
-        partitions: how many partitions the store has.
-        attempt: number of the try that made it; 0 where no state folder was used.
+        findings: trash of the requested kinds, in order of partition and key.
+        partitions: number of partitions of the store.
+        attempt: number of the try; 0 without a state folder.
     """
 
     run_id: str
@@ -131,17 +124,17 @@ class TrashPlan:
 
     @property
     def rows(self) -> int:
-        """Rows that would go."""
+        """Number of rows to remove."""
         return sum(finding.rows for finding in self.findings)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of keys and values that would go."""
+        """Bytes of keys and values to remove."""
         return sum(finding.size_bytes for finding in self.findings)
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what is to be removed, byte for byte; an approval is bound to it."""
+        """SHA-256 over all findings with the digests of their rows; an approval is bound to it."""
         total = hashlib.sha256()
         for finding in self.findings:
             key = b"-" if finding.key is None else b"+" + finding.key
@@ -151,41 +144,38 @@ class TrashPlan:
 
 
 def check_kinds(kinds: Iterable[str] | None) -> frozenset[str]:
-    """Take the kinds that a user asked for; None is all of them.
+    """The requested kinds; None is all.
 
     Raises:
-        ConfigError: there is no such kind.
+        ConfigError: an unknown kind.
     """
-    if kinds is None:
-        return frozenset(KINDS)
-    asked = frozenset(kinds)
-    if asked - set(KINDS):
-        unknown = ", ".join(sorted(asked - set(KINDS)))
-        raise ConfigError(f"no such kind of trash: {unknown}. There are: {', '.join(KINDS)}")
+    asked = frozenset(KINDS if kinds is None else kinds)
+    if unknown := asked - set(KINDS):
+        raise ConfigError(
+            f"no such kind of trash: {', '.join(sorted(unknown))}. Choose from {', '.join(KINDS)}"
+        )
     return asked
 
 
 def choose(findings: Iterable[TrashFinding], kinds: Collection[str]) -> tuple[TrashFinding, ...]:
-    """Pick the trash of the asked kinds."""
+    """The trash of some kinds."""
     return tuple(finding for finding in findings if finding.verdict == "trash" and finding.kind in kinds)
 
 
 def in_both(plan: Iterable[TrashFinding], again: Iterable[TrashFinding]) -> tuple[TrashFinding, ...]:
-    """Keep of a plan what a second look calls trash too, as the same thing with the same bytes."""
+    """The findings of a plan that are trash in a second look too, of the same kind with the same bytes."""
     still = {(f.partition, f.key, f.kind, f.digest) for f in again if f.verdict == "trash"}
     return tuple(f for f in plan if (f.partition, f.key, f.kind, f.digest) in still)
 
 
 def check_limits(plan: TrashPlan, limits: TrashLimits, repositories: int) -> None:
-    """Refuse a plan that would do more damage than a person expects.
+    """Refuse a plan beyond a limit.
 
     Args:
-        plan: what is to be removed.
-        limits: what a run may remove at most.
-        repositories: how many repository records the store has.
+        repositories: number of repository records of the store.
 
     Raises:
-        RefusedError: it goes beyond a limit. Nothing was removed.
+        RefusedError: a limit is exceeded.
     """
     whole = sum(finding.key is None for finding in plan.findings)
     share = 100 * whole / plan.partitions if plan.partitions else 0.0
@@ -201,24 +191,18 @@ def check_limits(plan: TrashPlan, limits: TrashLimits, repositories: int) -> Non
     if plan.partitions >= _SMALL_STORE and share > limits.partition_percent:
         found.append(f"{share:.1f} % of all partitions, the limit is {limits.partition_percent:g} %")
     if whole and not repositories:
-        found.append("partitions of a store without a single repository record: were the records lost?")
+        found.append("partitions of a store without a repository record; the records may be lost")
     if found:
         raise RefusedError(
-            f"run {plan.run_id} would remove {'; '.join(found)}. Nothing was removed. Look at the plan, and"
-            " raise the limit if it is right."
+            f"run {plan.run_id} would remove {'; '.join(found)}. Nothing was removed. Check the plan; raise the"
+            " limit if it is right."
         )
 
 
 def by_kind(findings: Iterable[TrashFinding]) -> dict[str, dict[str, int]]:
-    """Add findings up: for each kind and verdict how many, and how many rows and bytes."""
-    count: Counter[str] = Counter()
-    rows: Counter[str] = Counter()
-    size: Counter[str] = Counter()
+    """Number, rows and bytes of findings by kind and verdict."""
+    sums: dict[str, Counter[str]] = {}
     for finding in findings:
-        name = f"{finding.kind} ({finding.verdict})"
-        count[name] += 1
-        rows[name] += finding.rows
-        size[name] += finding.size_bytes
-    return {
-        name: {"count": count[name], "rows": rows[name], "size_bytes": size[name]} for name in sorted(count)
-    }
+        total = sums.setdefault(f"{finding.kind} ({finding.verdict})", Counter())
+        total.update(count=1, rows=finding.rows, size_bytes=finding.size_bytes)
+    return {name: {key: sums[name][key] for key in ("count", "rows", "size_bytes")} for name in sorted(sums)}

@@ -1,7 +1,14 @@
-"""What the records of a store name: the only thing that keeps a partition alive.
+"""The rows of a store as the rules need them: `Look`, a value.
 
-Everything is fail-closed. A repository or branch record that cannot be read, or says something unknown,
-ends the run: what it would have named cannot be known.
+Only references in repository and branch records keep a partition alive, so an unreadable or unknown record ends the
+run: its references are unknown. Keys and these records are read whole, values of staging partitions only if the
+partition may be trash; only a digest of them is kept.
+
+The order matters in a store without snapshots (DynamoDB): possible trash first, then repository records, branch
+records, and the rest of the repositories. A partition that was referenced at the start and is not at the end was in
+use, so this look does not classify it.
+
+Source: docs/trash.md; L63, L64 of docs/lakefs-behaviour.md.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from dredge.lakefs.files.records import Branch
 from dredge.trash.names import (
     BRANCH_PREFIX,
     COMMIT_PREFIX,
+    MARKERS,
     METADATA,
     OTHERS,
     REPOSITORIES,
@@ -49,8 +57,7 @@ class RepositoryRecord:
     Args:
         name: the repository's id.
         uid: xid of this life of the name.
-        state: whether a deletion began, or a creation has not ended (the design's step 2).
-        created: aware UTC.
+        state: initial: its creation has not ended (the design's step 2).
         value: the record's bytes.
     """
 
@@ -62,7 +69,7 @@ class RepositoryRecord:
 
     @property
     def partition(self) -> bytes:
-        """Where the instance's records are."""
+        """The partition of the instance's records."""
         return f"{self.name}-{self.uid}".encode()
 
 
@@ -73,7 +80,7 @@ class BranchRecord:
     Args:
         name: the branch's id.
         commit: its head.
-        tokens: staging partitions, current first, then all sealed ones.
+        tokens: staging partitions, current first, then all sealed tokens.
         value: the record's bytes.
     """
 
@@ -84,12 +91,16 @@ class BranchRecord:
 
 
 class References:
-    """Repository and branch records of one moment (or, without snapshots, of one stretch of reading).
+    """Repository and branch records at one point in time (in stores without snapshots: over one period).
 
     Args:
         repositories: by name.
-        branches: by partition, then by name; of every repository partition that exists, with a record or
-            without.
+        branches: by partition, then by name; of every repository partition, with or without a record.
+
+    Attributes:
+        partitions: repository records by partition.
+        tokens: for each referenced token, the partitions of its branches.
+        lives: partitions by repository name, with and without a record.
     """
 
     def __init__(
@@ -101,14 +112,11 @@ class References:
         self.branches = branches
         self.partitions = {record.partition: record for record in repositories.values()}
         self.tokens: dict[bytes, set[bytes]] = {}
-        """For every token that a branch names: the partitions of those branches."""
+        self.lives: dict[str, list[bytes]] = {}
         for partition, named in branches.items():
             for branch in named.values():
                 for token in branch.tokens:
                     self.tokens.setdefault(token, set()).add(partition)
-        self.lives: dict[str, list[bytes]] = {}
-        """Partitions by the repository's name: the recorded life and those without a record."""
-        for partition in branches:
             instance = parse_instance(partition)
             if instance is not None:
                 self.lives.setdefault(instance.repository, []).append(partition)
@@ -118,13 +126,11 @@ def read_references(view: RowView, others: Iterable[bytes] = ()) -> References:
     """Read repository records, then branch records.
 
     Args:
-        view: the store.
-        others: further partitions whose branches are read: those that look like a repository without a
-            record.
+        others: partitions with the shape of a repository and without a record; their branches are read too.
 
     Raises:
-        FormatError: a record cannot be read.
-        RefusedError: a record is in a state that this version does not know.
+        FormatError: an unreadable record.
+        RefusedError: an unknown repository state.
     """
     repositories = {record.name: record for record in _repositories(view)}
     partitions = {record.partition for record in repositories.values()} | set(others)
@@ -140,10 +146,10 @@ def _repositories(view: RowView) -> Iterator[RepositoryRecord]:
         record = messages.decode(messages.RepositoryData, entry.value, name)
         if record.id != tail(entry.key, REPOSITORY_PREFIX) or not xid.is_xid(record.instance_uid):
             raise FormatError(
-                f"{name}: the record names another repository or no instance. Nothing is judged."
+                f"{name}: the record has another repository id, or no instance. The run stopped."
             )
         if record.state not in _STATES:
-            raise RefusedError(f"{name}: state {record.state} is unknown to this version. Nothing is judged.")
+            raise RefusedError(f"{name}: state {record.state} is unknown to this version. The run stopped.")
         created = messages.from_timestamp(record.creation_date)
         yield RepositoryRecord(record.id, record.instance_uid, _STATES[record.state], created, entry.value)
 
@@ -159,7 +165,7 @@ def _branches(view: RowView, partition: bytes) -> dict[str, BranchRecord]:
         except FormatError as error:
             raise FormatError(f"{name}: {error}") from error
         if branch.name != tail(entry.key, BRANCH_PREFIX):
-            raise FormatError(f"{name}: the record names another branch. Nothing is judged.")
+            raise FormatError(f"{name}: the record has another branch name. The run stopped.")
         tokens = tuple(token.encode() for token in branch.tokens)
         found[branch.name] = BranchRecord(branch.name, branch.commit_id, tokens, entry.value)
     return found
@@ -167,10 +173,10 @@ def _branches(view: RowView, partition: bytes) -> dict[str, BranchRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a set of rows amounts to.
+    """Summary of rows.
 
     Args:
-        rows: how many.
+        rows: their number.
         size_bytes: of keys and values.
         digest: SHA-256 over all keys and values in order, hex.
     """
@@ -182,7 +188,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class CommitLook:
-    """What the rules ask of a commit."""
+    """The fields of a commit that the rules need."""
 
     parents: tuple[str, ...]
     has_metarange: bool
@@ -195,11 +201,11 @@ class InstanceLook:
 
     Args:
         contents: all of its rows.
-        commits: by id; not kept for an active repository, which may have millions.
-        dangling: commits of an active repository that no branch and no tag leads to.
+        commits: by id; empty for an active repository, which may have millions.
+        dangling: commits of an active repository that no branch or tag reaches.
         tags: commit ids by tag.
-        others: every other key but branches, with its value.
-        names: every key with the size of its row, in order; not kept for an active repository.
+        others: all keys but branches, commits and tags, with their values.
+        names: every key with the size of its row, in order; empty for an active repository.
     """
 
     contents: Contents
@@ -212,19 +218,18 @@ class InstanceLook:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a store.
+    """The state of a store at one time.
 
     Args:
-        references: all that records name.
-        partitions: every partition that has a row.
+        partitions: every partition with a row.
         instances: every partition with the shape or the record of a repository.
-        staging: every partition with the shape of a token, or named as one; those that live branches
-            alone use have None for contents.
-        small: rows of the partitions that are judged key by key.
-        unknown: partitions of no known shape that nothing names.
-        unsure: partitions that were named when the look began and were not any more when it ended.
-        heads: commits of branches that have a record, by the partition of an active repository.
-        lost_commits: of the commits that were noted before, those without a record now, by partition.
+        staging: every partition with the shape of a token, or referenced as a token; the contents are None if only
+            active branches reference it.
+        small: rows of the partitions classified key by key.
+        unknown: unreferenced partitions of unknown shape.
+        unsure: partitions referenced at the start of the look, and not at its end.
+        heads: commits of branches with a record, by the partition of an active repository.
+        lost_commits: the noted commits without a record now, by partition.
     """
 
     references: References
@@ -242,11 +247,10 @@ def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None =
     """Read a store.
 
     Args:
-        reader: of the store.
-        noted: commits whose records are looked for, by the partition of their repository.
+        noted: commits to look up, by the partition of their repository.
 
     Raises:
-        FormatError: a repository, branch, tag or commit record cannot be read; nothing may be judged.
+        FormatError: an unreadable repository, branch, tag or commit record.
         RefusedError: an unknown repository state or schema version.
         UnavailableError: the store did not answer.
     """
@@ -255,7 +259,7 @@ def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None =
 
 
 def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = None) -> Look:
-    """Read a store through a view that is already open; see `read_look`."""
+    """Read a store through an open view; see `read_look`."""
     partitions = list(view.partitions())
     check_schema(view, partitions)
     present = frozenset(partitions)
@@ -264,7 +268,7 @@ def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = 
     unrecorded = [name for name in shaped if name not in early.partitions]
     unnamed = [name for name in partitions if is_token(name) and name not in early.tokens]
 
-    # What may be trash, before the references that count.
+    # Possible trash, before the references that decide.
     instances = {name: _read_instance(view, name) for name in unrecorded}
     staging: dict[bytes, Contents | None] = {name: contents_of(view.scan(name)) for name in unnamed}
     small = {name: {row.key: row.value for row in view.scan(name)} for name in SMALL if name in present}
@@ -273,16 +277,15 @@ def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = 
     unsure = (set(early.partitions) - set(references.partitions)) | (
         set(early.tokens) - set(references.tokens)
     )
-    markers = small.get(b"cleanup-tokens", {})
+    markers = small.get(MARKERS, {})
     for name in present & set(references.tokens):
-        # Who is judged by another partition, or is queued although a branch names it, is reported with
-        # its size.
-        told = name in markers or not _all_active(references, name)
-        staging[name] = contents_of(view.scan(name)) if told else None
+        # Staging of an inactive repository, and queued staging, is reported with its size.
+        reported = name in markers or not _all_active(references, name)
+        staging[name] = contents_of(view.scan(name)) if reported else None
     heads: dict[bytes, frozenset[str]] = {}
     lost: dict[bytes, tuple[str, ...]] = {}
     for name, record in references.partitions.items():
-        # A partition without any row is looked at too: its rows may be what was lost.
+        # Partitions without rows are read too: their rows may be lost.
         instance = _read_instance(view, name)
         if record.state == "active":  # a deletion removes commits before the record
             named = {branch.commit for branch in references.branches[name].values()}
@@ -306,13 +309,13 @@ def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = 
     )
 
 
-def check_schema(view: RowView, partitions: Iterable[bytes]) -> None:
-    """Refuse a store whose layout these rules were not made for.
+def check_schema(view: RowView, partitions: Collection[bytes]) -> None:
+    """Refuse a store with rows and another schema version than 4.
 
     Raises:
-        RefusedError: the schema version is not 4.
+        RefusedError: it has another schema version.
     """
-    if not list(partitions):
+    if not partitions:
         return
     found = next(
         (row.value for row in view.scan(METADATA, SCHEMA_VERSION_KEY) if row.key == SCHEMA_VERSION_KEY), None
@@ -320,8 +323,8 @@ def check_schema(view: RowView, partitions: Iterable[bytes]) -> None:
     if found != SCHEMA_VERSION:
         version = "missing" if found is None else repr(found.decode("ascii", "replace"))
         raise RefusedError(
-            f"the store's schema version is {version}, and these rules are for {SCHEMA_VERSION.decode()}."
-            " Nothing was judged. Migrate lakeFS, or use a newer Dredge."
+            f"the store's schema version is {version}; this Dredge supports {SCHEMA_VERSION.decode()}."
+            " Nothing was removed. Migrate lakeFS, or use a newer Dredge."
         )
 
 
@@ -348,7 +351,7 @@ class _Sum:
 
 
 def contents_of(rows: Iterable[Entry | Row]) -> Contents | None:
-    """Summarise rows in key order; None when there are none."""
+    """Summarise rows in key order; None for no rows."""
     total = _Sum()
     for row in rows:
         total.add(row.key, row.value)
@@ -356,7 +359,7 @@ def contents_of(rows: Iterable[Entry | Row]) -> Contents | None:
 
 
 def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) -> tuple[str, ...]:
-    """Name the commits that none of the heads leads to, by any parent, in order."""
+    """The commits that no head reaches by any parent, sorted."""
     unreached = set(commits)
     waiting = list(heads)
     while waiting:
@@ -368,7 +371,6 @@ def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) ->
 
 
 def _of_record(instance: InstanceLook, partition: bytes, references: References) -> InstanceLook:
-    """Keep of a recorded instance what its state asks for."""
     if references.partitions[partition].state != "active":
         return instance
     heads = [branch.commit for branch in references.branches[partition].values()]
@@ -400,7 +402,7 @@ def _read_commit(partition: bytes, key: bytes, value: bytes) -> CommitLook:
     name = show_key(partition, key)
     record = messages.decode(messages.CommitData, value, name)
     if record.id != tail(key, COMMIT_PREFIX):
-        raise FormatError(f"{name}: the record names another commit. Nothing is judged.")
+        raise FormatError(f"{name}: the record has another commit id. The run stopped.")
     return CommitLook(tuple(record.parents), bool(record.meta_range_id), record.generation)
 
 

@@ -1,10 +1,4 @@
-"""Taking live tokens off the server's drop queue.
-
-A server can queue a token that a branch names: the database's answer to the branch's update was lost,
-the server reported an error and queued the new token. Its next drop deletes acknowledged uploads. A
-token that a branch names is never queued rightfully, so removing the marker is always safe, and in time
-it saves the data. A person asks for it: the marker is the server's, and says that something went wrong there.
-"""
+"""Restore of the rows that a run removed, and removal of live tokens from the server's drop queue."""
 
 from __future__ import annotations
 
@@ -34,22 +28,20 @@ def restore(
     partitions: Iterable[bytes] | None = None,
     dry_run: bool = True,
 ) -> dict[str, Any]:
-    """Put back what a run removed; a key that exists by now stays as it is.
+    """Restore the rows that a run removed; existing keys stay unchanged.
 
-    What comes back has its whole grace again. A queue marker of a token that a branch names does not come back, not
-    even that of a run that took it off the queue: the server would delete the branch's acknowledged uploads.
+    The wait of restored rows begins again. The queue marker of a token that a branch references is not restored,
+    because the server would delete the branch's acknowledged uploads.
 
     Args:
-        store: where to.
-        state: where the undo files are.
-        run_id: whose.
+        run_id: of the run that removed the rows.
         partitions: only these; None is all.
         dry_run: only count.
 
     Raises:
-        ConfigError: there is no such run, or it removed nothing of one of the partitions.
-        FormatError: an undo file was damaged, or markers are to come back and a record cannot be read.
-        PartialError: some rows were put back, and the store does not allow the rest.
+        ConfigError: there is no such run, or it removed no row of one of the partitions.
+        FormatError: a damaged undo file, or an unreadable record if markers are to be restored.
+        PartialError: the store stopped allowing the restore part-way.
     """
     asked = None if partitions is None else frozenset(partitions)
     with state.held(f"restore {run_id}") as held:
@@ -74,27 +66,21 @@ def restore(
         left = _live_tokens(store, markers)
         absent = sorted((asked or frozenset()) - count.keys())
         if absent:
-            raise ConfigError(f"run {run_id} removed nothing of {', '.join(map(show, absent))}")
+            raise ConfigError(f"run {run_id} removed no row of {', '.join(map(show, absent))}")
+        result = {"run_id": run_id, "status": "dry_run" if dry_run else "done"}
         if dry_run:
-            return {
-                "run_id": run_id,
-                "status": "dry_run",
-                "rows": count.total() - len(left),
-                "markers_of_live_tokens": len(left),
-            }
+            return result | {"rows": count.total() - len(left), "markers_of_live_tokens": len(left)}
         if back:
             forget(held, store, back, run_id)
         written: Counter[bool] = Counter()
-        with partial_after(lambda: f"{written[True]:,} rows were put back." if written[True] else ""):
+        with partial_after(lambda: f"{written[True]:,} rows were restored." if written[True] else ""):
             for row in undo.read(
                 lambda row: wanted(row) and not (row.partition == MARKERS and row.key in left)
             ):
                 written[store.insert_row(row)] += 1
         held.forget_removed([name for name in held.removed() if asked is None or name in asked], run_id)
-    log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written[True], written[False])
-    return {
-        "run_id": run_id,
-        "status": "done",
+    log.info("trash: run %s: %d rows restored, %d keys existed", run_id, written[True], written[False])
+    return result | {
         "rows_written": written[True],
         "keys_existing": written[False],
         "markers_of_live_tokens": len(left),
@@ -102,7 +88,7 @@ def restore(
 
 
 def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
-    """Give those of some tokens that branches name, also those of a repository whose record was lost."""
+    """The tokens that branches reference, including branches of a repository whose record is lost."""
     if not tokens:
         return tokens
     with store.view() as view:
@@ -113,17 +99,18 @@ def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
 def unqueue(
     store: RowCleaner, state: TrashState, *, clock: Callable[[], datetime], dry_run: bool = True
 ) -> list[dict[str, Any]]:
-    """Remove the queue markers of tokens that branches of active repositories name.
+    """Remove the queue markers of tokens that branches of active repositories reference.
+
+    The server can queue a live token: if the database's answer to the update of a branch is lost, the server reports an
+    error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is always
+    safe. A person starts it, because the marker shows that something failed in the server.
 
     Args:
-        store: the store.
-        state: where the undo file goes.
         clock: this machine's time (aware UTC).
-        dry_run: only say which.
+        dry_run: only list them.
 
     Returns:
-        One entry a marker: token, branches that name it, and what was done (`would remove`, `removed`,
-        `changed`).
+        One entry per marker: `token`, `branches` that reference it, and `fate` (`would remove`, `removed`, `changed`).
     """
     run_id = new_descending_xid(clock())
     with state.held(f"unqueue {run_id}") as held:
@@ -156,7 +143,7 @@ def _removed_so_far(done: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _naming(look: Look, token: bytes) -> list[Guard]:
-    """The records of active repositories' branches that name a token, as guards."""
+    """The branch records of active repositories that reference a token, as guards."""
     return [
         Guard(partition, BRANCH_PREFIX + branch.name.encode(), branch.value)
         for partition in sorted(look.references.tokens.get(token, ()))

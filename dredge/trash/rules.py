@@ -1,19 +1,20 @@
-"""Single keys that are trash: queue markers, indexes, hook results, status records, hints.
+"""Trash, by a pure function of a look and of the references of earlier looks: `classify`. Rules for single keys: queue
+markers, indexes, hook results, status records, hints; those for whole partitions are in `partition_rules`.
 
-A key of one of these partitions that cannot be read, or has another shape, is reported and never touched.
+An unreadable key, or one of another shape, is reported and never touched. Trash is removed after its wait (`waiting`).
 
 Source: docs/trash.md, "What is trash" (second table).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from dredge.errors import FormatError
 from dredge.kv.rows import show_key
 from dredge.lakefs.files import messages
-from dredge.trash.findings import TrashFinding
+from dredge.trash.findings import TrashFinding, Verdict
 from dredge.trash.look import Look, RepositoryRecord
 from dredge.trash.names import (
     ACTIONS,
@@ -33,28 +34,40 @@ from dredge.trash.settings import TrashMargins
 OF_EARLIER_LIFE = "actions-of-previous-instance"
 OF_MISSING_REPOSITORY = "actions-of-missing-repository"
 OF_MISSING_RUN = "actions-of-missing-run"
+# The state of such a repository is not settled; its keys wait.
 _UNDECIDED: frozenset[Status | None] = frozenset({"in-deletion", "initial", "lost", "unclear", "unsure"})
-"""What becomes of such a repository is for others to say; whatever belongs to it waits."""
+
+type _Rule = Callable[[Classifier, bytes, bytes, bytes], TrashFinding | None]
+
+
+def classify(
+    look: Look, now: datetime, margins: TrashMargins, noted: Noted | None = None
+) -> tuple[TrashFinding, ...]:
+    """Classify all rows of a store.
+
+    Args:
+        now: time of the look.
+        noted: references of earlier looks and of this one; None without memory.
+
+    Returns:
+        All rows that are not plainly live, in order of partition and key.
+    """
+    classifier = Classifier(look, now, margins, noted)
+    findings = [*partitions(classifier), *keys(classifier)]
+    return tuple(sorted(findings, key=lambda finding: (finding.partition, finding.key or b"")))
 
 
 def keys(classifier: Classifier) -> Iterator[TrashFinding]:
-    """Classify every key that stands for itself."""
-    small = classifier.look.small
-    yield from _each(classifier, MARKERS, small.get(MARKERS, {}), _marker)
-    yield from _each(classifier, PULLS, small.get(PULLS, {}), _pull_index)
-    yield from _actions(classifier, small.get(ACTIONS, {}))
-    yield from _each(classifier, OWNERS, small.get(OWNERS, {}), _owner)
-    yield from _each(classifier, MULTIPARTS, small.get(MULTIPARTS, {}), _multipart)
-    yield from _each(classifier, INSTANCES, small.get(INSTANCES, {}), _heartbeat)
-    yield from _each(classifier, DELETED, small.get(DELETED, {}), _deleted_entry)
+    """Classify the single keys."""
+    for partition, rule in _RULES.items():
+        yield from _each(classifier, partition, classifier.look.small.get(partition, {}), rule)
     for partition, instance in classifier.look.instances.items():
         if classifier.statuses[partition] == "active":
             yield from _each(classifier, partition, instance.others, _status_record)
 
 
 def pull_of_index(key: bytes, value: bytes) -> tuple[bytes, str] | None:
-    """Read a pull request's index entry: the repository's partition and the pull's id; None for another
-    shape."""
+    """Read the index entry of a pull request: the repository's partition and the pull's id; None for another shape."""
     parts = key.split(b"/")
     if len(parts) < 4 or parts[0] != b"repos":
         return None
@@ -63,7 +76,7 @@ def pull_of_index(key: bytes, value: bytes) -> tuple[bytes, str] | None:
 
 
 def repository_of_action(key: bytes) -> str | None:
-    """Name the repository that an action's key belongs to; None for another shape."""
+    """Repository of an action's key; None for another shape."""
     parts = key.split(b"/")
     if len(parts) < 4 or parts[0] != b"repos" or parts[2] not in (b"runs", b"tasks", b"branches", b"commits"):
         return None
@@ -71,18 +84,14 @@ def repository_of_action(key: bytes) -> str | None:
 
 
 def run_of_action(key: bytes) -> bytes:
-    """Give the key of the hook run that an action's key belongs to.
-
-    Args:
-        key: of which `repository_of_action` gave a repository.
-    """
+    """Key of the hook run of an action's key; the key must have a `repository_of_action`."""
     parts = key.split(b"/")
     run = parts[3] if parts[2] in (b"runs", b"tasks") else parts[-1]
     return b"/".join((*parts[:2], b"runs", run))
 
 
 def branch_of_owner(key: bytes) -> tuple[str, str] | None:
-    """Read the key of an ownership hint, `…/<length>:<repository>/<branch>`; None for another shape."""
+    """Repository and branch of an ownership hint's key, `…/<length>:<repository>/<branch>`; None for another shape."""
     prefix = "run-refs/approximate-branch-owner/"
     text = key.decode("utf-8", "replace")
     length, colon, rest = text.removeprefix(prefix).partition(":")
@@ -93,11 +102,11 @@ def branch_of_owner(key: bytes) -> tuple[str, str] | None:
 
 
 def _each(
-    classifier: Classifier, partition: bytes, rows: Mapping[bytes, bytes], rule: object
+    classifier: Classifier, partition: bytes, rows: Mapping[bytes, bytes], rule: _Rule
 ) -> Iterator[TrashFinding]:
     for key, value in rows.items():
         try:
-            finding = rule(classifier, partition, key, value)  # type: ignore[operator]
+            finding = rule(classifier, partition, key, value)
         except FormatError as error:
             finding = _left_alone(partition, key, value, str(error))
         if finding is not None:
@@ -109,10 +118,11 @@ def _marker(classifier: Classifier, partition: bytes, key: bytes, value: bytes) 
     row = one_row(key, value)
     if naming is not None:
         live = any(classifier.status_of(owner) == "active" for owner in naming)
-        kind, verdict = ("marker-of-live-token", "report") if live else ("marker", "wait")
-        return TrashFinding(partition, key, kind, verdict, "named by a branch", 1, row.size_bytes)  # type: ignore[arg-type]
+        verdict: Verdict = "report" if live else "wait"
+        kind = "marker-of-live-token" if live else "marker"
+        return TrashFinding(partition, key, kind, verdict, "a branch references it", 1, row.size_bytes)
     if key in classifier.look.partitions:
-        return TrashFinding(partition, key, "marker", "wait", "its partition goes first", 1, row.size_bytes)
+        return TrashFinding(partition, key, "marker", "wait", "its partition comes first", 1, row.size_bytes)
     return classifier.candidate(partition, key, "marker", "its partition is empty", row)
 
 
@@ -134,39 +144,31 @@ def _pull_index(classifier: Classifier, partition: bytes, key: bytes, value: byt
         kind = "pull-index-of-missing-repository"
     made = countdown_time(pull)
     if made is None:
-        return _left_alone(partition, key, value, "the id of its pull request carries no time")
+        return _left_alone(partition, key, value, "the id of its pull request has no time")
     young = "young: its pull request may be about to be written" if classifier.is_young(made) else ""
-    return classifier.candidate(partition, key, kind, "points nowhere", row, since=made, young=young)
+    return classifier.candidate(partition, key, kind, "its target is missing", row, since=made, young=young)
 
 
-def _actions(classifier: Classifier, rows: Mapping[bytes, bytes]) -> Iterator[TrashFinding]:
-    def rule(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding | None:
-        return _action(classifier, partition, key, value, rows)
-
-    yield from _each(classifier, ACTIONS, rows, rule)
-
-
-def _action(
-    classifier: Classifier, partition: bytes, key: bytes, value: bytes, rows: Mapping[bytes, bytes]
-) -> TrashFinding | None:
+def _action(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding | None:
+    rows = classifier.look.small[partition]
     repository = repository_of_action(key)
     if repository is None:
         return _left_alone(partition, key, value)
     run_key = run_of_action(key)
     began = countdown_time(run_key.rpartition(b"/")[2].decode("utf-8", "replace"))
     if began is None:
-        return _left_alone(partition, key, value, "its run's id carries no time")
+        return _left_alone(partition, key, value, "its run's id has no time")
     if run_key in rows:
         began = max(began, _start(run_key, rows[run_key]))
     kind = _action_kind(classifier, repository, began, run_key in rows)
     if kind is None:
         return None
-    young = "young: its run may be under way" if classifier.is_young(began) else ""
+    young = "young: its run may be in progress" if classifier.is_young(began) else ""
     return classifier.candidate(partition, key, kind, kind, one_row(key, value), since=began, young=young)
 
 
 def _action_kind(classifier: Classifier, repository: str, began: datetime, has_run: bool) -> str | None:
-    """Compare times, not names: the record of that name may be of a later life."""
+    # Times are compared, not names: the record of that name may be of a later life.
     record = classifier.references.repositories.get(repository)
     if record is None:
         return None if _undecided_life(classifier, repository) else OF_MISSING_REPOSITORY
@@ -178,7 +180,7 @@ def _action_kind(classifier: Classifier, repository: str, began: datetime, has_r
 
 
 def _undecided_life(classifier: Classifier, repository: str) -> bool:
-    """Whether a life of that name has lost its record and may get it back from a person."""
+    """Whether a life of that name lost its record; a person may restore the record."""
     prefix = f"{repository}-".encode()
     return any(
         status in _UNDECIDED and len(partition) == len(prefix) + 20 and partition.startswith(prefix)
@@ -204,16 +206,9 @@ def _owner(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -
     hint = messages.decode(messages.BranchOwnership, value, show_key(partition, key))
     expires = messages.from_timestamp(hint.expires)
     recent = classifier.now - expires < classifier.margins.ownership_expiry
-    young = "expired less than a day ago" if recent else ""
-    return classifier.candidate(
-        partition,
-        key,
-        "branch-owner-stale",
-        "its branch is gone",
-        one_row(key, value),
-        since=expires,
-        young=young,
-    )
+    why, young = "its branch is missing", "expired less than a day ago" if recent else ""
+    row = one_row(key, value)
+    return classifier.candidate(partition, key, "branch-owner-stale", why, row, since=expires, young=young)
 
 
 def _is_gone(classifier: Classifier, record: RepositoryRecord, branch: str) -> bool:
@@ -238,17 +233,15 @@ def _heartbeat(classifier: Classifier, partition: bytes, key: bytes, value: byte
 
 
 def _status_record(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding | None:
+    name = show_key(partition, key)
     if key.startswith(b"imports/"):
-        record = messages.decode(messages.ImportStatusData, value, show_key(partition, key))
-        return _expired(
-            classifier, partition, key, value, "import-expired", "live repository", record.updated_at
-        )
-    if key.startswith(b"tasks/"):
-        status = messages.decode(messages.GarbageCollectionPrepareStatus, value, show_key(partition, key))
-        return _expired(
-            classifier, partition, key, value, "task-expired", "live repository", status.task.updated_at
-        )
-    return None
+        kind, updated = "import-expired", messages.decode(messages.ImportStatusData, value, name).updated_at
+    elif key.startswith(b"tasks/"):
+        status = messages.decode(messages.GarbageCollectionPrepareStatus, value, name)
+        kind, updated = "task-expired", status.task.updated_at
+    else:
+        return None
+    return _expired(classifier, partition, key, value, kind, "live repository", updated)
 
 
 def _expired(
@@ -260,9 +253,8 @@ def _expired(
     why: str,
     updated: messages.Timestamp,
 ) -> TrashFinding | None:
-    """Go by the last update; a record that never says when is left alone, not taken for one of 1970."""
-    if not updated.seconds:
-        return _left_alone(partition, key, value, "does not say when it was updated")
+    if not updated.seconds:  # without a time it is left alone, not taken for one of 1970
+        return _left_alone(partition, key, value, "has no time of an update")
     since = messages.from_timestamp(updated)
     if classifier.now - since < classifier.margins.expiry:
         return None
@@ -270,18 +262,17 @@ def _expired(
 
 
 def _deleted_entry(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding:
-    """An entry waits for its partition; one whose partition is empty (a bare repository's, or the cleaner died
-    after the last row) is handed over by itself.
-    """
+    # An entry waits for its partition. One with an empty partition is trash itself: a bare repository's, or the cleaner
+    # crashed after the last row.
     row = one_row(key, value)
     instance = deleted_instance(key)
     if instance is None:
         return _left_alone(partition, key, value)
     owner = instance.partition
     if owner in classifier.references.partitions:
-        why = "a record still names its repository"
+        why = "a record still references its repository"
     elif owner in classifier.look.instances or owner in classifier.look.unsure:
-        why = "its repository's partition goes first"
+        why = "its repository's partition comes first"
     else:
         why = "its repository's partition is empty"
         return classifier.candidate(partition, key, "deleted-repository", why, row)
@@ -294,20 +285,12 @@ def _left_alone(
     return TrashFinding(partition, key, "unknown", "report", f"{why}: left alone", 1, len(key) + len(value))
 
 
-def classify(
-    look: Look, now: datetime, margins: TrashMargins, noted: Noted | None = None
-) -> tuple[TrashFinding, ...]:
-    """Say of everything in a store whether it is trash.
-
-    Args:
-        look: what was seen.
-        now: time of the look.
-        margins: the margins.
-        noted: what earlier looks saw named, this look included; None where nothing is remembered.
-
-    Returns:
-        Everything that is not plainly live, in order of partition and key.
-    """
-    classifier = Classifier(look, now, margins, noted)
-    findings = [*partitions(classifier), *keys(classifier)]
-    return tuple(sorted(findings, key=lambda finding: (finding.partition, finding.key or b"")))
+_RULES: Mapping[bytes, _Rule] = {
+    MARKERS: _marker,
+    PULLS: _pull_index,
+    ACTIONS: _action,
+    OWNERS: _owner,
+    MULTIPARTS: _multipart,
+    INSTANCES: _heartbeat,
+    DELETED: _deleted_entry,
+}

@@ -1,4 +1,4 @@
-"""Every margin of time and every limit of the trash cleaner, in one place."""
+"""Settings of the trash cleaner: Params, and the margins of time and limits that follow from them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from dredge.trash.findings import KINDS, TrashLimits
 
 SAFE_GRACE = timedelta(hours=24)
 UNNAMED = timedelta(days=30)
+# Assumed difference between the clocks of servers.
 INSTANCE_MARGIN = timedelta(seconds=60)
-"""Servers' clocks differ by so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashMargins:
-    """Margins. The defaults are those of the measured rules; shorter ones lose data under load.
+    """Margins of time. The defaults are those of the measured rules; shorter margins lose data under load.
 
     Args:
-        grace: how long the same unused bytes wait for another run. Neither a staging
-            token nor its rows carry a usable time, so nothing else tells an orphan from a reset that has
-            not named its token yet.
-        id_age: how old the time in a partition's or record's own id must be. A repository being created
-            writes its commit and branch before its record, and never looks back.
-        expiry: after which imports, tasks and heartbeats without an update are trash; the server removes
-            them at 24 hours where it lives that long.
-        ownership_expiry: how long ago a branch ownership hint must have expired.
-        multipart_report: age at which an open multipart upload is reported. It is never trash: only the
-            object store knows whether the upload is open.
-        unnamed: how long a token waits that an earlier look saw named and that nothing names or queues now: the record
-            of its branch may have been lost with a part of the database.
-        instance_margin: how long before its repository's creation an action run must have begun to
-            belong to an earlier life of the name.
-        clock_skew: largest difference between this machine's clock and the store's.
-        unsafe_short_grace: accept margins below 24 hours.
+        grace: wait of unreferenced bytes for another run. Tokens and their rows have no usable time, so only the wait
+            separates an orphan from a reset that will reference its token later.
+        id_age: minimum age of the time in the id of a partition or record. lakeFS writes the commit and branch of a new
+            repository before its record, and does not check them again.
+        expiry: age of imports, tasks and heartbeats since their last update. A running server removes them after 24
+            hours.
+        ownership_expiry: time since the expiry of a branch ownership hint.
+        multipart_report: age of an open multipart upload in reports. It is never trash: only the object store knows
+            whether the upload is open.
+        unnamed: wait of a token that an earlier look saw referenced, and that has neither a reference nor a place in
+            the drop queue now: its branch record may be lost with a part of the database.
+        instance_margin: an action run belongs to an earlier life of a repository name if it began this long before the
+            creation of the repository.
+        clock_skew: maximum difference between this machine's clock and the store's.
+        unsafe_short_grace: allow margins below 24 hours.
     """
 
     grace: timedelta = SAFE_GRACE
@@ -57,19 +56,18 @@ class TrashMargins:
             raise ConfigError("a margin of time cannot be negative")
         if min(margins) < SAFE_GRACE and not self.unsafe_short_grace:
             raise ConfigError(
-                "a grace below 24 hours removes data of operations that are still under way: only a store"
-                " that nobody writes to can be cleaned so, and only with the option that calls it unsafe"
+                "a grace below 24 hours removes data of operations in progress; on a store without writers, use"
+                " unsafe_grace_seconds"
             )
 
     @property
     def ages(self) -> timedelta:
-        """Every age by which something is found, together: with any of them shorter, a wait that a run begins is none
-        for a run that asks for more."""
+        """The sum of all ages in the rules. A wait that began with a smaller sum does not count for a larger one."""
         return self.id_age + self.expiry + self.ownership_expiry + self.unnamed
 
     @classmethod
     def with_grace(cls, grace: timedelta, unsafe_short_grace: bool = False) -> TrashMargins:
-        """The usual margins with another grace; a shorter one shortens the age of ids too."""
+        """The default margins with another grace; a shorter grace also shortens `id_age`."""
         found = replace(
             cls(), grace=grace, id_age=min(SAFE_GRACE, grace), unsafe_short_grace=unsafe_short_grace
         )
@@ -81,7 +79,7 @@ _GRACE_HOURS = SAFE_GRACE / timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashConfig:
-    """What a user asks for. Each field is a Param of the DAG, a key of an operator's `config` and a row in the docs."""
+    """Settings of a scan or a clean. Each field is a Param, a key of an operator's `config` and a row in the docs."""
 
     state_uri: str = setting(
         "State folder",
@@ -152,7 +150,7 @@ class TrashConfig:
 
     @property
     def limits(self) -> TrashLimits:
-        """The limits on damage."""
+        """The limits of a run."""
         asked = {
             "partitions": self.max_partitions,
             "rows": self.max_rows,
@@ -164,20 +162,17 @@ class TrashConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> TrashConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`.
-
-        Args:
-            params: by name, as values or as rendered text. None and empty text mean no value.
+        """Read the Params of a DAG or an operator's `config`, as values or rendered text.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashRestoreConfig:
-    """What a user asks for. Each field is a Param of the DAG, a key of an operator's `config` and a row in the docs."""
+    """Settings of a restore; like `TrashConfig`."""
 
     state_uri: str = setting("State folder", "URI of the cleaner's folder, which has the undo files.")
     run: str = setting("Run", "Id of the run of the cleaner that removed the rows.")
@@ -193,17 +188,14 @@ class TrashRestoreConfig:
 
     @property
     def partitions(self) -> list[bytes] | None:
-        """The partitions that are asked for; None is all."""
+        """The requested partitions; None is all."""
         return None if self.partition is None else [name_of(self.partition)]
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> TrashRestoreConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`.
-
-        Args:
-            params: by name, as values or as rendered text. None and empty text mean no value.
+        """Read the Params of a DAG or an operator's `config`, as values or rendered text.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))

@@ -1,4 +1,4 @@
-"""Scan, clean, restore: what operators and the command line call."""
+"""Scan and clean, as called by operators and the command line."""
 
 from __future__ import annotations
 
@@ -62,20 +62,18 @@ def scan(
     kinds: Iterable[str] | None = None,
     holder: str | None = None,
 ) -> ScanReport:
-    """Look at a store, and let the wait begin of what is unused. Nothing is removed.
+    """Look at a store, and start the wait of its unreferenced rows. Removes nothing.
 
     Args:
-        store: what to look at.
-        state: where the pending list is; None: this look stands alone, and everything waits.
+        state: the state folder with the pending list; None for a single look, in which everything waits.
         clock: this machine's time (aware UTC).
-        margins: the margins.
-        kinds: which trash goes into the plan; None is all.
-        holder: name of the task, the same for all its tries: a later one fences the earlier one off. None is a
-            name that no other call has.
+        kinds: of trash, for the plan; None is all.
+        holder: name of the task, the same for all its tries, so that a later try fences the earlier off. None is a
+            unique name.
 
     Raises:
         RefusedError: the store, its clock or the state folder cannot be trusted.
-        FormatError: a record cannot be read: nothing may be judged.
+        FormatError: an unreadable record.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -103,27 +101,21 @@ def clean(
     """Remove the trash of a store that an earlier run found, and that has waited for the grace since.
 
     Args:
-        store: what to clean.
-        state: pending list, undo files, reports.
         clock: this machine's time (aware UTC).
-        margins: the margins.
-        limits: what it may remove at most.
-        kinds: which trash; None is all.
-        planned: remove nothing beyond the plan of this earlier run (one that was approved).
-        planned_digest: digest of that plan, as its look reported it; None takes the plan as it is.
-        dry_run: only say what would go.
+        kinds: of trash; None is all.
+        planned: remove nothing beyond the (approved) plan of this earlier run.
+        planned_digest: digest of that plan in the report of its look; None is not compared.
+        dry_run: only report.
         holder: see `scan`.
-        group_rows: how many rows one request removes at most.
+        group_rows: maximum number of rows per request.
 
     Raises:
-        RefusedError: see `scan`; or a limit is exceeded, nothing was removed; or the plan is not that of the one
-            look that made it.
-        LeaseHeldError: a later try, or somebody else, has taken over; nothing more was removed.
-        NamedAgainError: something removed was named again. It was put back; the report says so.
-        AlarmError: nobody has acknowledged an earlier alarm.
-        UnavailableError: the store went away, also while it emptied a repository that was handed over. The next
-            run verifies what this one removed, and tries the rest again.
-        PartialError: something was removed, and the store does not allow the rest.
+        RefusedError: see `scan`; or a limit is exceeded; or the digest of the plan differs.
+        LeaseHeldError: another run or a later try has taken over; nothing more was removed.
+        NamedAgainError: a record references a removal; it was restored.
+        AlarmError: an alarm is open.
+        UnavailableError: the store stopped answering. The next run verifies the removals and continues.
+        PartialError: the store stopped allowing removals part-way.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -136,13 +128,14 @@ def clean(
             refuse_alarmed(held.writer, run_id)
         plan = report.plan
         if planned is not None:
-            plan = _within(plan, _approved(held, planned, planned_digest))
+            approved = _approved(held, planned, planned_digest)
+            plan = replace(plan, findings=in_both(approved.findings, plan.findings))
             report = replace(report, plan=plan)
         check_limits(plan, limits, report.repositories)
         if dry_run:
-            told = CleanReport(report, "dry_run")
-            held.save_report(run_id, told.to_report())
-            return told
+            found = CleanReport(report, "dry_run")
+            held.save_report(run_id, found.to_report())
+            return found
         done = _remove(store, held, report, look, clock, margins, group_rows)
         held.remove_old_lists()
         return done
@@ -160,10 +153,10 @@ def _scan(
     now = trusted_now(store, clock(), margins)
     waiting, noted = (read_waiting(state, store), state.noted()) if state else (no_list(), Noted())
     if waiting.problem and not notes:
-        notes += (f"Everything waits anew: the pending list cannot be used: {waiting.problem}.",)
+        notes += (f"All waits begin again: the pending list cannot be used: {waiting.problem}.",)
     look = read_look(store, noted.heads)
     check_known(look, store.location)
-    # A look with shorter margins forgets nothing that later ones ask for.
+    # A look with shorter margins must keep tokens for later looks.
     noted = noted.after(look, now, max(margins.unnamed, UNNAMED))
     found = classify(look, now, margins, noted)
     read = max(now, store.clock() or clock())
@@ -226,7 +219,7 @@ def _remove(
 
     def removed() -> str:
         rows = applier.rows_deleted + sum(done.rows_removed for done in deleted)
-        return f"{rows:,} rows were removed; restore --run {run_id} puts them back." if rows else ""
+        return f"{rows:,} rows were removed; to restore them: restore --run {run_id}." if rows else ""
 
     state.set_open_run(run_id)
     try:
@@ -236,18 +229,18 @@ def _remove(
         applier.run(still)
     except NamedAgainError as error:
         finish("stopped", str(error))
-        state.set_open_run(None)  # what was named is put back
+        state.set_open_run(None)  # its referenced removals are restored
         raise
     except DredgeError as error:
-        told = as_partial(error, removed())
-        finish("failed", str(told))  # the run stays open: the next one verifies what this one removed
-        if told is error:
+        partial = as_partial(error, removed())
+        finish("failed", str(partial))  # the run stays open: the next run verifies its removals
+        if partial is error:
             raise
-        raise told from error
+        raise partial from error
     failed = [outcome for outcome in deleted if outcome.error is not None]
     if failed:
         stays = _not_emptied(report.plan.run_id, failed, removed())
-        finish("partial", str(stays))  # the run stays open here, too
+        finish("partial", str(stays))  # this run stays open too
         raise stays
     whole = all(outcome.fate == "deleted" for outcome in applier.outcomes)
     whole = whole and all(outcome.fate == "cleaned" for outcome in deleted)
@@ -257,20 +250,19 @@ def _remove(
 
 
 def _handed_over(finding: TrashFinding) -> bytes:
-    """The partition of a repository that was handed over; only its entry is left where it has no row."""
+    # An empty partition leaves only the entry.
     instance = deleted_instance(finding.key) if finding.key is not None else None
     return instance.partition if instance else finding.partition
 
 
 def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) -> DredgeError:
-    """The error of a run that could not empty repositories that were handed over to it."""
     errors = [outcome.error for outcome in failed if outcome.error is not None]
-    # What may pass by itself decides: then a retry has something to do.
+    # A retryable error decides: then a retry continues.
     worst = next((error for error in errors if isinstance(error, UnavailableError)), errors[0])
     text = (
-        f"run {run_id}: {len(failed):,} repositories that were handed over could not be emptied, such as"
-        f" {failed[0].entry}: {failed[0].message.rstrip('. ')}. {removed or '0 rows were removed.'} What is left"
-        " of them is listed still. The next run tries again."
+        f"run {run_id}: {len(failed):,} deleted repositories could not be emptied, such as {failed[0].entry}:"
+        f" {failed[0].message.rstrip('. ')}. {removed or '0 rows were removed.'} Their entries stay; the next run tries"
+        " again."
     )
     if isinstance(worst, ConfigError) and removed:
         return PartialError(text)
@@ -280,7 +272,6 @@ def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) ->
 def _second_look(
     store: RowCleaner, state: TrashState, clock: Callable[[], datetime], margins: TrashMargins
 ) -> tuple[TrashFinding, ...]:
-    """Say once more right before removing what is unused."""
     noted = state.noted()
     look = read_look(store, noted.heads)
     check_known(look, store.location)
@@ -288,34 +279,25 @@ def _second_look(
 
 
 def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:
-    """Read the plan that bounds a run.
-
-    Raises:
-        RefusedError: it is not the plan whose digest was reported.
-    """
     plan = state.plan(run_id)
     if plan.run_id != run_id or digest not in (None, plan.digest):
         raise RefusedError(
-            f"{state.writer.uri}: what lies under run {run_id} is not the plan that its look reported. Nothing was"
-            " removed. Make a new one."
+            f"{state.writer.uri}: the plan of run {run_id} differs from its report. Nothing was removed. Make a new"
+            " plan."
         )
     return plan
 
 
-def _within(plan: TrashPlan, approved: TrashPlan) -> TrashPlan:
-    return replace(plan, findings=in_both(approved.findings, plan.findings))
-
-
 def trusted_now(store: RowReader, machine: datetime, margins: TrashMargins) -> datetime:
-    """Take the store's time, or this machine's where the store has none.
+    """The store's time, or this machine's if the store has no clock.
 
     Raises:
-        RefusedError: the two differ too much.
+        RefusedError: they differ by more than `margins.clock_skew`.
     """
-    told = store.clock()
-    if told is not None and abs(told - machine) > margins.clock_skew:
+    now = store.clock()
+    if now is not None and abs(now - machine) > margins.clock_skew:
         raise RefusedError(
-            f"this machine's clock says {machine:%Y-%m-%d %H:%M:%S}, the store's {told:%Y-%m-%d %H:%M:%S}"
-            " UTC. All ages would be wrong. Nothing was judged. Set the clock."
+            f"this machine's clock is at {machine:%Y-%m-%d %H:%M:%S}, the store's at {now:%Y-%m-%d %H:%M:%S} UTC. All"
+            " ages would be wrong. Nothing was removed. Set the clock."
         )
-    return told or machine
+    return now or machine
