@@ -28,7 +28,7 @@ from demo.trash_proof import (
     work_through,
 )
 from dredge.kv import Store, open_store
-from dredge.kv.row_opening import open_row_cleaner
+from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row, RowCleaner, show
 from dredge.storage import open_writer
 from dredge.trash.findings import KINDS, TrashFinding, TrashLimits

@@ -90,7 +90,7 @@ def scan_command(
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
     5 a record cannot be read: nothing was judged.
     """
-    from dredge.kv.row_opening import open_row_reader
+    from dredge.kv.opening import open_row_reader
     from dredge.runs.clock import utc_now
     from dredge.trash.steps import scan
 
@@ -144,7 +144,7 @@ def clean_command(
     read; 9 some rows were removed, and permissions for the rest are missing; 10 alarm: a removed row is in
     use, and was restored, or the alarm is not acknowledged (dredge trash acknowledge).
     """
-    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.kv.opening import open_row_cleaner
     from dredge.runs.clock import utc_now
     from dredge.trash.steps import clean
 
@@ -188,7 +188,7 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
     Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
     store does not answer; 5 an undo file is damaged.
     """
-    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.kv.opening import open_row_cleaner
     from dredge.trash.restore import restore
 
     config = TrashRestoreConfig.from_params(_given(settings) | {"dry_run": not apply})
@@ -271,7 +271,7 @@ def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> Non
     Exit codes: 0 done, or a dry run; 2 bad input; 3 another run, another store's state; 4 the store does not
     answer; 5 a record cannot be read: nothing was touched.
     """
-    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.kv.opening import open_row_cleaner
     from dredge.runs.clock import utc_now
     from dredge.trash.restore import unqueue
 
@@ -307,7 +307,7 @@ def check_command(url: str, state_uri: str, as_json: bool) -> None:
     from contextlib import closing
 
     from dredge.commands.checks import show
-    from dredge.kv.row_opening import open_row_reader
+    from dredge.kv.opening import open_row_reader
     from dredge.trash.preflight import check
 
     config = _config(state_uri, {})

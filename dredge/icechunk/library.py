@@ -10,8 +10,8 @@ from dredge.errors import ConfigError, RefusedError, UnavailableError
 from dredge.extras import need
 from dredge.icechunk.history import Ref
 from dredge.storage import StorageOptions
-from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.location import Location, parse_uri
+from dredge.storage.options import GcsOptions
 from dredge.storage.s3.clients import CREDENTIALS_KEPT, access_to
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ A `Store` serves a lakeFS, which only reads keys it can name. A cleaner looks fo
 needs more: the list of partitions, consistent reads, and a delete that removes a row only with exactly the value that
 was examined. Readers get a `RowReader`; only the cleaner gets a `RowCleaner`.
 
-Every driver has both; `dredge.kv.row_opening` opens them by URL.
+Every driver has both; `dredge.kv.opening` opens them by URL.
 """
 
 from __future__ import annotations

@@ -1,23 +1,139 @@
-"""A store in one SQLite file: the embedded default, for many threads and processes of one machine.
-
-One table, clustered by partition and key, which SQLite compares as bytes. With write-ahead logging readers never wait;
-writers wait for each other. Every operation is a single statement in its own transaction, so a conditional write is
-atomic without further locking.
-"""
+"""Raw rows of a SQLite store."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
+from urllib.parse import unquote
 
 from dredge.durable import is_durable
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.opening import absolute_file
+from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
+
+BATCH_ROWS = 500
+_BUSY_SECONDS = 60.0
+_VALUE = "SELECT value FROM kv WHERE partition = ? AND key = ?"
+_PARTITIONS = """
+WITH RECURSIVE found (name) AS (
+  SELECT min(partition) FROM kv
+  UNION ALL
+  SELECT (SELECT min(partition) FROM kv WHERE partition > found.name) FROM found WHERE found.name IS NOT NULL
+)
+SELECT name FROM found WHERE name IS NOT NULL
+"""
+
+
+class SQLiteRows:
+    """Raw access to the rows of an existing file.
+
+    Args:
+        url: `sqlite:///absolute/path.db`.
+        read_only: let SQLite refuse every write.
+    """
+
+    guards_max = 1000
+
+    def __init__(self, url: str, read_only: bool = True) -> None:
+        self._path = unquote(absolute_file(url))
+        self._read_only = read_only
+        self.location = f"sqlite://{self._path}"
+        if not os.path.isfile(self._path):
+            raise ConfigError(f"{self.location}: no such file")
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[SQLiteView]:
+        """Open a view of the store at one point in time: a read transaction."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            yield SQLiteView(connection)
+
+    def clock(self) -> None:
+        """Return None: a file has no clock of its own."""
+
+    def own_id(self) -> str:
+        """Return "": nothing names one life of it."""
+        return ""
+
+    def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        """Delete rows whose value is unchanged, in transactions of 500 (see `RowCleaner`)."""
+        outcomes: list[bool] = []
+        for first in range(0, len(rows), BATCH_ROWS):
+            with self._connection() as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                _check(connection, guards, outcomes)
+                done = [
+                    connection.execute(
+                        "DELETE FROM kv WHERE partition = ? AND key = ? AND value = ?", row
+                    ).rowcount
+                    == 1
+                    for row in rows[first : first + BATCH_ROWS]
+                ]
+                connection.execute("COMMIT")
+            outcomes.extend(done)
+        return outcomes
+
+    def insert_row(self, row: Row) -> bool:
+        """Write a row if its key does not exist; returns whether it was written."""
+        with self._connection() as connection:
+            return connection.execute("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", row).rowcount == 1
+
+    def close(self) -> None:
+        """Do nothing: no connection stays open."""
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
+        try:
+            if self._read_only:
+                connection.execute("PRAGMA query_only = ON")
+            yield connection
+        except sqlite3.OperationalError as error:
+            family = (
+                ConfigError if "readonly" in str(error) or "no such table" in str(error) else UnavailableError
+            )
+            raise family(f"{self.location}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise FormatError(f"{self.location} is not a Dredge store or is damaged: {error}") from error
+        finally:
+            connection.close()  # an open transaction ends with it, undone
+
+
+class SQLiteView:
+    """One moment of a file."""
+
+    consistent = True
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def partitions(self) -> Iterator[bytes]:
+        """Every partition, in byte order."""
+        for (name,) in self._connection.execute(_PARTITIONS):
+            yield bytes(name)
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """The rows of a partition."""
+        query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key"
+        for key, value in self._connection.execute(query, (partition, start)):
+            yield Entry(bytes(key), bytes(value))
+
+
+def _check(connection: sqlite3.Connection, guards: Sequence[Guard], outcomes: Sequence[bool]) -> None:
+    for guard in guards:
+        found = connection.execute(_VALUE, guard[:2]).fetchone()
+        if (None if found is None else bytes(found[0])) != guard.value:
+            raise GuardFailedError(
+                f"{show_key(guard.partition, guard.key)} changed during the delete", outcomes
+            )
+
 
 BUSY_SECONDS = 60.0
 _PAGE_KEYS = 500

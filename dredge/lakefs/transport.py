@@ -41,7 +41,7 @@ from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableErr
 from dredge.lakefs.sdk import go_through_proxy, load_client
 from dredge.proxies import is_here
 from dredge.server_urls import ca_bundles, check_ca_bundle, check_key, check_server_url
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 log = logging.getLogger("dredge")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dredge.errors import DefectError, DredgeError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 log = logging.getLogger("dredge")
 

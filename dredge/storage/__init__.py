@@ -6,8 +6,6 @@ Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what
 
 from __future__ import annotations
 
-from dredge.storage.children import environment_of_child
-from dredge.storage.clock import store_clock
 from dredge.storage.lookup import exists
 from dredge.storage.model import (
     CHANGED,
@@ -24,6 +22,7 @@ from dredge.storage.model import (
     ObjectWriter,
 )
 from dredge.storage.opening import (
+    environment_of_child,
     open_copier,
     open_deleter,
     open_exact_version_deleter,
@@ -34,6 +33,7 @@ from dredge.storage.opening import (
     open_writer,
 )
 from dredge.storage.options import StorageOptions
+from dredge.storage.probe import store_clock
 from dredge.storage.undo import NULL_VERSION, ObjectCopier, ObjectVersion, VersionReader
 
 __all__ = [

@@ -39,3 +39,21 @@ def is_xml_safe(key: str) -> bool:
 def in_range(key: str, start_after: str, stop_before: str) -> bool:
     """Whether start_after < key < stop_before in bytes of UTF-8 (= code points); "" is no bound."""
     return (not start_after or key > start_after) and (not stop_before or key < stop_before)
+
+
+_CHARACTERS_MAX = 1024
+# A backslash is a slash to some of the service's front ends, control characters are not allowed, and a segment that
+# ends with a dot loses it on the way; HTTP libraries resolve `.` and `..` by themselves.
+_AMBIGUOUS = re.compile("[\\\\\x00-\x1f\x7f-\x9f\ufffe\uffff]|\\.(?:/|$)")
+
+
+def is_exact(name: str) -> bool:
+    """Whether a whole blob name reaches the service as it is, so that no other blob can be meant.
+
+    Source: "Naming and referencing containers, blobs, and metadata" of Azure's documentation.
+    """
+    return (
+        0 < len(name.encode("utf-16-le", "surrogatepass")) // 2 <= _CHARACTERS_MAX
+        and is_text(name)
+        and _AMBIGUOUS.search(name) is None
+    )

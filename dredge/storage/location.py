@@ -1,4 +1,12 @@
-"""URIs of stores: which driver, which bucket or folder, which prefix."""
+"""URIs of Azure Blob Storage: which account, which container, which prefix.
+
+    https://<account>.blob.core.windows.net/<container>/<path>      as lakeFS writes namespaces and addresses
+    http://127.0.0.1:10000/<account>/<container>/<path>             an emulator: hosts without a domain name
+    abfss://<container>@<account>.dfs.core.windows.net/<path>       as Spark writes the same places (wasbs too)
+    az://<container>/<path>                                         with the account of the options
+
+Source: lakeFS, pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL); Hadoop's Azure documentation.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +16,85 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.storage.azure.uris import split_uri
-from dredge.storage.options import StorageOptions
-from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme, canonical_uri
+from dredge.storage.options import AzureOptions, StorageOptions
+from dredge.storage.schemes import (
+    DRIVERS,
+    Driver,
+    canonical_parts,
+    canonical_scheme,
+    canonical_uri,
+    has_no_domain,
+)
+
+_SIGNED = re.compile(r"[?&]sig=", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container.
+
+    Attributes:
+        account: storage account.
+        name: of the container.
+        endpoint: URL of the account by the URI, without a slash at its end.
+    """
+
+    account: str
+    name: str
+    endpoint: str
+
+    @property
+    def url(self) -> str:
+        """URL of the container."""
+        return f"{self.endpoint}/{self.name}"
+
+
+def split_uri(scheme: str, rest: str, options: AzureOptions) -> tuple[Container, str]:
+    """Split a URI into its container and the path behind it, which is taken literally.
+
+    Args:
+        scheme: in lower case.
+        rest: what stands behind `://`.
+        options: whose account stands for that of `az://`.
+
+    Raises:
+        ConfigError: it names no container, or carries a secret.
+    """
+    if _SIGNED.search(rest):
+        raise ConfigError("a URI of Azure must not carry a SAS token (sig=…); give it in the connection")
+    if scheme in {"az", "azure"}:
+        return _of_the_account(rest, options)
+    plain = "http" if scheme == "http" else "https"
+    host, _, path = canonical_parts(scheme, rest)[1].partition("/")
+    if "@" in host or not host:
+        raise ConfigError(f"{scheme}:// is not followed by a plain host name, or names no container")
+    if has_no_domain(host):
+        account, _, path = path.partition("/")
+        endpoint = f"{plain}://{host}/{account}"
+    else:
+        account = host.partition(".")[0]
+        endpoint = f"{plain}://{host}"
+    name, _, path = path.partition("/")
+    if not account or not name:
+        raise ConfigError(f"{endpoint} names no container; write https://<account>.blob.…/<container>/<path>")
+    return Container(account, name, endpoint), path
+
+
+def _of_the_account(rest: str, options: AzureOptions) -> tuple[Container, str]:
+    name, _, path = rest.partition("/")
+    if not name or not options.account:
+        raise ConfigError(
+            "az://<container>/… needs a container and the account it is in (AZURE_STORAGE_ACCOUNT)"
+        )
+    endpoint = options.endpoint_url or f"https://{options.account}.blob.core.windows.net"
+    return Container(options.account, name, endpoint.rstrip("/")), path
+
+
+def container_of(url: str) -> Container:
+    """Read the URL of a container back, as `Container.url` wrote it."""
+    scheme, _, rest = url.partition("://")
+    return split_uri(scheme, rest, AzureOptions())[0]
+
 
 _LOCAL = f"{canonical_scheme('local')}://"
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
@@ -39,7 +123,7 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
     Args:
         uri: `s3://bucket/prefix` (s3a and s3n are the same), `file:///abs`, `local:///abs`, `local://name`
             (below `options.local_base`), an absolute path, `gs://…`, and those of
-            `dredge.storage.azure.uris`.
+            `dredge.storage.location`.
         options: for `local_base`.
 
     Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dredge.errors import ConfigError
 from dredge.storage.drivers import driver_of
 from dredge.storage.location import parse_uri
@@ -62,7 +64,9 @@ def open_copier(source: str, target: str, options: StorageOptions | None = None)
     """
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
-    copier = driver_of(from_).copier(from_, to, options) if from_.driver == to.driver else None
+    copier = (
+        driver_of(from_).copier(from_, to, options) if driver_of(to) and from_.driver == to.driver else None
+    )
     if copier is None:
         raise ConfigError(f"nothing can be copied from {from_.uri} to {to.uri} inside a store")
     return copier
@@ -83,9 +87,10 @@ def open_marker_remover(uri: str, options: StorageOptions | None = None) -> Mark
     """
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    deleter = driver_of(location).marker_deleter(location, options)
-    if deleter is None:
+    open_deleter = driver_of(location).marker_deleter
+    if open_deleter is None:
         raise ConfigError(_KEEPS_NONE.format(location.uri))
+    deleter = open_deleter(location, options)
     return MarkerRemover(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
 
 
@@ -111,7 +116,41 @@ def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) 
 def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    deleter = driver_of(location).version_deleter(location, options)
-    if deleter is None:
+    open_deleter = driver_of(location).version_deleter
+    if open_deleter is None:
         raise ConfigError(_KEEPS_NONE.format(location.uri))
-    return deleter
+    return open_deleter(location, options)
+
+
+def environment_of_child(options: StorageOptions) -> dict[str, str]:
+    """Give the variables from which `StorageOptions.from_env` makes these options in a child process, with secrets.
+
+    Of S3, what AWS's configuration says on this machine is in them, so that a child asks the same store: None is none
+    there as well. Credentials of the machine itself (a role) are not, and each machine has its own.
+
+    Args:
+        options: of this process.
+
+    Raises:
+        ConfigError: AWS's configuration contradicts itself.
+    """
+    if not _may_use_aws(options):
+        return options.to_env()
+    from dredge.storage.s3.resolving import for_another_process
+
+    return for_another_process(options).to_env()
+
+
+def _may_use_aws(options: StorageOptions) -> bool:
+    """Whether AWS's configuration says anything here: asking takes half a second."""
+    if any(name.startswith("AWS_") and value for name, value in os.environ.items()):
+        return True
+    plain = StorageOptions(
+        local_base=options.local_base,
+        delete_requests=options.delete_requests,
+        azure=options.azure,
+        gcs=options.gcs,
+        unknown=options.unknown,
+    )
+    files = ("~/.aws/config", "~/.aws/credentials")
+    return options != plain or any(os.path.exists(os.path.expanduser(file)) for file in files)

@@ -1,4 +1,4 @@
-"""How to reach a store: endpoint, region, credentials. The only place that reads them from an environment."""
+"""How to reach Azure Blob Storage: account, credentials, endpoint."""
 
 from __future__ import annotations
 
@@ -10,9 +10,188 @@ from typing import Any
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.server_urls import ca_bundles, check_key, check_server_url
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.schemes import Driver
+
+_ENV = {
+    "account": "AZURE_STORAGE_ACCOUNT",
+    "key": "AZURE_STORAGE_KEY",
+    "sas_token": "AZURE_STORAGE_SAS_TOKEN",
+    "endpoint_url": "AZURE_STORAGE_ENDPOINT",
+    "tenant_id": "AZURE_TENANT_ID",
+    "client_id": "AZURE_CLIENT_ID",
+    "client_secret": "AZURE_CLIENT_SECRET",
+}
+_CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
+_OF_ACCOUNT = (*(name for name in _ENV.values() if "_STORAGE_" in name), _CONNECTION_STRING)
+_OF_IDENTITY = tuple(name for name in _ENV.values() if "_STORAGE_" not in name)
+
+
+@dataclass(frozen=True, slots=True)
+class AzureOptions:
+    """Settings of Azure Blob Storage; secrets never show in `repr`.
+
+    Key and SAS token are used for the account they belong to and for no other; every other account is reached by the
+    service principal, or by whatever identity the machine has (managed identity, workload identity, the CLI's login).
+
+    Attributes:
+        account: storage account that key, SAS token and endpoint belong to.
+        key: of the account, base64.
+        sas_token: without the question mark; must permit what is asked of it.
+        endpoint_url: of the account, where it is not `https://<account>.blob.core.windows.net`: an emulator
+            (`http://127.0.0.1:10000/devstoreaccount1`), a private endpoint.
+        tenant_id: of a service principal.
+        client_id: of a service principal; without a secret, of a managed identity.
+        client_secret: of a service principal.
+    """
+
+    account: str | None = None
+    key: str | None = field(default=None, repr=False)
+    sas_token: str | None = field(default=None, repr=False)
+    endpoint_url: str | None = None
+    tenant_id: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.key or self.sas_token or self.endpoint_url) and not self.account:
+            raise ConfigError(
+                "a key, SAS token or endpoint of Azure belongs to one storage account; name it"
+                " (AZURE_STORAGE_ACCOUNT). Nothing was touched."
+            )
+        if self.client_secret and not (self.tenant_id and self.client_id):
+            raise ConfigError("a client secret of Azure needs AZURE_TENANT_ID and AZURE_CLIENT_ID with it")
+        if self.endpoint_url is not None:
+            check_server_url(self.endpoint_url, "the Azure endpoint", "https://acct.example.net")
+        check_key(self.key, "the key of the Azure account")
+        check_key(self.sas_token, "the SAS token of Azure")
+        check_key(self.client_secret, "the client secret of Azure")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> AzureOptions:
+        """Read the usual variables of Azure from an environment; single ones win over the connection string."""
+        found = _of_connection_string(environ.get(_CONNECTION_STRING, ""))
+        found |= {name: environ[variable] for name, variable in _ENV.items() if environ.get(variable)}
+        if "sas_token" in found:
+            found["sas_token"] = found["sas_token"].removeprefix("?")
+        return cls(**found)
+
+    def to_env(self) -> dict[str, str]:
+        """Give the variables from which `from_env` makes these options in a child process, with secrets.
+
+        Where an account or an identity is told, what belongs to it and is not told is empty: the child's own key is not
+        taken beside another's token.
+        """
+        values = {_ENV[item.name]: getattr(self, item.name) for item in fields(self)}
+        values[_CONNECTION_STRING] = None
+        found: dict[str, str] = {}
+        for group in (_OF_ACCOUNT, _OF_IDENTITY):
+            if any(values[name] is not None for name in group):
+                found |= {name: values[name] or "" for name in group}
+        return found
+
+
+def _of_connection_string(text: str) -> dict[str, str]:
+    """What a connection string says; nothing for an empty one.
+
+    Source: "Configure Azure Storage connection strings" of Azure's documentation.
+    """
+    if not text.strip():
+        return {}
+    pairs = [item.partition("=") for item in text.strip().rstrip(";").split(";")]
+    said = {name.strip().lower(): value for name, _, value in pairs}
+    if said.get("usedevelopmentstorage", "").lower() == "true":
+        raise ConfigError("UseDevelopmentStorage=true names no account: write the emulator's settings out")
+    found = {"account": said.get("accountname"), "key": said.get("accountkey")}
+    found["sas_token"] = said.get("sharedaccesssignature")
+    endpoint = said.get("blobendpoint", "").rstrip("/")
+    if not endpoint and said.get("endpointsuffix") and found["account"]:
+        protocol = said.get("defaultendpointsprotocol", "https")
+        endpoint = f"{protocol}://{found['account']}.blob.{said['endpointsuffix']}"
+    found["endpoint_url"] = endpoint or None
+    if not found["account"] and endpoint:
+        server = check_server_url(endpoint, "the Azure endpoint", "https://acct.example.net")
+        found["account"] = server.partition("://")[2].partition(".")[0]
+    if not found["account"]:
+        raise ConfigError(f"{_CONNECTION_STRING} names neither an account nor a blob endpoint")
+    return {name: value for name, value in found.items() if value}
+
+
+ENDPOINT = "https://storage.googleapis.com"
+CREDENTIALS_JSON = "DREDGE_GCS_CREDENTIALS_JSON"
+"""Variable that carries a key to processes that have no key file, such as the executors of a Spark cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class GcsOptions:
+    """Settings of Google Cloud Storage; secrets never show in `repr`.
+
+    Attributes:
+        credentials_file: path of a key file (or of any file that Google's libraries take for credentials).
+        credentials_json: content of such a file; comes before the path.
+        project: of signed-in users without one of their own; None leaves it to the credentials.
+        user_project: the project that pays for requests to a bucket whose requesters pay.
+        endpoint_url: another endpoint than Google's, such as an emulator or a private one; without credentials of ours,
+            requests to it are not signed.
+        retry_seconds: how long a request is tried again when the service is busy or out of reach.
+    """
+
+    credentials_file: str | None = None
+    credentials_json: str | None = field(default=None, repr=False)
+    project: str | None = None
+    user_project: str | None = None
+    endpoint_url: str | None = None
+    retry_seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url is not None:
+            check_server_url(self.endpoint_url, "the endpoint of Google Cloud Storage", "http://host:4443")
+        if self.credentials_json is not None and not _is_object(self.credentials_json):
+            raise ConfigError("the key of Google Cloud Storage is not the content of a JSON key file")
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests go, without a slash at the end."""
+        return (self.endpoint_url or ENDPOINT).rstrip("/")
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether requests carry no credentials: they go to somebody's own endpoint, and none were given."""
+        return self.endpoint_url is not None and not (self.credentials_file or self.credentials_json)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> GcsOptions:
+        """Read the variables that Google's own libraries know, and those that `to_env` adds."""
+        host = env.get("STORAGE_EMULATOR_HOST") or None
+        return cls(
+            credentials_file=env.get("GOOGLE_APPLICATION_CREDENTIALS") or None,
+            credentials_json=env.get(CREDENTIALS_JSON) or None,
+            project=env.get("GOOGLE_CLOUD_PROJECT") or None,
+            user_project=env.get("DREDGE_GCS_USER_PROJECT") or None,
+            endpoint_url=f"http://{host}" if host and "://" not in host else host,
+        )
+
+    def to_env(self) -> dict[str, str | None]:
+        """Give the variables from which `from_env` makes these options in a child process, with secrets.
+
+        Where a key or an endpoint is told, what is not told is empty: nothing of the child's own is mixed in.
+        """
+        values = {
+            "GOOGLE_APPLICATION_CREDENTIALS": self.credentials_file,
+            CREDENTIALS_JSON: self.credentials_json,
+            "GOOGLE_CLOUD_PROJECT": self.project,
+            "DREDGE_GCS_USER_PROJECT": self.user_project,
+            "STORAGE_EMULATOR_HOST": self.endpoint_url,
+        }
+        is_told = self.credentials_file or self.credentials_json or self.endpoint_url
+        return {name: value or "" for name, value in values.items()} if is_told else values
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
 
 S3_SETTINGS = "DREDGE_S3"
 """Variable that carries all that is known of S3, keys included, to a child process; nothing else is read beside it."""

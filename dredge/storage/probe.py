@@ -1,8 +1,8 @@
-"""Tries what the credentials may do in a folder, and in which order the store lists, with a few small objects that are
-removed at the end."""
+"""The store's own clock: the only one that may be compared with an object's Last-Modified."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +19,62 @@ from dredge.errors import (
 from dredge.storage.model import ObjectDeleter, ObjectWriter
 from dredge.storage.opening import open_deleter, open_reader, open_writer
 from dredge.storage.options import StorageOptions
+
+PROBE = ".dredge-clock"
+_PROBES = 256
+"""So many workers ask without getting into each other's way, and no more objects are left."""
+
+
+def probe_of(task: str) -> str:
+    """Name a probe that few others write, for who asks every few seconds beside many others: Google Cloud Storage
+    allows about one write a second to an object.
+
+    Args:
+        task: name of who asks.
+    """
+    return f"{PROBE}-{zlib.crc32(task.encode()) % _PROBES:02x}"
+
+
+def store_clock(writer: ObjectWriter, folder: str, probe: str = PROBE) -> datetime:
+    """Ask the store for the time, by writing a small object and looking at its Last-Modified.
+
+    Args:
+        writer: the store.
+        folder: key prefix of the probe. The probe is one object, overwritten by every call; it is never below
+            `data/` unless the caller says so.
+        probe: its name. What others write there between is as good an answer: it is no older than the question.
+
+    Returns:
+        Aware UTC; whole seconds on S3, rounded down.
+    """
+    base = folder.strip("/")
+    key = f"{base}/{probe}" if base else probe
+    writer.put(key, b"The time this object was written is the store's clock. It is not needed otherwise.\n")
+    return writer.stat(key).last_modified
+
+
+def demand_conditions(writer: ObjectWriter) -> None:
+    """Refuse a store that takes no notice of the condition that an object must not exist.
+
+    Args:
+        writer: of the folder whose clock was just asked for (`store_clock`), so that its probe is there.
+
+    Raises:
+        RefusedError: the store wrote all the same, or knows no such request.
+    """
+    try:
+        writer.put_if_absent(PROBE, b"A store that has this instead of the probe knows no conditions.\n")
+    except ConflictError:
+        return
+    except ConfigError as error:
+        if error.kind != ConfigError.kind or "NotImplemented" not in str(error):
+            raise
+    raise RefusedError(
+        f"{writer.uri}: this store does not keep the condition that an object must not exist (If-None-Match, or"
+        " ifGenerationMatch). The lease, the state and the tries of a run rest on it: two runs at once could delete by"
+        " each other's plans. Nothing was deleted. Use a version of the store with conditional writes."
+    )
+
 
 NAME = ".dredge-check"
 _DATA = b"Dredge tries here what it may do. It removes this object at once; it may be deleted at any time.\n"

@@ -7,13 +7,14 @@ deleters: of delete markers, which takes no byte from anybody, or of versions th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
 
 from dredge.errors import FormatError, RefusedError
-from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, always
+from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, ObjectReader, ObjectWriter, always
 
 type Versioning = Literal["enabled", "suspended", "off", "unknown"]
 """Whether a bucket keeps what is deleted; unknown when the credentials may not ask."""
@@ -300,3 +301,38 @@ class ExactVersionDeleter:
                     " something newer. Nothing was deleted."
                 )
         return self._deleter.delete(wanted, may_send)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedCopier:
+    """See `dredge.storage.undo.ObjectCopier`.
+
+    Attributes:
+        source: copied from.
+        target: copied to.
+    """
+
+    source: ObjectReader
+    target: ObjectWriter
+
+    def copy(
+        self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
+    ) -> ObjectInfo:
+        """Copy one object, and read the copy."""
+        sent = hashlib.sha256()
+        with self.source.open_read(key) as opened:
+            check_source(key, opened.info.size, opened.info.etag, size, etag)
+            written = self.target.put_stream(key, _hashing(opened, sent), if_absent)
+        read = hashlib.sha256()
+        with self.target.open_read(key) as copied:
+            for _ in _hashing(copied, read):
+                pass
+        if opened.info.size != written.size or sent.digest() != read.digest():
+            raise FormatError(f"{key!r} was not copied to {self.target.uri} as it is in {self.source.uri}")
+        return written
+
+
+def _hashing(chunks: Iterable[bytes], into: hashlib._Hash) -> Iterator[bytes]:
+    for chunk in chunks:
+        into.update(chunk)
+        yield chunk

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from airflow.providers.common.compat.sdk import mask_secret
 
 from dredge.errors import ConfigError
-from dredge.storage.azure.options import AzureOptions
+from dredge.storage.options import AzureOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -13,7 +13,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import mask_secret
 
 from dredge.errors import ConfigError
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import GcsOptions
 
 CONN_TYPE = "google_cloud_platform"
 _OLD_PREFIX = "extra__google_cloud_platform__"

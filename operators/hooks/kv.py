@@ -44,7 +44,7 @@ _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 class LakeFSKVConnection:
     """Where a key-value store is and who may enter.
 
-    :param url: as `dredge.kv.row_opening` takes it; it may hold a password, so it goes nowhere but there
+    :param url: as `dredge.kv.opening` takes it; it may hold a password, so it goes nowhere but there
     :param keys: a key pair for DynamoDB, or None for the worker's own means
     """
 
@@ -73,13 +73,13 @@ class LakeFSKVConnection:
 
     def reader(self, rate: ReadRate | None = None) -> closing[RowReader]:
         """Open the store to look at it."""
-        from dredge.kv.row_opening import open_row_reader
+        from dredge.kv.opening import open_row_reader
 
         return closing(open_row_reader(self.url, rate, self.keys))
 
     def cleaner(self, rate: ReadRate | None = None) -> closing[RowCleaner]:
         """Open the store to clean it."""
-        from dredge.kv.row_opening import open_row_cleaner
+        from dredge.kv.opening import open_row_cleaner
 
         return closing(open_row_cleaner(self.url, rate, self.keys))
 

@@ -18,8 +18,7 @@ from dredge.kv.dynamodb import AwsKeys, DynamoStore
 from dredge.kv.postgres import PostgresStore
 from dredge.lakefs import LakeFSClient
 from dredge.storage import StorageOptions, open_reader, open_writer
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 from dredge.storage.s3 import clients
 from tests.support import failing
 from tests.support.failing import Answer, FailingServer

@@ -16,8 +16,7 @@ from dredge.storage import (
     open_versions,
     open_writer,
 )
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 from tests.support.azure import make_container
 from tests.support.losing_proxy import LosingProxy
 from tests.support.objectstore import make_bucket

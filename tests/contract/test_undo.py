@@ -31,8 +31,8 @@ from dredge.storage import (
     open_writer,
 )
 from dredge.storage.location import parse_uri
-from dredge.storage.s3 import copying
-from dredge.storage.s3.copying import S3Copier
+from dredge.storage.s3 import undo as copying
+from dredge.storage.s3.undo import S3Copier
 from tests.support.azure import make_container
 from tests.support.memory_store import forget_memory_store, memory_store
 from tests.support.memory_versions import OlderVersions

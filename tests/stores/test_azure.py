@@ -14,9 +14,10 @@ import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage import StorageOptions, open_copier, open_deleter, open_reader, open_writer
-from dredge.storage.azure import clients, copying, deleting
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.signed_urls import UrlSigner
+from dredge.storage.azure import clients, deleting
+from dredge.storage.azure import undo as copying
+from dredge.storage.model import UrlSigner
+from dredge.storage.options import AzureOptions
 from tests.support.azure import ACCOUNT, KEY, TestContainer, make_container
 
 pytestmark = pytest.mark.stores

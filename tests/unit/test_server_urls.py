@@ -13,8 +13,7 @@ from dredge.kv.dynamodb import AwsKeys, DynamoStore
 from dredge.lakefs import LakeFSClient
 from dredge.server_urls import check_key, check_server_url
 from dredge.storage import StorageOptions
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
 
 _URLS = (

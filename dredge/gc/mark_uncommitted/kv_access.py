@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dredge.errors import ConfigError
-from dredge.kv.row_opening import open_row_reader
+from dredge.kv.opening import open_row_reader
 from dredge.kv.rows import RowReader
 
 if TYPE_CHECKING:

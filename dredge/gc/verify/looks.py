@@ -19,7 +19,7 @@ import pyarrow as pa
 from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.gc.namespaces import DATA
 from dredge.storage import ObjectReader
-from dredge.storage.neighbours import LOOKS_PER_PAGE, find_neighbours
+from dredge.storage.lookup import LOOKS_PER_PAGE, find_neighbours
 
 _PAGE_NAMES = 900
 """Names that a run should span in the store: a little less than a page, because garbage is not spread evenly."""

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from dredge.errors import ConfigError
 from dredge.storage.azure.clients import container_client
 from dredge.storage.azure.errors import THROTTLED, TRANSIENT, code_of, translate
-from dredge.storage.azure.names import is_exact
 from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
+from dredge.storage.keys import is_exact
 from dredge.storage.model import DeleteOutcome, MaySend
 from dredge.storage.options import StorageOptions
 

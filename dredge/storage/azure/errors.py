@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dredge import causes
 from dredge.causes import Cause
 from dredge.errors import DredgeError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 THROTTLED = frozenset(
     {"ServerBusy", "TooManyRequests", "IngressLimitReached", "EgressLimitReached", "503", "429"}

@@ -9,13 +9,12 @@ from typing import Any, Self
 import pyarrow as pa
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
-from dredge.storage.azure.blocks import BlockUploads, send_stream
-from dredge.storage.azure.clients import container_client
-from dredge.storage.azure.copying import AzureCopier
+from dredge.storage.azure.clients import container_client, signed_url
 from dredge.storage.azure.errors import code_of, translated
 from dredge.storage.azure.listing import FOLDER_MARK, list_blobs, list_one_level
-from dredge.storage.azure.names import is_exact
-from dredge.storage.azure.signing import signed_url
+from dredge.storage.azure.undo import AzureCopier
+from dredge.storage.azure.uploads import BlockUploads, send_stream
+from dredge.storage.keys import is_exact
 from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.options import StorageOptions

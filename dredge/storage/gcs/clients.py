@@ -12,11 +12,13 @@ import os
 import threading
 import warnings
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.https import mount
+from dredge.storage.model import attachment
+from dredge.storage.options import GcsOptions
 
 POOL_CONNECTIONS = 64
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -130,3 +132,40 @@ def _load(options: GcsOptions) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that such files should come from somebody trusted: they do
         return google.auth.load_credentials_from_dict(info, scopes=_SCOPES)[0]  # type: ignore[no-untyped-call]
+
+
+def signed_url(
+    options: GcsOptions, bucket: str, name: str, method: str, valid: timedelta, filename: str = ""
+) -> str:
+    """Sign a URL; nothing is asked of the service.
+
+    Args:
+        options: whose credentials sign.
+        bucket: name of the bucket.
+        name: whole name of the object.
+        method: of HTTP.
+        valid: for how long; the service takes seven days at most.
+        filename: under which browsers save the object; "" leaves that to them.
+
+    Raises:
+        ConfigError: the credentials cannot sign, or not for so long.
+    """
+    signer = credentials(options)
+    if not hasattr(signer, "sign_bytes"):
+        raise ConfigError("signed URLs of Google Cloud Storage need a service account's key file")
+    client: Any = library().Client(project=options.project or "-", credentials=signer)
+    try:
+        return str(
+            client.bucket(bucket)
+            .blob(name)
+            .generate_signed_url(
+                version="v4",
+                expiration=valid,
+                method=method,
+                api_access_endpoint=options.endpoint,
+                response_disposition=attachment(filename) if filename else None,
+                credentials=signer,
+            )
+        )
+    except ValueError as error:
+        raise ConfigError(f"no URL can be signed for {name!r}: {error}") from None

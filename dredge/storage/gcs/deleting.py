@@ -16,12 +16,19 @@ from datetime import datetime
 from typing import ClassVar, Self
 
 from dredge.errors import DredgeError
-from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
-from dredge.storage.gcs.batches import BATCH_PARTS, Part, PartAnswer, send_batch
+from dredge.storage.deleting import (
+    CONNECTION_LOST,
+    NOT_CONNECTED,
+    UNCLEAR,
+    AdaptiveRate,
+    BatchDeleter,
+    Codes,
+    all_failed,
+)
 from dredge.storage.gcs.errors import PASSING, THROTTLED, is_about_bucket, reason
-from dredge.storage.gcs.names import Place
-from dredge.storage.gcs.resources import FIELDS, Resource, read_resource, tag
-from dredge.storage.gcs.versions import GcsVersions, marker_id
+from dredge.storage.gcs.listing import FIELDS, Resource, read_resource, tag
+from dredge.storage.gcs.undo import GcsVersions, marker_id
+from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, Place, send_batch
 from dredge.storage.location import Location
 from dredge.storage.model import (
     CHANGED,
@@ -33,7 +40,6 @@ from dredge.storage.model import (
     always,
 )
 from dredge.storage.options import StorageOptions
-from dredge.storage.rate import AdaptiveRate
 
 _CHANGED = "ChangedMeanwhile"
 _HELD = frozenset({"objectUnderActiveHold", "retentionPolicyNotMet"})

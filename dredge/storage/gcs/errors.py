@@ -14,7 +14,7 @@ from typing import Any
 from dredge import causes
 from dredge.causes import Cause
 from dredge.errors import DredgeError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses of answers that may be different next time."""

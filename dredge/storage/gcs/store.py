@@ -13,22 +13,21 @@ from typing import Any, Self
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.storage.gcs.copying import rewrite
+from dredge.storage.gcs.clients import signed_url
 from dredge.storage.gcs.errors import translated
-from dredge.storage.gcs.listing import list_objects, list_one_level
-from dredge.storage.gcs.names import Place
-from dredge.storage.gcs.resources import (
+from dredge.storage.gcs.listing import (
     FIELDS,
     Resource,
     encoded_checksum,
     info,
+    list_objects,
+    list_one_level,
     read_resource,
     tag,
 )
-from dredge.storage.gcs.resumable import PIECE_BYTES, Upload
-from dredge.storage.gcs.signing import signed_url
-from dredge.storage.gcs.uploads import GcsUploads
-from dredge.storage.gcs.wire import ask, object_url, open_stream, upload_url
+from dredge.storage.gcs.undo import rewrite
+from dredge.storage.gcs.uploads import PIECE_BYTES, GcsUploads, StreamUpload
+from dredge.storage.gcs.wire import Place, ask, object_url, open_stream, upload_url
 from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.options import StorageOptions
@@ -186,7 +185,7 @@ class GcsWriter(GcsReader):
         for chunk in rest:
             first += chunk
             if len(first) > PIECE_BYTES:
-                upload = Upload(self._gcs, self._place.bucket, name, doing, condition)
+                upload = StreamUpload(self._gcs, self._place.bucket, name, doing, condition)
                 return info(key, upload.send(chain([bytes(first)], rest)))
         return info(key, self._send(name, bytes(first), doing, condition))
 

@@ -1,21 +1,72 @@
-"""Requests to Google Cloud Storage's JSON and XML APIs, tried again while that may help.
+"""Which names objects of Google Cloud Storage can have.
 
-What is tried again must be harmless to do twice: reads, writes of the same bytes, and whatever carries a condition on a
-generation (the second one then hears that the condition no longer holds).
+Source: Cloud Storage documentation, "About Cloud Storage objects", object name requirements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.parser import BytesParser
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode, urlsplit
 
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.storage.gcs.clients import session
-from dredge.storage.gcs.errors import by_status, translated
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.gcs.errors import THROTTLED, by_status, translated
+from dredge.storage.keys import is_text
+from dredge.storage.location import Location
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
+from dredge.storage.options import GcsOptions
+
+NAME_BYTES_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of a bucket.
+
+    Attributes:
+        bucket: its name.
+        root: prefix of all names, with a slash at the end, or "".
+        uri: for messages.
+    """
+
+    bucket: str
+    root: str
+    uri: str
+
+    @classmethod
+    def of(cls, location: Location) -> Place:
+        """From a parsed URI."""
+        return cls(location.bucket, f"{location.root}/" if location.root else "", location.uri)
+
+    def holds(self, key: str) -> bool:
+        """Whether there can be an object of this key."""
+        return bool(key) and is_text(key) and _is_name(self.root + key)
+
+    def name(self, key: str) -> str:
+        """The whole name of an object that may be there; raises NotFoundError where none can be."""
+        if not self.holds(key):
+            raise NotFoundError(f"{key!r} is no name that an object below {self.uri} can have")
+        return self.root + key
+
+    def target(self, key: str) -> str:
+        """The whole name of an object to write; raises ConfigError where none can be."""
+        if not self.holds(key):
+            raise ConfigError(
+                f"{key!r} cannot be the name of an object below {self.uri}; nothing was written"
+            )
+        return self.root + key
+
+
+def _is_name(name: str) -> bool:
+    if name in {".", ".."} or name.startswith(".well-known/acme-challenge/"):
+        return False
+    return "\n" not in name and "\r" not in name and len(name.encode()) <= NAME_BYTES_MAX
+
 
 _TIMEOUT = (CONNECT_SECONDS, READ_SECONDS)
 
@@ -148,3 +199,101 @@ def retried[T](options: GcsOptions, attempt: Callable[[], T]) -> T:
         return again(attempt)()
     except RetryError as error:
         raise error.cause or error from None
+
+
+BATCH_PARTS = 100
+_ID = re.compile(r"response-.*\+(\d+)>?$")
+_STATUS = re.compile(rb"^HTTP/\d(?:\.\d)? (\d{3})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request of a batch.
+
+    Attributes:
+        method: DELETE or GET.
+        name: whole name of the object.
+        query: parameters.
+    """
+
+    method: str
+    name: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartAnswer:
+    """The answer to one part."""
+
+    status: int
+    body: bytes
+
+
+def send_batch(
+    options: GcsOptions, bucket: str, parts: Sequence[Part], doing: str
+) -> list[PartAnswer | None]:
+    """Make one request of many.
+
+    Args:
+        options: how to reach the service.
+        bucket: of all the objects.
+        parts: at most BATCH_PARTS.
+        doing: for messages.
+
+    Returns:
+        The answer to each part, in their order; None where none can be told to be its answer.
+
+    Raises:
+        DredgeError: the request as a whole failed; what became of its parts is unknown.
+    """
+    boundary = secrets.token_hex(16)
+    body = b"".join(_written(options, bucket, part, number, boundary) for number, part in enumerate(parts))
+    answer = send(
+        options,
+        "POST",
+        f"{options.endpoint}/batch/storage/v1",
+        doing,
+        data=body + f"--{boundary}--\r\n".encode(),
+        headers={"Content-Type": f"multipart/mixed; boundary={boundary}"},
+    )
+    if answer.status in THROTTLED:  # of the whole: no part was done
+        return [PartAnswer(answer.status, answer.body)] * len(parts)
+    if answer.status != 200:
+        raise by_status(answer.status, answer.body, doing)
+    found = _answers(answer.headers.get("Content-Type", ""), answer.body, doing)
+    return [found.get(number) for number in range(len(parts))]
+
+
+def _written(options: GcsOptions, bucket: str, part: Part, number: int, boundary: str) -> bytes:
+    url = object_url(options, bucket, part.name)
+    path, asked = urlsplit(url).path, [*payer(options, url).items(), *part.query]
+    query = f"?{urlencode(asked)}" if asked else ""
+    return (
+        f"--{boundary}\r\nContent-Type: application/http\r\nContent-ID: <dredge+{number}>\r\n\r\n"
+        f"{part.method} {path}{query} HTTP/1.1\r\n\r\n\r\n"
+    ).encode()
+
+
+def _answers(content_type: str, body: bytes, doing: str) -> dict[int, PartAnswer]:
+    """Read the parts; those that carry no number, or one that another part has too, answer nothing."""
+    if not content_type.startswith("multipart/"):
+        raise UnavailableError(f"{doing}: the server answered a batch without parts")
+    message = BytesParser().parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
+    found: dict[int, PartAnswer] = {}
+    twice: set[int] = set()
+    for part in message.walk():
+        named = _ID.search(part.get("Content-ID", ""))
+        content = part.get_payload(decode=True)
+        if named is None or not isinstance(content, bytes):
+            continue
+        status = _STATUS.match(content.lstrip())
+        number = int(named[1])
+        if number in found:
+            twice.add(number)
+        if status is not None:
+            found[number] = PartAnswer(int(status[1]), _body(content.lstrip()))
+    return {number: answer for number, answer in found.items() if number not in twice}
+
+
+def _body(content: bytes) -> bytes:
+    return re.split(rb"\r?\n\r?\n", content, maxsplit=1)[-1].strip()

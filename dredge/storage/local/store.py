@@ -10,8 +10,14 @@ from typing import BinaryIO, Self
 import pyarrow as pa
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.storage.local.folder import Folder, info_of, is_addressable, os_error
-from dredge.storage.local.listing import list_folder, list_folder_level
+from dredge.storage.local.folder import (
+    Folder,
+    info_of,
+    is_addressable,
+    list_folder,
+    list_folder_level,
+    os_error,
+)
 from dredge.storage.local.uploads import LocalUploads
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always

@@ -1,22 +1,56 @@
-"""How one bucket is reached: its URL, its region, the proxy on the way, and who asks. Each client is handed this."""
+"""Names that stand where a bucket's name does, but are none that a collection can work on.
+
+Source: Amazon S3 User Guide, "Directory bucket naming rules", "Access point aliases", "Object Lambda Access Points",
+"Multi-Region Access Points", and ListObjectsV2 ("For directory buckets, ... results are not returned in lexicographical
+order").
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dredge.causes import is_certificate
+from dredge.errors import ConfigError
 from dredge.proxies import any_proxy, proxies_for
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.resolving import ANYWHERE, CHECKSUMS, SWITCHES, Identity, checked
-from dredge.storage.s3.wire import install_hooks
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+_REFUSED = {
+    "--x-s3": (
+        "a directory bucket (S3 Express One Zone) lists objects in no order, so that no listing of it can be proved"
+        " complete, and keeps no versions; lakeFS does not run on one either"
+    ),
+    "--ol-s3": "an Object Lambda access point shows objects other than they are stored",
+    ".mrap": "a Multi-Region Access Point answers from whichever region is near, before the others have caught up",
+}
+
+
+def check_bucket(bucket: str) -> None:
+    """Refuse what is no general purpose bucket, nor an access point's alias of one.
+
+    Raises:
+        ConfigError: before anything was asked of the store.
+    """
+    if bucket.startswith("arn:"):
+        raise ConfigError(
+            f"s3://{bucket}: an ARN is no bucket name in a URI; use the alias of the access point (…-s3alias). Nothing"
+            " was touched."
+        )
+    for ending, why in _REFUSED.items():
+        if bucket.endswith(ending):
+            raise ConfigError(f"s3://{bucket}: {why}. Nothing was touched.")
+
 
 POOL_CONNECTIONS = 64
 READ_ATTEMPTS = 6
@@ -199,3 +233,76 @@ def _region_of(access: Access, bucket: str, requester_pays: bool) -> str | None:
             answer = error.response
     found: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
     return found
+
+
+PAGE_XML = "DredgePageXml"
+"""Key of a listing answer that holds the page's XML (bytes)."""
+IS_DELETE_RESULT = "DredgeIsDeleteResult"
+"""Key of a bulk delete's answer: whether the body was a DeleteResult at all."""
+
+_EMPTY_PAGE = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult/>'
+
+
+def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
+    """Add our hooks to a client."""
+    events = client.meta.events
+    if requester_pays:
+        events.register("before-call.s3", _pay)
+    events.register_first("needs-retry.s3", _end_at_a_certificate)
+    _come_before_the_search_for_errors(events)
+    events.register_last("before-parse.s3.DeleteObjects", _keep_result_kind)
+    events.register_last("before-call.s3.DeleteObjects", _add_md5)
+
+
+def _come_before_the_search_for_errors(events: Any) -> None:
+    """Put the page hook before botocore's own, which parses every 200 answer whole to look for an error in
+    it.
+
+    What begins as a listing is no error; whatever does not is left to botocore as before. Its hook has a
+    private
+    name: should that go, listing gets slower and nothing else changes.
+    """
+    every = "before-parse.s3.*"
+    import botocore.handlers
+
+    search = getattr(botocore.handlers, "_handle_200_error", None)
+    if search is not None:
+        events.unregister(every, search)
+    events.register_first(every, _keep_page)
+    if search is not None:
+        events.register_first(every, search)
+
+
+def _keep_page(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    if operation_model.name != "ListObjectsV2" or response_dict["status_code"] != 200:
+        return
+    if b"<ListBucketResult" in response_dict["body"][:1024]:
+        customized_response_dict[PAGE_XML] = response_dict["body"]
+        response_dict["body"] = _EMPTY_PAGE
+
+
+def _keep_result_kind(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    customized_response_dict[IS_DELETE_RESULT] = b"DeleteResult" in response_dict["body"][:1024]
+
+
+def _end_at_a_certificate(caught_exception: Exception | None, **_: object) -> None:
+    """Raise at once: a certificate that is not accepted stays so, and botocore would try again all the same."""
+    if caught_exception is not None and is_certificate(caught_exception):
+        raise caught_exception
+
+
+def _pay(params: dict[str, Any], **_: object) -> None:
+    params["headers"]["x-amz-request-payer"] = "requester"
+
+
+def _add_md5(params: dict[str, Any], **_: object) -> None:
+    """S3-compatible servers from before the newer checksums insist on Content-MD5."""
+    body = params["body"]
+    if isinstance(body, str):
+        body = params["body"] = body.encode()
+    digest = hashlib.md5(body, usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()

@@ -11,16 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
+from dredge.storage.deleting import (
+    CONNECTION_LOST,
+    NOT_CONNECTED,
+    UNCLEAR,
+    AdaptiveRate,
+    BatchDeleter,
+    Codes,
+    all_failed,
+)
+from dredge.storage.https import redact
 from dredge.storage.keys import is_text, is_xml_safe
 from dredge.storage.location import Location
 from dredge.storage.model import DeleteOutcome, MaySend
 from dredge.storage.options import StorageOptions
-from dredge.storage.rate import AdaptiveRate
-from dredge.storage.redact import redact
+from dredge.storage.s3.access import IS_DELETE_RESULT
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import THROTTLED, TRANSIENT, UNKNOWN_REQUEST, translate
-from dredge.storage.s3.wire import IS_DELETE_RESULT
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

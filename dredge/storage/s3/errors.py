@@ -17,7 +17,7 @@ from dredge.aws_errors import (
 )
 from dredge.causes import Cause
 from dredge.errors import DredgeError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 __all__ = [
     "THROTTLED",

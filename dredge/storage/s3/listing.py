@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
 from dredge.storage.options import StorageOptions
+from dredge.storage.s3.access import PAGE_XML
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
-from dredge.storage.s3.wire import PAGE_XML
 
 BATCH_ROWS = 8000
 _TIME = LISTING_SCHEMA.field("last_modified").type

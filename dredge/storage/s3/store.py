@@ -11,15 +11,13 @@ import pyarrow as pa
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from dredge.storage.keys import is_client_safe, is_text
 from dredge.storage.location import Location
-from dredge.storage.model import Level, ObjectInfo, SkippedName
+from dredge.storage.model import Level, ObjectInfo, SkippedName, attachment
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
 from dredge.storage.s3.clients import bytes_client, s3_client, signing_client
 from dredge.storage.s3.errors import translated, translated_native
 from dredge.storage.s3.listing import list_objects, list_one_level
-from dredge.storage.s3.parts import S3Uploads
-from dredge.storage.s3.uploading import Upload
-from dredge.storage.signed_urls import attachment
+from dredge.storage.s3.uploads import S3Uploads, StreamUpload
 
 CHUNK_BYTES = 1 << 20
 COPY_LIMIT_BYTES = 5 << 30
@@ -179,7 +177,7 @@ class S3Writer(S3Reader):
         """Write an object from pieces in bounded memory."""
         name = self._target(key)
         with translated(f"writing {key!r} in {self.uri}"):
-            Upload(self._client, self._bucket, name, if_absent).send(chunks)
+            StreamUpload(self._client, self._bucket, name, if_absent).send(chunks)
         return self.stat(key)
 
     def copy(self, source: str, target: str) -> ObjectInfo:

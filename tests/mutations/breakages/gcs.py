@@ -43,7 +43,7 @@ GCS = (
     ),
     Breakage(
         "an answer with a number that two parts have is somebody's",
-        "dredge.storage.gcs.batches",
+        "dredge.storage.gcs.wire",
         "_answers",
         Drop("Expr", "add"),
         ("test_an_answer_about_other_keys_deletes_nobody",),
@@ -78,21 +78,21 @@ GCS = (
     ),
     Breakage(
         "a copy is of whatever has the name by now",
-        "dredge.storage.gcs.copying",
+        "dredge.storage.gcs.undo",
         "rewrite",
         Put("AnnAssign", "asked", {}),
         ("test_the_copy_is_of_what_was_looked_at",),
     ),
     Breakage(
         "a deletion is taken back over what was written since",
-        "dredge.storage.gcs.copying",
+        "dredge.storage.gcs.undo",
         "rewrite",
         Drop("Assign", 4),
         ("test_a_deletion_is_not_taken_back_over_what_came_between_look_and_copy",),
     ),
     Breakage(
         "a store that overlooks conditions holds leases",
-        "dredge.storage.conditions",
+        "dredge.storage.probe",
         "demand_conditions",
         Drop("Raise", "RefusedError"),
         ("test_a_store_that_overlooks_conditions_is_refused",),

@@ -11,7 +11,7 @@ _KEPT = ("test_what_only_this_keeps_is_kept_by_the_records_alone",)
 RECORDS = (
     Breakage(
         "a PostgreSQL URL that can be divided in two ways is taken",
-        "dredge.kv.urls",
+        "dredge.kv.opening",
         "check_postgres_url",
         Put("If", 1, False),
         ("test_a_url_that_cannot_be_read_is_bad_input_and_is_not_repeated",),
@@ -172,7 +172,7 @@ RECORDS = (
     ),
     Breakage(
         "reads of SQLite are not of one moment",
-        "dredge.kv.sqlite_rows",
+        "dredge.kv.sqlite",
         "SQLiteRows.view",
         Drop("Expr", "execute"),
         ("test_a_view_is_one_moment_whatever_is_written_meanwhile",),

@@ -9,11 +9,18 @@ import pytest
 
 from dredge.storage import NOT_SENT, DeleteOutcome, StorageOptions
 from dredge.storage.azure.deleting import AzureDeleter
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.deleting import ATTEMPTS, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, DeleteLoop
+from dredge.storage.deleting import (
+    ATTEMPTS,
+    NOT_CONNECTED,
+    UNCLEAR,
+    AdaptiveRate,
+    BatchDeleter,
+    Codes,
+    DeleteLoop,
+)
 from dredge.storage.location import parse_uri
 from dredge.storage.model import MaySend, always
-from dredge.storage.rate import AdaptiveRate
+from dredge.storage.options import AzureOptions
 from dredge.storage.s3.deleting import S3Deleter
 from tests.support.objectstore import ScriptedS3
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from dredge.kv import open_store
-from dredge.kv.row_opening import open_row_cleaner
+from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row
 from dredge.trash.findings import TrashLimits
 from dredge.trash.restore import restore

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import AlarmError, WitnessError
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row

@@ -18,8 +18,7 @@ from dredge.gc.steps import (
     slice_listing,
     subtract,
 )
-from dredge.kv.memory import MemoryKV
-from dredge.kv.model import Entry
+from dredge.kv.model import Entry, MemoryKV
 from dredge.lakefs import Ref
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry as EntryOf

@@ -9,7 +9,7 @@ import pytest
 
 from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
 from dredge.gc.mark_uncommitted.kv_standing import count_of, have_written, look
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, branch_key, repository_key

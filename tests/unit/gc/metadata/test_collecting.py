@@ -27,7 +27,7 @@ from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.mark_id import KEY
 from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.payload import from_json
 from dredge.runs.pending.store import POINTER, PendingList, folder_of, read_rows

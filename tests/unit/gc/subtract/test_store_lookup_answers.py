@@ -14,7 +14,7 @@ from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError,
 from dredge.gc.subtract import store_lookup
 from dredge.gc.subtract.store_lookup import _Refused, ask
 from dredge.storage import ObjectInfo
-from dredge.storage.neighbours import LOOKS_PER_PAGE
+from dredge.storage.lookup import LOOKS_PER_PAGE
 
 OLD = datetime(2026, 1, 2, tzinfo=UTC)
 

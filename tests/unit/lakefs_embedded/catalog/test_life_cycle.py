@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.lakefs.files.rules import Rules
 from dredge.storage import open_writer

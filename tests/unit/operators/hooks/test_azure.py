@@ -10,7 +10,7 @@ from airflow.sdk import Connection
 
 from airflow_dredge.operators.hooks import azure
 from airflow_dredge.operators.hooks.azure import azure_options
-from dredge.storage.azure.options import AzureOptions
+from dredge.storage.options import AzureOptions
 
 ENDPOINT = "https://acct.blob.core.windows.net"
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_dredge.operators.hooks import google
 from airflow_dredge.operators.hooks.google import google_options
 from dredge.errors import ConfigError
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import GcsOptions
 
 KEY = {"type": "service_account", "private_key": "SECRETKEY", "private_key_id": "ID", "refresh_token": 7}
 TEXT = json.dumps(KEY)

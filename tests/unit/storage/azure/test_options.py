@@ -9,10 +9,9 @@ from dredge.gc.namespaces import overlaps
 from dredge.lakefs.files.addresses import AddressType, canonical_address
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import credential_of, endpoint_of
-from dredge.storage.azure.names import is_exact
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.azure.uris import Container, container_of
-from dredge.storage.location import parse_uri
+from dredge.storage.keys import is_exact
+from dredge.storage.location import Container, container_of, parse_uri
+from dredge.storage.options import AzureOptions
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2026-02-06&sig=very%2Fsecret%3D"

@@ -10,9 +10,9 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.gcs import clients
-from dredge.storage.gcs.options import CREDENTIALS_JSON, GcsOptions
-from dredge.storage.redact import redact
-from dredge.storage.signed_urls import UrlSigner
+from dredge.storage.https import redact
+from dredge.storage.model import UrlSigner
+from dredge.storage.options import CREDENTIALS_JSON, GcsOptions
 from tests.support.gcs import GcsServer
 
 

@@ -24,11 +24,10 @@ from dredge.storage import (
     open_writer,
     store_clock,
 )
-from dredge.storage.conditions import demand_conditions
 from dredge.storage.location import parse_uri
-from dredge.storage.probe import LIST, ORDER, probe
+from dredge.storage.model import UrlSigner
+from dredge.storage.probe import LIST, ORDER, demand_conditions, probe
 from dredge.storage.s3.deleting import S3Deleter
-from dredge.storage.signed_urls import UrlSigner
 from tests.support.objectstore import Answer, ScriptedS3, make_bucket
 
 NO_VERSIONS = (200, "<VersioningConfiguration/>")

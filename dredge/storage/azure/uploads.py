@@ -24,7 +24,7 @@ from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.azure.errors import translated
-from dredge.storage.azure.names import is_exact
+from dredge.storage.keys import is_exact
 from dredge.storage.model import ObjectInfo
 from dredge.storage.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
 
