@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
-from dredge.kv.opening import DRIVERS, open_store
+from dredge.kv.opening import open_store
 
-__all__ = ["DRIVERS", "Entry", "KeyNotFoundError", "PredicateFailedError", "Store", "open_store"]
+__all__ = ["Entry", "KeyNotFoundError", "PredicateFailedError", "Store", "open_store"]

@@ -1,189 +1,45 @@
-"""URLs of key-value stores, as users and lakeFS write them. No message repeats any text of one."""
+"""Open a key-value store by URL, for a lakeFS or for all of its rows; the only place that names the drivers."""
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from dredge.errors import ConfigError
-from dredge.kv.model import Store
+from dredge.kv.model import MemoryKV, Store
 from dredge.kv.rows import ReadRate, RowCleaner, RowReader
+from dredge.kv.urls import absolute_file, driver_of
 
 if TYPE_CHECKING:
     from dredge.kv.dynamodb import AwsKeys
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
-_WORDS = re.compile(r"\s*\w+\s*=")
-_HOST = r"(?:\[[0-9a-fA-F:.%]+\]|[\w.~%-]*)(?::\d{0,5})?"
-_POSTGRES_URL = re.compile(
-    rf"postgres(?:ql)?://(?:[^/?#@\[\]\s]*@)?{_HOST}(?:,{_HOST})*(?:/[^/?#@\[\]\s]*)?(?:\?[^?#@\[\]\s]*)?"
-)
-"""A URL that every reader divides in the same way. A `/`, `#`, `?`, `@` or `[` in a password that is not
-percent-encoded ends the password early: libpq, lakeFS and Python then take different parts for the host."""
-
-
-def driver_of(url: str, known: Collection[str]) -> str:
-    """Return the driver of a URL, `postgresql` also for `host=… password=…`, which lakeFS's own setting may have.
-
-    Args:
-        url: of a store.
-        known: names of drivers, in the order of the message.
-
-    Raises:
-        ConfigError: it names no known driver.
-    """
-    found = _SCHEME.match(url)
-    if found is None and _WORDS.match(url):
-        return "postgresql"
-    if found is None or found[1] not in known:
-        raise ConfigError(
-            "the URL of the key-value store (DREDGE_KV_URL or the command's argument) names no known kind of store:"
-            f" {', '.join(f'{name}://…' for name in known)} and PostgreSQL's host=… dbname=… are known. Nothing was"
-            " touched."
-        )
-    return found[1]
-
-
-def check_postgres_url(url: str) -> None:
-    """Refuse a PostgreSQL URL that can be divided in two ways.
-
-    Raises:
-        ConfigError: a character of a part is not percent-encoded.
-    """
-    if _SCHEME.match(url) and not _POSTGRES_URL.fullmatch(url):
-        raise ConfigError(
-            "the PostgreSQL URL is not postgresql://user:password@host:port/database?word=value. Characters such as"
-            " / # ? @ [ % and spaces in a user, a password or a value are percent-encoded (@ is %40); or leave the"
-            " password out (PGPASSWORD). Nothing was touched."
-        )
-
-
-def absolute_file(url: str) -> str:
-    """Return the path of `sqlite:///folder/file.db`, still percent-encoded.
-
-    Raises:
-        ConfigError: the path is not absolute.
-    """
-    path = url.removeprefix("sqlite://")
-    if not path.startswith("/"):
-        raise ConfigError("a sqlite:// URL must name an absolute file: sqlite:///folder/file.db")
-    return path
-
-
-_POOL = re.compile(r"pool_\w+")
-_OF_PGX = frozenset({"statement_cache_capacity", "description_cache_capacity", "default_query_exec_mode"})
-_WORD = re.compile(r"(\w+)\s*=\s*((?:\\.|[^\s'\\])+|'(?:\\.|[^'\\])*'|)", re.DOTALL)
-
-
-def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
-    """Take out of a PostgreSQL connection text the words that lakeFS's driver (pgx) knows and libpq does not.
-
-    pgx passes any other word that it does not know to the server as a setting of the session, such as `search_path`.
-    Here that one goes to the server by libpq's `options`; a word that neither knows stays, and libpq refuses it.
-
-    Args:
-        url: `postgresql://…` or `host=… dbname=…`.
-
-    Returns:
-        The text without them, and the words taken out with their values, plain.
-    """
-    taken: dict[str, str] = {}
-
-    def is_kept(name: str, value: str) -> bool:
-        foreign = _POOL.fullmatch(name) is not None or name in _OF_PGX or name == "search_path"
-        if foreign:
-            taken[name] = value
-        return not foreign
-
-    if _SCHEME.match(url):
-        place, found, query = url.partition("?")
-        pairs = [pair.partition("=") for pair in query.split("&") if pair]
-        kept = "&".join("".join(pair) for pair in pairs if is_kept(unquote(pair[0]), unquote(pair[2])))
-        return (f"{place}?{kept}" if found and kept else place), taken
-    words = [match for match in _WORD.finditer(url) if not is_kept(match[1], _bare(match[2]))]
-    for match in reversed(words):
-        url = url[: match.start()] + url[match.end() :]
-    return url, taken
-
-
-def unknown_words(url: str, known: Collection[str]) -> list[str]:
-    """Name the words of a PostgreSQL connection text that are not known. One that comes after a password may be a part
-    of it, so it is not named.
-
-    Args:
-        url: `postgresql://…` or `host=… dbname=…`.
-        known: names that are right.
-    """
-    if _SCHEME.match(url):
-        pairs = [pair.partition("=") for pair in url.partition("?")[2].split("&")]
-        names = [unquote(name) for name, equals, _ in pairs if equals]
-    else:
-        names = [match[1] for match in _WORD.finditer(url)]
-    before = itertools.takewhile(lambda name: "pass" not in name, names)
-    return [name for name in before if name not in known and name.isidentifier()]
-
-
-def _bare(value: str) -> str:
-    """A value of `name=value` without its quotes."""
-    bare = value[1:-1] if value.startswith("'") else value
-    return re.sub(r"\\(.)", r"\1", bare)
-
-
-type Opener = Callable[[str], Store]
-
-
-def _open_memory(url: str) -> Store:
-    from dredge.kv.model import MemoryKV
-
-    return MemoryKV()
-
-
-def _open_sqlite(url: str) -> Store:
-    from dredge.kv.sqlite import SQLiteKV
-
-    return SQLiteKV(unquote(absolute_file(url)))
-
-
-def _open_postgres(url: str) -> Store:
-    from dredge.kv.postgres import PostgresStore
-
-    return PostgresStore(url)
-
-
-def _open_dynamodb(url: str) -> Store:
-    from dredge.kv.dynamodb import DynamoStore
-
-    return DynamoStore(url)
-
-
-DRIVERS: dict[str, Opener] = {
-    "dynamodb": _open_dynamodb,
-    "memory": _open_memory,
-    "postgres": _open_postgres,
-    "postgresql": _open_postgres,
-    "sqlite": _open_sqlite,
-}
-"""Driver by URL scheme; add a new driver here and to the conformance suite."""
+ROW_SCHEMES = ("dynamodb", "postgres", "postgresql", "sqlite")
+SCHEMES = ("dynamodb", "memory", "postgres", "postgresql", "sqlite")
 
 
 def open_store(url: str) -> Store:
-    """Open a key-value store.
+    """Open a key-value store; a missing table is created.
 
     Args:
         url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
-            `postgresql://user@host/database`, `host=… dbname=…` (PostgreSQL) or `dynamodb://table?region=…`; a
-            missing table is created.
+            `postgresql://user@host/database`, `host=… dbname=…` (PostgreSQL) or `dynamodb://table?region=…`.
 
     Raises:
         ConfigError: unknown scheme, or the store cannot be opened.
     """
-    return DRIVERS[driver_of(url, sorted(DRIVERS))](url)
+    scheme = driver_of(url, SCHEMES)
+    if scheme in ("postgresql", "postgres"):
+        from dredge.kv.postgres import PostgresStore
 
+        return PostgresStore(url)
+    if scheme == "dynamodb":
+        from dredge.kv.dynamodb import DynamoStore
 
-SCHEMES = ("dynamodb", "postgres", "postgresql", "sqlite")
+        return DynamoStore(url)
+    if scheme == "memory":
+        return MemoryKV()
+    from dredge.kv.sqlite import SQLiteKV
+
+    return SQLiteKV(unquote(absolute_file(url)))
 
 
 def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowReader:
@@ -207,7 +63,7 @@ def open_row_cleaner(url: str, rate: ReadRate | None = None, keys: AwsKeys | Non
 
 
 def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool) -> RowCleaner:
-    scheme = driver_of(url, SCHEMES)
+    scheme = driver_of(url, ROW_SCHEMES)
     if scheme in ("postgresql", "postgres"):
         from dredge.kv.postgres_rows import PostgresRows
 

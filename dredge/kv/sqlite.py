@@ -15,8 +15,8 @@ from urllib.parse import unquote
 from dredge.durable import is_durable
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
-from dredge.kv.opening import absolute_file
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
+from dredge.kv.urls import absolute_file
 
 BATCH_ROWS = 500
 _BUSY_SECONDS = 60.0

@@ -1,7 +1,8 @@
 """Object storage: local folders, S3, Google Cloud Storage and Azure Blob Storage.
 
-No other package knows the stores' clients.
-Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what they can do.
+Only this package uses the stores' clients. `open_reader`, `open_writer` and `open_deleter` are the entry;
+`model.py` has
+their methods.
 """
 
 from __future__ import annotations

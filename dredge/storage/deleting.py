@@ -1,4 +1,16 @@
-"""How fast to delete: as fast as the store takes it, half as fast when it complains, then slowly up again."""
+"""The loop around the deletions of every store: batches in parallel, permission before each, one outcome per key.
+
+    batch → wait for the rate → permission → send ┬ clear answers                   → outcome
+                                                  ├ throttled, or a transient error → again, together
+                                                  └ no clear answer about a key     → again, alone
+
+A driver has the request, its size, and the meaning of its codes. A repeated deletion is harmless. An answer is in
+doubt
+if the request may have been done: the answer was lost, incomplete, or an error of the service. A key missing after
+such
+an answer counts as deleted, with a message; after a clear answer it counts as missing. A request that was not sent
+leaves no doubt.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +26,18 @@ from typing import Any, ClassVar
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
 from dredge.storage.options import StorageOptions
+from dredge.storage.remote import Place
 
 
 class AdaptiveRate:
-    """A limit in keys a second, shared by the threads of one deleter.
+    """A limit in keys per second, shared by the threads of one deleter.
 
-    There is no limit until the store first throttles. Then the limit becomes half of what was just reached,
-    is halved again by each further complaint (but not by the several that one burst brings), and grows by a
-    twentieth every second without one.
+    There is no limit until the store throttles. The first limit is half the reached rate. Further throttling halves
+    it, once
+    per burst; every second without throttling raises it by 5 %.
 
     Args:
-        floor: keys a second that are always allowed.
+        floor: minimum in keys per second.
         monotonic: a clock in seconds.
         sleep: waits for seconds.
     """
@@ -50,7 +63,7 @@ class AdaptiveRate:
 
     @property
     def limit(self) -> float | None:
-        """Keys a second allowed at present; None while there is no limit."""
+        """Keys per second; None without a limit."""
         return self._limit
 
     def acquire(self, keys: int) -> None:
@@ -67,7 +80,7 @@ class AdaptiveRate:
             self._sleep(start - now)
 
     def throttled(self) -> None:
-        """Note that the store complained about its load."""
+        """Lower the limit."""
         with self._lock:
             now = self._monotonic()
             if now - self._changed_at < self.BURST_SECONDS and self._limit is not None:
@@ -98,21 +111,21 @@ NOT_CONNECTED = "NotConnected"
 """Code of a key whose deletion did not leave this machine: no connection, or a look before it that failed."""
 CONNECTION_LOST = "ConnectionError"
 """Code of a key whose request was sent, and its answer lost."""
-_CONFIRMED = "confirmed when asked again; the first answer was {}"
-_GONE = "gone when asked again; the answer was lost ({})"
+_CONFIRMED = "confirmed by a second request; the first answer was {}"
+_GONE = "missing on a second request; the first answer was lost ({})"
 _NO_VERSION = "; its version id is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Codes:
-    """What the codes of keys that a request did not delete mean.
+    """Meaning of the codes of keys that a request did not delete.
 
     Attributes:
-        throttled: the store was too busy; nothing was done.
-        transient: another attempt may succeed, and the request may have been done all the same.
-        alone: asked about key by key once the batch has had its attempts.
-        no_batches: the store does not know such a request; each key gets one of its own.
-        batch_attempts: after so many, what is to be asked alone is, unless the store is only busy.
+        throttled: the store was busy and did nothing.
+        transient: a retry may succeed; the request may have been done.
+        alone: retried key by key after the attempts of the batch.
+        no_batches: the store has no such request; each key gets its own.
+        batch_attempts: limit of attempts of a batch with codes of `alone`, unless the store is busy.
     """
 
     throttled: frozenset[str]
@@ -122,24 +135,22 @@ class Codes:
     batch_attempts: int = ATTEMPTS
 
     def may_pass(self, code: str | None) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Whether a retry may succeed."""
         return code in self.throttled or code in self.transient or code == NOT_CONNECTED
 
     def is_doubtful(self, code: str | None) -> bool:
-        """Whether an answer leaves open what the store did."""
+        """Whether the request may have been done."""
         return code == UNCLEAR or code in self.transient
 
 
 class DeleteLoop[T]:
-    """Deletes batches of keys, or of keys with their versions.
+    """Deletes batches of keys, or of keys with versions.
 
     Args:
-        send: makes one attempt at some items, and gives an outcome for each in their order; never raises for a key.
-        codes: of its outcomes.
+        send: makes one attempt; returns an outcome for each item in order, and does not raise for a key.
         key_of: the key of an item.
-        rate: how fast; shared by all threads.
-        sleep: waits for seconds.
-        versioned: whether a deletion leaves a version, so that a lost answer is a lost version id.
+        rate: shared by all threads.
+        versioned: whether a deletion makes a version, whose id is lost with the answer.
     """
 
     def __init__(
@@ -161,13 +172,7 @@ class DeleteLoop[T]:
     def delete(
         self, batches: Sequence[list[T]], may_send: MaySend, requests_at_once: int
     ) -> dict[T, DeleteOutcome]:
-        """Delete all batches; gives an outcome for each item.
-
-        Args:
-            batches: of distinct items.
-            may_send: see `ObjectDeleter.delete`.
-            requests_at_once: at most.
-        """
+        """Delete all batches of distinct items; returns an outcome for each item."""
         outcomes: dict[T, DeleteOutcome] = {}
         if not batches:
             return outcomes
@@ -178,13 +183,7 @@ class DeleteLoop[T]:
         return outcomes
 
     def _batch(self, batch: list[T], may_send: MaySend, doubts: dict[T, str]) -> dict[T, DeleteOutcome]:
-        """Delete one request's worth of items, with as many attempts as it needs.
-
-        Args:
-            batch: items.
-            may_send: asked before each attempt.
-            doubts: codes of earlier answers that leave open what became of an item; more are added.
-        """
+        """Delete one batch with all its attempts; codes in doubt are added to `doubts`."""
         outcomes: dict[T, DeleteOutcome] = {}
         left = batch
         for attempt in range(ATTEMPTS):
@@ -205,7 +204,7 @@ class DeleteLoop[T]:
         return outcomes
 
     def _goes_on(self, attempt: int, batch_items: int, again: list[DeleteOutcome]) -> bool:
-        """Whether there is another attempt at what may pass; waits for it."""
+        """Whether there is another attempt; waits for it."""
         busy = any(item.code in self._codes.throttled for item in again)
         unclear = any(item.code in self._codes.alone for item in again)
         if attempt + 1 >= self._codes.batch_attempts and batch_items > 1 and unclear and not busy:
@@ -217,7 +216,6 @@ class DeleteLoop[T]:
         return True
 
     def _alone(self, items: list[T], may_send: MaySend, doubts: dict[T, str]) -> dict[T, DeleteOutcome]:
-        """Ask about items one by one."""
         found: dict[T, DeleteOutcome] = {}
         for item in items:
             found |= self._batch([item], may_send, doubts)
@@ -226,7 +224,6 @@ class DeleteLoop[T]:
     def _told(
         self, found: Mapping[T, DeleteOutcome], before: Mapping[T, DeleteOutcome], doubts: dict[T, str]
     ) -> dict[T, DeleteOutcome]:
-        """The outcomes of one attempt, with what earlier answers left open."""
         told: dict[T, DeleteOutcome] = {}
         for item, outcome in found.items():
             if outcome.code == NOT_SENT and item in before:
@@ -237,7 +234,6 @@ class DeleteLoop[T]:
         return told
 
     def _with_doubt(self, outcome: DeleteOutcome, doubt: str | None) -> DeleteOutcome:
-        """Say of a key that is gone by now what the store answered before."""
         if doubt is None or outcome.outcome not in {"deleted", "missing"}:
             return outcome
         if outcome.outcome == "deleted":
@@ -249,22 +245,18 @@ class DeleteLoop[T]:
         return {item: DeleteOutcome(self._key_of(item), "failed", NOT_SENT) for item in items}
 
 
-class BatchDeleter(ABC):
-    """Deletes objects below a prefix, many a request; what drivers of remote stores have in common.
+class BatchDeleter(Place, ABC):
+    """Deletes objects below a prefix, many per request; for drivers of remote stores.
 
     Args:
-        location: below which keys lie.
-        options: how the store is reached.
-        rate: None makes one.
+        rate: None makes a new one.
     """
 
     BATCH_KEYS: ClassVar[int]
     CODES: ClassVar[Codes]
 
     def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
-        self._location = location
-        self._options = options
-        self._root = location.root + "/" if location.root else ""
+        super().__init__(location, options)
         self._rate = rate or AdaptiveRate()
         self._versioned: bool | None = None
         self._sleep: Callable[[float], None] = time.sleep
@@ -272,18 +264,10 @@ class BatchDeleter(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._location, self._options)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
-        return self._location.uri
-
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key; see `ObjectDeleter.delete`."""
+        """See `ObjectDeleter.delete`."""
         distinct = list(dict.fromkeys(keys))
-        wanted = [key for key in distinct if key and self._can_name(key)]
+        wanted = [key for key in distinct if self._can_name(key)]
         outcomes = {key: DeleteOutcome(key, "not_addressable") for key in set(distinct).difference(wanted)}
         if wanted:
             self._prepare()
@@ -293,16 +277,10 @@ class BatchDeleter(ABC):
             outcomes |= loop.delete(self._batches(wanted), may_send, self._options.delete_requests)
         return [outcomes[key] for key in keys]
 
-    @abstractmethod
-    def _can_name(self, key: str) -> bool:
-        """Whether the store can be asked for exactly this key."""
-
-    @abstractmethod
     def _prepare(self) -> None:
-        """Learn what must be known before the first request."""
+        """Find out whether the bucket keeps versions, before the first request."""
 
     def _batches(self, keys: list[str]) -> list[list[str]]:
-        """Share keys out to requests."""
         return [keys[start : start + self.BATCH_KEYS] for start in range(0, len(keys), self.BATCH_KEYS)]
 
     @abstractmethod
@@ -311,5 +289,5 @@ class BatchDeleter(ABC):
 
 
 def all_failed(keys: Iterable[str], code: str, message: str = "") -> list[DeleteOutcome]:
-    """The outcomes of a request that failed as a whole."""
+    """Outcomes of a request that failed as a whole."""
     return [DeleteOutcome(key, "failed", code, message) for key in keys]

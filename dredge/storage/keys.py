@@ -1,4 +1,4 @@
-"""What a key may look like, and for whom it is a problem."""
+"""Keys that a store, a client or a format can represent exactly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 
 def is_text(key: str) -> bool:
-    """Whether the key can be written as UTF-8 at all (a lone surrogate cannot)."""
+    """Whether a key is valid UTF-8 (a lone surrogate is not)."""
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -22,17 +22,17 @@ def is_text(key: str) -> bool:
 
 
 def is_plain(key: str) -> bool:
-    """Whether the key is its own normal form as a path: no empty, `.` or `..` segment, no outer slash."""
+    """Whether a key is in normal form as a path: no empty, `.` or `..` segment, no outer slash."""
     return _ODD_SEGMENT.search(key) is None
 
 
 def is_client_safe(key: str) -> bool:
-    """Whether obstore addresses exactly this key (it rewrites or refuses those that are not plain)."""
+    """Whether obstore addresses exactly this key; it rewrites or refuses others."""
     return is_plain(key) and _CONTROL.search(key) is None
 
 
 def is_xml_safe(key: str) -> bool:
-    """Whether the key survives the XML of a bulk delete in every server's parser."""
+    """Whether a key survives the XML of a bulk delete in every server's parser."""
     return _NOT_FOR_XML.search(key) is None
 
 
@@ -48,7 +48,7 @@ _AMBIGUOUS = re.compile("[\\\\\x00-\x1f\x7f-\x9f\ufffe\uffff]|\\.(?:/|$)")
 
 
 def is_exact(name: str) -> bool:
-    """Whether a whole blob name reaches the service as it is, so that no other blob can be meant.
+    """Whether Azure addresses exactly the blob with this whole name.
 
     Source: "Naming and referencing containers, blobs, and metadata" of Azure's documentation.
     """
@@ -57,3 +57,8 @@ def is_exact(name: str) -> bool:
         and is_text(name)
         and _AMBIGUOUS.search(name) is None
     )
+
+
+def is_s3_key(key: str) -> bool:
+    """Whether S3 can be asked for exactly this key."""
+    return bool(key) and is_text(key)

@@ -1,8 +1,8 @@
-"""URIs of Azure Blob Storage: which account, which container, which prefix.
+"""URIs of stores as locations. The forms for Azure:
 
-    https://<account>.blob.core.windows.net/<container>/<path>      as lakeFS writes namespaces and addresses
+    https://<account>.blob.core.windows.net/<container>/<path>      as in lakeFS's namespaces and addresses
     http://127.0.0.1:10000/<account>/<container>/<path>             an emulator: hosts without a domain name
-    abfss://<container>@<account>.dfs.core.windows.net/<path>       as Spark writes the same places (wasbs too)
+    abfss://<container>@<account>.dfs.core.windows.net/<path>       as in Spark (wasbs too)
     az://<container>/<path>                                         with the account of the options
 
 Source: lakeFS, pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL); Hadoop's Azure documentation.
@@ -31,13 +31,7 @@ _SIGNED = re.compile(r"[?&]sig=", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container.
-
-    Attributes:
-        account: storage account.
-        name: of the container.
-        endpoint: URL of the account by the URI, without a slash at its end.
-    """
+    """A container; `endpoint` is the URL of its account, without a trailing slash."""
 
     account: str
     name: str
@@ -50,15 +44,14 @@ class Container:
 
 
 def split_uri(scheme: str, rest: str, options: AzureOptions) -> tuple[Container, str]:
-    """Split a URI into its container and the path behind it, which is taken literally.
+    """Split the URI of a container into container and literal path.
 
     Args:
-        scheme: in lower case.
-        rest: what stands behind `://`.
-        options: whose account stands for that of `az://`.
+        rest: after `://`.
+        options: with the account of `az://`.
 
     Raises:
-        ConfigError: it names no container, or carries a secret.
+        ConfigError: it has no container, or contains a secret.
     """
     if _SIGNED.search(rest):
         raise ConfigError("a URI of Azure must not carry a SAS token (sig=…); give it in the connection")
@@ -91,7 +84,7 @@ def _of_the_account(rest: str, options: AzureOptions) -> tuple[Container, str]:
 
 
 def container_of(url: str) -> Container:
-    """Read the URL of a container back, as `Container.url` wrote it."""
+    """Parse a `Container.url`."""
     scheme, _, rest = url.partition("://")
     return split_uri(scheme, rest, AzureOptions())[0]
 
@@ -105,7 +98,6 @@ class Location:
     """A parsed URI.
 
     Attributes:
-        driver: which kind of store.
         bucket: name of an S3 or GCS bucket, or the URL of an Azure container; "" for local.
         root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
         uri: the canonical form, without trailing slash.
@@ -118,17 +110,16 @@ class Location:
 
 
 def parse_uri(uri: str, options: StorageOptions) -> Location:
-    """Parse a store's URI. The path is taken literally: no percent-decoding, no normalisation.
+    """Parse a store's URI. The path is literal: no percent-decoding, no normalisation.
 
     Args:
-        uri: `s3://bucket/prefix` (s3a and s3n are the same), `file:///abs`, `local:///abs`, `local://name`
-            (below `options.local_base`), an absolute path, `gs://…`, and those of
-            `dredge.storage.location`.
-        options: for `local_base`.
+        uri: `s3://bucket/prefix` (or s3a, s3n), `file:///abs`, `local:///abs`, `local://name` (below
+            `options.local_base`),
+            an absolute path, `gs://…`, or a form of Azure (see the module).
 
     Raises:
-        ConfigError: not such a URI.
-        DredgeError: nobody knows how such a store is reached; see `StorageOptions.unknown`.
+        ConfigError: another form.
+        DredgeError: the options of such a store are unknown; see `StorageOptions.unknown`.
     """
     location = _parsed(uri, options)
     for driver, error in options.unknown:
@@ -138,11 +129,8 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
 
 def spelled(uri: str) -> str:
-    """Give the URI of a folder one spelling, without a slash at its end: a folder of a machine has many (`//`, `/./`),
-    and a key of a bucket one. Links count as folders.
-
-    Args:
-        uri: as for `parse_uri`, or a server's; what is no URI stays as it is.
+    """The URI of a folder in one spelling, without a trailing slash. Local folders have many (`//`, `/./`); links
+    stay.
     """
     found = canonical_uri(uri)
     path = found.removeprefix(_LOCAL)
@@ -153,12 +141,11 @@ def spelled(uri: str) -> str:
 
 
 def place_of(uri: str, options: StorageOptions | None = None) -> str:
-    """Give what the URI of a folder is compared as, when two may be one place: its spelling does not matter, nor do
-    links between local folders. Of what is no URI (a glob) only the spelling of its parts is made the same.
+    """The URI of a folder for comparisons: without differences of spelling, and without links between local
+    folders. Of a glob only the spelling of its parts is unified.
 
     Args:
-        uri: as for `spelled`.
-        options: say where `local://name` lies, and that a path is a URI; None where only another machine knows.
+        options: for `local://name` and paths; None if the URI belongs to another machine.
     """
     if options is not None:
         with suppress(DredgeError):

@@ -1,4 +1,6 @@
-"""A question that is asked of a store again and again."""
+"""Lookups of objects: single ones, and many with names close to each other, as one page of a listing has a
+thousand.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,7 @@ from dredge.storage.model import LISTING_SCHEMA, ObjectReader
 
 
 def exists(reader: ObjectReader, key: str) -> bool:
-    """Whether a store has an object. One that it will not describe raises, as `stat` does: that is no answer.
-
-    Args:
-        reader: where to look.
-        key: the object's name.
-    """
+    """Whether an object exists; raises like `stat` if the store refuses to answer."""
     try:
         reader.stat(key)
     except NotFoundError:
@@ -36,12 +33,12 @@ of one for a look)."""
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What some pages of a listing say of some names.
+    """Pages of a listing, compared with names.
 
     Attributes:
-        names: those that lie up to the end of the pages, and behind the stretch before.
-        found: rows of `LISTING_SCHEMA` of those of them that are there.
-        listed: objects on the pages, whatever their names.
+        names: wanted names up to the end of the pages, after those of the stretch before.
+        found: rows of `LISTING_SCHEMA` of existing names.
+        listed: number of objects on the pages.
     """
 
     names: Sequence[str]
@@ -50,20 +47,17 @@ class Stretch:
 
 
 def find_neighbours(reader: ObjectReader, prefix: str, names: Sequence[str]) -> Iterator[Stretch]:
-    """List from the first to the last of some names, and tell which of them are there.
-
-    Whoever wants no more stretches than pay ends the iteration; every name is in one of them.
+    """List from the first to the last of some names; every name is in one stretch. The caller may stop early.
 
     Args:
-        reader: of the store.
-        prefix: that all the names begin with.
-        names: distinct, in the order of their bytes, at least one.
+        prefix: of all names.
+        names: distinct, in byte order, at least one.
 
     Raises:
-        FormatError: this store cannot list what lies between exactly; it may still tell of single objects.
+        FormatError: this store cannot list between these names; single lookups may still work.
     """
     first = 0
-    # The first name itself must be listed too, so the listing starts after what is one character shorter.
+    # The first name itself must be listed too, so the listing starts after a name one character shorter.
     for batch in reader.list(prefix, names[0][:-1], names[-1] + "\0"):
         stop = bisect_right(names, batch["key"][-1].as_py(), first)
         asked = names[first:stop]

@@ -1,4 +1,4 @@
-"""How to reach Azure Blob Storage: account, credentials, endpoint."""
+"""Options to reach the stores: endpoints and credentials."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _OF_IDENTITY = tuple(name for name in _ENV.values() if "_STORAGE_" not in name)
 
 @dataclass(frozen=True, slots=True)
 class AzureOptions:
-    """Settings of Azure Blob Storage; secrets never show in `repr`.
+    """Options of Azure Blob Storage; secrets are not in `repr`.
 
-    Key and SAS token are used for the account they belong to and for no other; every other account is reached by the
-    service principal, or by whatever identity the machine has (managed identity, workload identity, the CLI's login).
+    Key and SAS token are used only for their account; other accounts use the service principal, or the machine's
+    identity
+    (managed identity, workload identity, the CLI's login).
 
     Attributes:
-        account: storage account that key, SAS token and endpoint belong to.
+        account: storage account of key, SAS token and endpoint.
         key: of the account, base64.
-        sas_token: without the question mark; must permit what is asked of it.
-        endpoint_url: of the account, where it is not `https://<account>.blob.core.windows.net`: an emulator
+        sas_token: without the question mark.
+        endpoint_url: of the account, if it is not `https://<account>.blob.core.windows.net`: an emulator
             (`http://127.0.0.1:10000/devstoreaccount1`), a private endpoint.
         tenant_id: of a service principal.
         client_id: of a service principal; without a secret, of a managed identity.
-        client_secret: of a service principal.
     """
 
     account: str | None = None
@@ -68,7 +68,7 @@ class AzureOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> AzureOptions:
-        """Read the usual variables of Azure from an environment; single ones win over the connection string."""
+        """Read Azure's variables; single variables override the connection string."""
         found = _of_connection_string(environ.get(_CONNECTION_STRING, ""))
         found |= {name: environ[variable] for name, variable in _ENV.items() if environ.get(variable)}
         if "sas_token" in found:
@@ -76,10 +76,10 @@ class AzureOptions:
         return cls(**found)
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables from which `from_env` makes these options in a child process, with secrets.
+        """Variables for `from_env` in a child process, with secrets.
 
-        Where an account or an identity is told, what belongs to it and is not told is empty: the child's own key is not
-        taken beside another's token.
+        With an account or an identity the other variables of its group are empty, so that the child's own are not
+        mixed in.
         """
         values = {_ENV[item.name]: getattr(self, item.name) for item in fields(self)}
         values[_CONNECTION_STRING] = None
@@ -91,7 +91,7 @@ class AzureOptions:
 
 
 def _of_connection_string(text: str) -> dict[str, str]:
-    """What a connection string says; nothing for an empty one.
+    """Settings in a connection string; none in an empty one.
 
     Source: "Configure Azure Storage connection strings" of Azure's documentation.
     """
@@ -123,16 +123,15 @@ CREDENTIALS_JSON = "DREDGE_GCS_CREDENTIALS_JSON"
 
 @dataclass(frozen=True, slots=True)
 class GcsOptions:
-    """Settings of Google Cloud Storage; secrets never show in `repr`.
+    """Options of Google Cloud Storage; secrets are not in `repr`.
 
     Attributes:
-        credentials_file: path of a key file (or of any file that Google's libraries take for credentials).
-        credentials_json: content of such a file; comes before the path.
-        project: of signed-in users without one of their own; None leaves it to the credentials.
-        user_project: the project that pays for requests to a bucket whose requesters pay.
-        endpoint_url: another endpoint than Google's, such as an emulator or a private one; without credentials of ours,
-            requests to it are not signed.
-        retry_seconds: how long a request is tried again when the service is busy or out of reach.
+        credentials_file: path of a key file, or of another file of Google's credentials.
+        credentials_json: content of such a file; overrides the path.
+        project: of a signed-in user; None is that of the credentials.
+        user_project: project to bill for buckets with requester pays.
+        endpoint_url: an emulator or private endpoint; requests to it are unsigned without credentials.
+        retry_seconds: time limit of retries.
     """
 
     credentials_file: str | None = None
@@ -150,17 +149,17 @@ class GcsOptions:
 
     @property
     def endpoint(self) -> str:
-        """Where requests go, without a slash at the end."""
+        """URL of the service, without a trailing slash."""
         return (self.endpoint_url or ENDPOINT).rstrip("/")
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether requests carry no credentials: they go to somebody's own endpoint, and none were given."""
+        """Whether requests have no credentials: another endpoint, and no credentials given."""
         return self.endpoint_url is not None and not (self.credentials_file or self.credentials_json)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> GcsOptions:
-        """Read the variables that Google's own libraries know, and those that `to_env` adds."""
+        """Read the variables of Google's libraries and of `to_env`."""
         host = env.get("STORAGE_EMULATOR_HOST") or None
         return cls(
             credentials_file=env.get("GOOGLE_APPLICATION_CREDENTIALS") or None,
@@ -171,9 +170,9 @@ class GcsOptions:
         )
 
     def to_env(self) -> dict[str, str | None]:
-        """Give the variables from which `from_env` makes these options in a child process, with secrets.
+        """Variables for `from_env` in a child process, with secrets.
 
-        Where a key or an endpoint is told, what is not told is empty: nothing of the child's own is mixed in.
+        With a key or an endpoint the other variables are empty, so that the child's own are not mixed in.
         """
         values = {
             "GOOGLE_APPLICATION_CREDENTIALS": self.credentials_file,
@@ -202,29 +201,26 @@ _NOT_OF_S3 = frozenset({"local_base", "delete_requests", "azure", "gcs", "unknow
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """Settings of the object stores; secrets never show in `repr`.
+    """Options of the object stores; secrets are not in `repr`.
 
     Attributes:
-        endpoint_url: an S3-compatible server; None is AWS itself. Must not carry credentials.
+        endpoint_url: of an S3-compatible server, without credentials; None is AWS.
         region: None lets the client decide.
-        access_key_id: None means the SDK's own chain (profile, instance role).
-        secret_access_key: belongs to access_key_id.
-        session_token: for temporary credentials.
-        profile: of AWS's configuration files, whose credentials are meant where there is no key.
-        role: JSON of the arguments of STS AssumeRole; the role is taken on with the credentials above, again and again.
-        sts_endpoint: where the role is asked for; None is STS itself.
-        ca_bundle: path of a PEM file with certificate authorities to trust.
+        access_key_id: None uses the SDK's chain (profile, instance role).
+        session_token: of temporary credentials.
+        profile: in AWS's configuration files, for credentials without a key.
+        role: JSON arguments of STS AssumeRole, called with the credentials above.
+        sts_endpoint: None is STS itself.
+        ca_bundle: path of a PEM file with certificate authorities.
         check_certificates: False trusts any server.
-        path_style: bucket in the path instead of the host name; None means "when endpoint_url is set".
-        config: JSON of further arguments of botocore's `Config`, such as `{"use_fips_endpoint": true}`.
-        is_resolved: whether AWS's configuration has been asked for what was left open (`s3.resolving.resolved`), so
-            that None means none here and in every child process.
-        requester_pays: whether whoever asks pays, as buckets may demand.
-        local_base: folder for `local://name` URIs.
-        delete_requests: bulk delete requests in flight at once.
-        azure: how Azure Blob Storage is reached.
-        gcs: of Google Cloud Storage.
-        unknown: kinds of stores of which could not be found out how they are reached, and why; they are not opened.
+        path_style: bucket in the path instead of the host name; None means "with an endpoint_url".
+        config: JSON with additional arguments of botocore's `Config`, such as `{"use_fips_endpoint": true}`.
+        is_resolved: AWS's configuration was read (`s3.resolving.resolved`), so None is final, in child
+            processes too.
+        requester_pays: for buckets with requester pays.
+        local_base: folder of `local://name` URIs.
+        delete_requests: bulk delete requests at once.
+        unknown: kinds of stores without usable options, each with the error for opening one.
     """
 
     endpoint_url: str | None = None
@@ -262,11 +258,8 @@ class StorageOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
-        """Read the usual variables of AWS, Azure and Google (and DREDGE_LOCAL_BASE) from an environment. An empty
-        variable is an absent one.
-
-        Args:
-            environ: defaults to this process's.
+        """Read the variables of AWS, Azure and Google, and DREDGE_LOCAL_BASE; an empty variable counts as absent.
+        `environ` defaults to this process's.
         """
         env = os.environ if environ is None else environ
         return cls(
@@ -277,9 +270,7 @@ class StorageOptions:
         )
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables from which `from_env` makes these options again, with secrets; for another process see
-        `dredge.storage.environment_of_child`.
-        """
+        """Variables for `from_env`, with secrets; for another process see `environment_of_child`."""
         said = {
             item.name: getattr(self, item.name)
             for item in fields(self)

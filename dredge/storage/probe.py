@@ -1,4 +1,7 @@
-"""The store's own clock: the only one that may be compared with an object's Last-Modified."""
+"""Probes of a store: its clock, its conditional writes, and the rights in a folder.
+
+Only the store's clock may be compared with an object's Last-Modified.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +29,18 @@ _PROBES = 256
 
 
 def probe_of(task: str) -> str:
-    """Name a probe that few others write, for who asks every few seconds beside many others: Google Cloud Storage
-    allows about one write a second to an object.
-
-    Args:
-        task: name of who asks.
+    """Name of a probe for frequent questions of a task: Google Cloud Storage allows one write per second to an
+    object.
     """
     return f"{PROBE}-{zlib.crc32(task.encode()) % _PROBES:02x}"
 
 
 def store_clock(writer: ObjectWriter, folder: str, probe: str = PROBE) -> datetime:
-    """Ask the store for the time, by writing a small object and looking at its Last-Modified.
+    """The store's time: the Last-Modified of a small object, written by this call.
 
     Args:
-        writer: the store.
-        folder: key prefix of the probe. The probe is one object, overwritten by every call; it is never below
-            `data/` unless the caller says so.
-        probe: its name. What others write there between is as good an answer: it is no older than the question.
+        folder: key prefix of the probe, which every call overwrites. It is below `data/` only if the caller says so.
+        probe: its name. A later write by another process is as good an answer.
 
     Returns:
         Aware UTC; whole seconds on S3, rounded down.
@@ -54,13 +52,10 @@ def store_clock(writer: ObjectWriter, folder: str, probe: str = PROBE) -> dateti
 
 
 def demand_conditions(writer: ObjectWriter) -> None:
-    """Refuse a store that takes no notice of the condition that an object must not exist.
-
-    Args:
-        writer: of the folder whose clock was just asked for (`store_clock`), so that its probe is there.
+    """Refuse a store without conditional writes; `store_clock` must have written its probe there.
 
     Raises:
-        RefusedError: the store wrote all the same, or knows no such request.
+        RefusedError: the store ignored the condition, or has no such request.
     """
     try:
         writer.put_if_absent(PROBE, b"A store that has this instead of the probe knows no conditions.\n")
@@ -86,15 +81,13 @@ _ORDERED = ("-B", "-a-x", "-a/x")
 
 @dataclass(slots=True)
 class Probed:
-    """What was tried in a folder.
+    """Results in a folder.
 
     Attributes:
-        uri: of the folder.
-        refused: what could not be done, with the error; of `WRITE`, `LIST`, `READ`, `CONDITIONS`,
-            `ORDER`, `DELETE`.
-        now: the store's time; None when nothing could be written.
-        left: URI of the object where it could not be removed; "" else.
-        has_bulk: whether the store deletes many objects by one request; None where its driver has no choice.
+        refused: errors by right: `WRITE`, `LIST`, `READ`, `CONDITIONS`, `ORDER`, `DELETE`.
+        now: the store's time; None without a write.
+        left: URI of the object, if it could not be deleted; else "".
+        has_bulk: whether the store has bulk deletes; None if its driver has no choice.
     """
 
     uri: str
@@ -105,13 +98,7 @@ class Probed:
 
 
 def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
-    """Write, list, read and delete an object, and a few more beside it.
-
-    Args:
-        uri: of the folder.
-        name: in the names of the objects; nothing else may have it.
-        options: None reads the environment.
-    """
+    """Write, list, read and delete a few small objects; `name` makes their names unique."""
     writer, found, key = open_writer(uri, options), Probed(uri), f"{NAME}-{name}"
 
     def attempt(right: str, action: Callable[[], object]) -> bool:
@@ -126,7 +113,9 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
         return found
     try:
         attempt(LIST, lambda: _expect(key in _first(uri, key, options), f"{uri} does not list {key}"))
-        attempt(READ, lambda: _expect(writer.get(key) == _DATA, f"{uri}/{key} is not what was written"))
+        attempt(
+            READ, lambda: _expect(writer.get(key) == _DATA, f"{uri}/{key} differs from the written bytes")
+        )
         attempt(CONDITIONS, lambda: _write_again(writer, key))
         if LIST not in found.refused:
             attempt(ORDER, lambda: _list_in_order(writer, key, options))
@@ -141,11 +130,7 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
 
 
 def reaches(uri: str, options: StorageOptions | None = None) -> bool:
-    """Whether the credentials may list the whole bucket of a folder, not only the folder.
-
-    Args:
-        uri: of the folder; False for a local one and for a whole bucket.
-        options: None reads the environment.
+    """Whether the credentials may list the whole bucket of a folder; False for local folders and whole buckets.
 
     Raises:
         UnavailableError: the store does not answer.
@@ -179,7 +164,7 @@ def _write_again(writer: ObjectWriter, key: str) -> None:
 
 
 def _list_in_order(writer: ObjectWriter, key: str, options: StorageOptions | None) -> None:
-    """A listing proves its own order, and is refused in another one."""
+    # A listing checks its own order.
     keys = [key, *(f"{key}{end}" for end in _ORDERED)]
     for more in keys[1:]:
         _write(writer, more)

@@ -1,18 +1,35 @@
-"""Copies inside an Azure account: one request up to 256 MiB, block by block above; both are seen whole or not at all.
+"""Copies inside an Azure account, and the versions that it keeps.
 
-The asynchronous Copy Blob would do any size, but shows its target before it is complete, and leaves an empty one when
-it fails. Source: Blob service REST API, Copy Blob From URL, Put Block From URL.
+A copy is one request up to 256 MiB, else block by block; both appear whole or not at all. The asynchronous Copy Blob
+has no limit, but shows an incomplete target, and leaves an empty one after a failure.
+
+There are no delete markers: a deleted blob becomes a version that is not current. For undo as on S3, a name without
+a
+current version has a marker here, named after its newest version. Removing it copies that version back, if the name
+is
+free; the copy has a new tag. Deleting the version removes it too. The time of a deletion is unknown, so a
+marker
+has the time of its version.
+
+Only the management API, and the answer to Put Blob (with a version id), show whether an account keeps versions.
+Deleted
+versions are kept and paid for until the days of soft delete end; no call ends them earlier.
+
+Source: Azure's documentation, "Blob versioning", "Soft delete for blobs"; REST API, Put Blob, Delete Blob, List
+Blobs,
+Copy Blob From URL, Put Block From URL, Get Blob Service Properties.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC
+from operator import itemgetter
 from typing import Any
 
-from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
+from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage.azure.clients import container_client, service_client, source_access
 from dredge.storage.azure.deleting import CODES, AzureDeleter, Deletion, send_deletions
 from dredge.storage.azure.errors import code_of, translated
@@ -21,9 +38,10 @@ from dredge.storage.azure.uploads import block_id, new_upload_id, only_if_absent
 from dredge.storage.deleting import AdaptiveRate, DeleteLoop
 from dredge.storage.keys import is_exact
 from dredge.storage.location import Location, container_of, parse_uri
-from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, ObjectInfo, always
+from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
+from dredge.storage.remote import MARKER, MarkerDeleter, Place, VersionBatches
 from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning, check_source
 
 COPY_LIMIT_BYTES = 256 << 20
@@ -46,20 +64,17 @@ class AzureCopier:
         self._target = target
         self._options = options
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._source, self._target, self._options)
-
     def __repr__(self) -> str:
         return f"AzureCopier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """Copy one object, and look at the copy."""
+        """See `ObjectCopier.copy`."""
         return self.copy_to(key, key, if_absent, size, etag)
 
     def copy_version(self, key: str, version: str) -> ObjectInfo:
-        """Copy a version of an object to its key, which must be free, and look at the copy; see `ObjectCopier.copy`."""
+        """Copy a version to its key, which must be free; see `ObjectCopier.copy`."""
         return self.copy_to(key, key, if_absent=True, version=version)
 
     def copy_to(
@@ -71,15 +86,8 @@ class AzureCopier:
         etag: str | None = None,
         version: str = "",
     ) -> ObjectInfo:
-        """Copy one object to a key of its own, and look at the copy; see `ObjectCopier.copy`.
-
-        Args:
-            key: of the source.
-            target: key of the copy.
-            if_absent: see there, as for `size` and `etag`.
-            size: of the source.
-            etag: of the source.
-            version: of the source; "" for the current one.
+        """Copy an object to another key; see `ObjectCopier.copy`. `version` is that of the source, "" for the
+        current one.
         """
         source = self._look(self._source, key, version)
         check_source(key, source.size, source.etag.strip('"'), size, etag)
@@ -95,7 +103,7 @@ class AzureCopier:
         return ObjectInfo(target, copied.size, copied.last_modified, copied.etag.strip('"'))
 
     def _tell_conflicts(self, send: Callable[[], None], key: str, if_absent: bool) -> None:
-        """Tell a target that is taken from a source that has changed: the service's answers look alike."""
+        # The service's answers for an existing target and for a changed source are similar.
         from azure.core.exceptions import HttpResponseError
 
         try:
@@ -109,7 +117,7 @@ class AzureCopier:
                     f"{key!r} exists already in {self._target.uri}; nothing was written"
                 ) from None
             if code in {"SourceConditionNotMet", "ConditionNotMet", "CannotVerifyCopySource"}:
-                raise FormatError(f"{key!r} has changed since it was looked at; nothing was copied") from None
+                raise FormatError(f"{key!r} changed since it was looked up; nothing was copied") from None
             raise
 
     def _look(self, location: Location, key: str, version: str = "") -> Any:
@@ -136,7 +144,6 @@ class AzureCopier:
         )
 
     def _access(self, key: str, version: str) -> tuple[str, dict[str, str]]:
-        """How the service may read the source."""
         name = _name(self._source, key)
         return source_access(self._options, self._source.bucket, name, _ACCESS_SECONDS, version)
 
@@ -167,19 +174,19 @@ class AzureCopier:
 
 
 def _from(source: Any) -> dict[str, Any]:
-    """The object as it was looked at, not what may have taken its place since."""
+    # The object that was looked up, not a later one.
     from azure.core import MatchConditions
 
     return {"source_etag": source.etag, "source_match_condition": MatchConditions.IfNotModified}
 
 
 def _from_block(source: Any) -> dict[str, Any]:
-    """The same for a block, whose call of the SDK has no such argument."""
+    # The SDK's call for a block has no such argument.
     return {"headers": {"x-ms-source-if-match": source.etag}}
 
 
 def _kept_tier(source: Any) -> dict[str, Any]:
-    """The tier of the source, where it is its own and not the account's."""
+    # Only a tier of the blob itself, not of the account.
     from azure.storage.blob import StandardBlobTier
 
     if not source.blob_tier or source.blob_tier_inferred:
@@ -192,7 +199,7 @@ def _name(location: Location, key: str) -> str:
 
 
 def _compare(key: str, source: Any, copied: Any) -> None:
-    """Hold a copy against its source: sizes, and hashes of the content where both tell one."""
+    """Compare sizes, and hashes if both have one; raises FormatError."""
     if source.size != copied.size:
         raise FormatError(f"the copy of {key!r} has another size than its source")
     hashes = [bytes(found.content_settings.content_md5 or b"") for found in (source, copied)]
@@ -201,7 +208,6 @@ def _compare(key: str, source: Any, copied: Any) -> None:
 
 
 PROBE = ".dredge-versioning"
-_MARKER = "-deleted"
 
 
 def copier_inside(source: Location, target: Location, options: StorageOptions) -> AzureCopier | None:
@@ -210,16 +216,11 @@ def copier_inside(source: Location, target: Location, options: StorageOptions) -
     return AzureCopier(source, target, options) if same else None
 
 
-class AzureVersions:
+class AzureVersions(Place):
     """See `dredge.storage.undo.VersionReader`, `KeepsDeletedBytes` and `BringsBackCopies`."""
 
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._location = location
-        self._options = options
-        self._root = location.root + "/" if location.root else ""
-
     def versioning(self, probe_uri: str = "") -> Versioning:
-        """Whether the account keeps what is deleted, told by what it answers to a small blob in a folder of our own."""
+        """See `VersionReader.versioning`; a small blob in the given folder shows it."""
         if not probe_uri:
             return "unknown"
         place = parse_uri(probe_uri, self._options)
@@ -240,7 +241,7 @@ class AzureVersions:
         return "enabled" if answer.get("version_id") else "off"
 
     def versions(self, key: str) -> list[ObjectVersion]:
-        """Every version of a key, the newest first, below a marker where none is current."""
+        """See `VersionReader.versions`; a marker comes first if no version is current."""
         name = self._root + key
         if not key or not is_exact(name):
             return []
@@ -252,15 +253,15 @@ class AzureVersions:
         if not found or found[0].is_latest:
             return found
         newest = found[0]
-        marker = replace(newest, version_id=newest.version_id + _MARKER, is_latest=True, is_marker=True)
+        marker = replace(newest, version_id=newest.version_id + MARKER, is_latest=True, is_marker=True)
         return [replace(marker, size=0, etag=None), *found]
 
     def brings_back_copies(self) -> bool:
-        """A version comes back as a copy with a tag of its own."""
+        """See `BringsBackCopies`."""
         return True
 
     def kept_seconds(self) -> int | None:
-        """For how long soft delete keeps the bytes; None when the credentials may not ask."""
+        """See `KeepsDeletedBytes.kept_seconds`."""
         from azure.core.exceptions import AzureError
 
         try:
@@ -271,7 +272,7 @@ class AzureVersions:
         return int(found.days) * 86_400 if found.enabled and found.days else 0
 
     def _of_name(self, name: str) -> Iterator[Any]:
-        """What is listed of exactly this name; names that only begin like it come after it."""
+        # Longer names follow the exact one.
         client: Any = container_client(self._options, self._location.bucket)
         for item in client.list_blobs(name, include=["versions"]):
             if item.name != name:
@@ -279,66 +280,43 @@ class AzureVersions:
             yield item
 
 
-class AzureMarkerDeleter:
-    """Takes away what stands for a deletion, by copying the version below it back; see `VersionDeleter`."""
+class AzureMarkerDeleter(MarkerDeleter):
+    """Restores the version below a deletion."""
+
+    def _restore(self, key: str, version: str) -> None:
+        AzureCopier(self._location, self._location, self._options).copy_version(key, version)
+
+
+class AzureVersionDeleter(VersionBatches):
+    """Deletes single versions; the service refuses current ones."""
+
+    BATCH_KEYS = AzureDeleter.BATCH_KEYS
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._location = location
-        self._copier = AzureCopier(location, location, options)
-
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Bring each object back, unless something has been written under its key since."""
-        return [self._bring_back(key, version, may_send) for key, version in wanted]
-
-    def _bring_back(self, key: str, marker: str, may_send: MaySend) -> DeleteOutcome:
-        if not may_send():
-            return DeleteOutcome(key, "failed", NOT_SENT)
-        try:
-            self._copier.copy_version(key, marker.removesuffix(_MARKER))
-        except (NotFoundError, ConflictError):
-            return DeleteOutcome(key, "missing")
-        except DredgeError as error:
-            return DeleteOutcome(key, "failed", error.kind, str(error))
-        return DeleteOutcome(key, "deleted", version_id=marker)
-
-
-class AzureVersionDeleter:
-    """Deletes single versions; see `dredge.storage.undo.VersionDeleter`. The service refuses the current one."""
-
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._location = location
-        self._options = options
-        self._root = location.root + "/" if location.root else ""
+        super().__init__(location, options)
         self._sleep = time.sleep
 
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions for good. A marker is no thing of its own: it goes with its version."""
-        outcomes = {
-            item: DeleteOutcome(item[0], "deleted", version_id=item[1])
-            for item in wanted
-            if item[1].endswith(_MARKER)
-        }
-        named = [item for item in dict.fromkeys(wanted) if item not in outcomes]
-        exact = [item for item in named if item[0] and item[1] and is_exact(self._root + item[0])]
-        outcomes |= {item: DeleteOutcome(item[0], "not_addressable") for item in set(named).difference(exact)}
-        size = AzureDeleter.BATCH_KEYS
-        batches = [exact[start : start + size] for start in range(0, len(exact), size)]
-        loop = DeleteLoop[tuple[str, str]](self._send, CODES, _key_of, AdaptiveRate(), self._sleep)
-        found = loop.delete(batches, may_send, self._options.delete_requests)
-        outcomes |= {item: replace(told, version_id=item[1]) for item, told in found.items()}
-        return [outcomes[item] for item in wanted]
+    def _can_name(self, key: str) -> bool:
+        return is_exact(self._root + key) and bool(key)
 
-    def _send(self, items: list[tuple[str, str]], _may_send: MaySend) -> list[DeleteOutcome]:
-        wanted = [Deletion(key, self._root + key, version) for key, version in items]
-        return send_deletions(self._options, self._location.bucket, wanted, self._location.uri)
+    def _delete(
+        self, items: list[tuple[str, str]], may_send: MaySend
+    ) -> dict[tuple[str, str], DeleteOutcome]:
+        exact = [item for item in items if item[1] and self._can_name(item[0])]
+        outcomes = {item: DeleteOutcome(item[0], "not_addressable") for item in set(items).difference(exact)}
+        loop = DeleteLoop[tuple[str, str]](
+            lambda batch, _: self._send(batch), CODES, itemgetter(0), AdaptiveRate(), self._sleep
+        )
+        found = loop.delete(self._batches(exact), may_send, self._options.delete_requests)
+        return outcomes | {item: replace(told, version_id=item[1]) for item, told in found.items()}
 
-
-def _key_of(item: tuple[str, str]) -> str:
-    return item[0]
+    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
+        wanted = [Deletion(key, self._root + key, version) for key, version in batch]
+        return send_deletions(self._options, self._bucket, wanted, self.uri)
 
 
 def _version(found: Any) -> ObjectVersion:
-    """A row of a listing; what was written before versions were kept has no id as long as it is the current one."""
+    # A blob older than versioning has no version id while it is current.
     if found.last_modified is None or found.etag is None:
         raise FormatError(f"the store gave no Last-Modified or ETag for a version of {found.name!r}")
     is_latest = bool(found.is_current_version) or not found.version_id

@@ -1,9 +1,15 @@
-"""What the service says of an object, as rows and as values of ours.
+"""Lists a prefix of a bucket: pages of a thousand objects in strict order, every key exact; objects as rows and
+values.
 
-The service's own ETag changes with every change of metadata and says nothing about the content, so that an object's tag
-here is its MD5 in hexadecimal, as S3's is, where the service knows it; else `crc32c-…` (objects that were composed or
-uploaded in parts), else `generation-…` (objects under a key of the customer's own). A write under the condition of a
-tag is one under the condition of the generation that had it: content that was written again is another generation.
+The service's own ETag changes with metadata and is no hash of the content. So the tag of an object is here its MD5
+in
+hexadecimal, as in S3; without an MD5 `crc32c-…` (composed objects, multipart uploads), or `generation-…` (objects
+under
+a customer's key). A write with a tag as its condition has the condition of the generation with that tag.
+
+Source: Cloud Storage JSON API, Objects: list (lexicographic order by name, startOffset inclusive, endOffset
+exclusive,
+short or empty pages with a successor).
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ _TIME = LISTING_SCHEMA.field("last_modified").type
 
 
 class Resource(msgspec.Struct, rename="camel"):
-    """An object resource, as far as it is asked for."""
+    """The requested fields of an object resource."""
 
     name: str
     size: str
@@ -62,7 +68,7 @@ def read_resource(body: bytes, doing: str) -> Resource:
 
 
 def read_page(body: bytes, doing: str) -> Listed:
-    """Read a page of a listing; raises FormatError when it is not whole."""
+    """Read a page of a listing; raises FormatError."""
     try:
         page = _listed.decode(body)
     except msgspec.MsgspecError as error:
@@ -75,7 +81,7 @@ def read_page(body: bytes, doing: str) -> Listed:
 
 
 def tag(found: Resource) -> str:
-    """The tag of an object (see this module's text)."""
+    """The tag of an object; see the module."""
     if found.md5_hash:
         return hexadecimal(found.md5_hash)
     if found.crc32c:
@@ -84,7 +90,7 @@ def tag(found: Resource) -> str:
 
 
 def hexadecimal(encoded: str) -> str:
-    """A checksum in Base64 as hexadecimal digits; raises FormatError."""
+    """A Base64 checksum in hexadecimal; raises FormatError."""
     try:
         return binascii.a2b_base64(encoded).hex()
     except ValueError:
@@ -92,19 +98,15 @@ def hexadecimal(encoded: str) -> str:
 
 
 def encoded_checksum(digest: bytes) -> str:
-    """A checksum as the service wants it."""
+    """A checksum in Base64."""
     return base64.b64encode(digest).decode()
 
 
 def rows(found: Sequence[Resource], cut: int) -> pa.RecordBatch:
-    """A page as rows of `LISTING_SCHEMA_WITH_CLASS`.
-
-    Args:
-        found: objects.
-        cut: characters at the beginning of each name that belong to the root.
+    """Objects as rows of `LISTING_SCHEMA_WITH_CLASS`; `cut` is the length of the root in each name.
 
     Raises:
-        FormatError: a time or a size is none.
+        FormatError: an invalid time or size.
     """
     try:
         arrays = [
@@ -120,15 +122,14 @@ def rows(found: Sequence[Resource], cut: int) -> pa.RecordBatch:
 
 
 def _special(storage_class: str) -> str | None:
-    """A class that is not the plain one, and by a name that no other store has."""
     return None if storage_class == "STANDARD" else f"GCS_{storage_class}"
 
 
 def info(key: str, found: Resource) -> ObjectInfo:
     """An object as a value.
 
-    `last_modified` is when it was written, or its metadata was changed, whichever is later: who takes it for its age
-    finds it too young rather than too old.
+    `last_modified` is the later time of its last write and of its last change of metadata, so its age is never too
+    high.
     """
     row = rows([found], 0).to_pylist()[0]
     modified = row["last_modified"].astimezone(UTC)
@@ -142,18 +143,16 @@ BATCH_ROWS = 8000
 def pages(
     options: GcsOptions, place: Place, prefix: str, fields: str = FIELDS, **more: str
 ) -> Iterator[Listed]:
-    """The pages of one listing, to its end.
+    """All pages of one listing.
 
     Args:
-        options: how to reach the service.
-        place: of the bucket.
         prefix: whole, from the root of the bucket.
-        fields: asked of each object.
-        more: further parameters.
+        fields: of each object.
+        more: additional parameters.
 
     Raises:
-        FormatError: a page is not whole, or the pages have no end.
-        ConfigError: there is no such bucket.
+        FormatError: an incomplete page, or endless pages.
+        ConfigError: a missing bucket.
     """
     doing = f"listing gs://{place.bucket}/{prefix}"
     asked: dict[str, Any] = {
@@ -202,7 +201,7 @@ def list_objects(
 
 
 def _within(items: list[Resource], bounds: dict[str, str]) -> list[Resource]:
-    """Cut a page to the bounds: the lower one is not part of what is asked for, and an endpoint may know none."""
+    # startOffset is inclusive, and some endpoints know no bounds.
     low, high = bounds.get("startOffset", ""), bounds.get("endOffset", "")
     if not items or (items[0].name > low and (not high or items[-1].name < high)):
         return items
@@ -210,9 +209,9 @@ def _within(items: list[Resource], bounds: dict[str, str]) -> list[Resource]:
 
 
 def _in_order(items: list[Resource], last: str, prefix: str) -> str:
-    """Prove that names ascend strictly and are what was asked for; gives the last one.
+    """Check that names ascend strictly, below the prefix; returns the last name.
 
-    What is listed by key ranges side by side, and what is compared with another listing, rests on the order.
+    Listings of key ranges side by side, and comparisons of listings, need the order.
     """
     for item in items:
         if item.name <= last or not item.name.startswith(prefix):

@@ -1,7 +1,13 @@
-"""Copies inside Google Cloud Storage: rewritten by the service in as many steps as it takes, of exactly one generation.
+"""Copies inside Google Cloud Storage, and the generations that a bucket keeps.
 
-A rewrite takes everything along that the request does not say otherwise, but for the storage class and a key of KMS,
-which become the bucket's own unless the request names them; and a request that says one thing must say all.
+The service rewrites exactly one generation, in one or more steps. The copy keeps everything except storage class and
+KMS key, unless the request names them; a request that names one property must name all.
+
+There are no delete markers: a deleted object becomes a generation that is not current. For undo as on S3, a key
+without
+a current generation has a marker here, named after its newest generation. Removing it copies that generation back,
+if
+the key is free; deleting the generation removes it too. Soft delete is not used: see docs/stores/gcs.md.
 
 Source: Cloud Storage JSON API, Objects: rewrite.
 """
@@ -10,13 +16,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
+from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage.gcs.errors import reason
 from dredge.storage.gcs.listing import FIELDS, Resource, info, pages, read_resource, tag
 from dredge.storage.gcs.wire import (
@@ -31,8 +36,9 @@ from dredge.storage.gcs.wire import (
     send_batch,
 )
 from dredge.storage.location import Location
-from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, ObjectInfo, always
+from dredge.storage.model import DeleteOutcome, ObjectInfo
 from dredge.storage.options import GcsOptions, StorageOptions
+from dredge.storage.remote import MARKER, MarkerDeleter, VersionBatches
 from dredge.storage.undo import ObjectVersion, Versioning, check_source
 
 _KEPT = (
@@ -52,8 +58,6 @@ type Name = tuple[str, str]
 
 
 class _Step(msgspec.Struct, rename="camel"):
-    """The answer to one step of a rewrite."""
-
     done: bool
     rewrite_token: str = ""
     resource: Resource | None = None
@@ -73,16 +77,13 @@ class GcsCopier:
         self._target = target
         self._options = options
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._source, self._target, self._options)
-
     def __repr__(self) -> str:
         return f"GcsCopier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """Copy one object; the answer to its last step describes the copy."""
+        """See `ObjectCopier.copy`; the answer to the last step describes the copy."""
         source, target = Place.of(self._source), Place.of(self._target)
         doing = f"copying {key!r} from {self._source.uri} to {self._target.uri}"
         origin, name = (source.bucket, source.name(key)), (target.bucket, target.target(key))
@@ -103,18 +104,14 @@ def rewrite(
     """Copy one generation of an object, and compare the copy with it.
 
     Args:
-        options: how to reach the service.
-        source: copied from.
-        target: copied to.
-        doing: for messages.
         generation: of the source; "" is the current one.
-        if_absent: only where the target has no such object.
-        wanted: size and tag that the source must have.
+        if_absent: only if the target does not exist.
+        wanted: required size and tag of the source.
 
     Raises:
-        NotFoundError: the source is not there.
-        ConflictError: the target is there already; nothing was written.
-        FormatError: the source is not as it must be, or the copy is not like it.
+        NotFoundError: no source.
+        ConflictError: the target exists; nothing was written.
+        FormatError: the source or the copy differs.
     """
     url = object_url(options, *source)
     told = ask(options, "GET", url, doing, params={"generation": generation} if generation else {})
@@ -136,7 +133,7 @@ def rewrite(
 
 
 def _steps(options: GcsOptions, url: str, doing: str, asked: dict[str, Any], body: str) -> Resource:
-    """Ask until the service says that it is done; each answer's token goes into the next request."""
+    # The token of each answer is for the next request.
     headers = {"Content-Type": "application/json; charset=UTF-8"}
     while True:
         answer = _ask_step(options, url, doing, asked, body, headers)
@@ -160,24 +157,20 @@ def _ask_step(
         raise ConflictError(f"{error}; nothing was written") from None
     except NotFoundError as error:
         if asked.get("rewriteToken"):
-            raise FormatError(f"{error}: the source went while it was copied") from None
+            raise FormatError(f"{error}: the source was deleted during the copy") from None
         raise
 
 
 def _compare(doing: str, source: Resource, copied: Resource) -> None:
-    """Demand that a copy is like its source, by all that the service tells of both."""
     for name in ("size", "crc32c", "md5_hash"):
         first, second = getattr(source, name), getattr(copied, name)
         if first is not None and second is not None and first != second:
             raise FormatError(f"{doing}: {name} of the copy is {second}, not {first}")
 
 
-_MARKER = "-deleted"
-
-
 def marker_id(generation: str) -> str:
-    """What the deletion of a generation is called."""
-    return generation + _MARKER
+    """Id of the marker for a deletion."""
+    return generation + MARKER
 
 
 class GcsVersions:
@@ -189,25 +182,21 @@ class GcsVersions:
         self._place = Place.of(location)
 
     def versioning(self, _probe_uri: str = "") -> Versioning:
-        """Whether the bucket keeps what is deleted; raises ConfigError when there is no such bucket."""
+        """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
         found = self._bucket()
         if found is None:
             return "unknown"
         return "enabled" if (found.get("versioning") or {}).get("enabled") else "off"
 
     def kept_seconds(self) -> int | None:
-        """How long the bytes of what is deleted stay and are paid for, by the bucket's soft delete policy.
-
-        Returns:
-            Seconds; 0 where the policy is off; None when the credentials may not ask.
-        """
+        """See `KeepsDeletedBytes.kept_seconds`, by the bucket's soft delete policy."""
         found = self._bucket()
         if found is None:
             return None
         return int((found.get("softDeletePolicy") or {}).get("retentionDurationSeconds") or 0)
 
     def versions(self, key: str) -> list[ObjectVersion]:
-        """Every generation of a key, the newest first, below a marker where none is current."""
+        """See `VersionReader.versions`; a marker comes first if no generation is current."""
         if not self._place.holds(key):
             return []
         name, found = self._place.root + key, list[Resource]()
@@ -251,64 +240,24 @@ class GcsVersions:
         return found
 
 
-class GcsMarkerDeleter:
-    """Takes away what stands for a deletion, by copying the generation below it back; see `VersionDeleter`."""
+class GcsMarkerDeleter(MarkerDeleter):
+    """Restores the generation below a deletion."""
 
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._options = options
-        self._place = Place.of(location)
-
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Bring each object back, unless something has been written under its key since."""
-        return [self._bring_back(key, version, may_send) for key, version in wanted]
-
-    def _bring_back(self, key: str, version: str, may_send: MaySend) -> DeleteOutcome:
-        if not may_send():
-            return DeleteOutcome(key, "failed", NOT_SENT)
-        name = (self._place.bucket, self._place.root + key)
-        generation = version.removesuffix(_MARKER)
-        try:
-            doing = f"bringing {key!r} in {self._place.uri} back"
-            rewrite(self._options.gcs, name, name, doing, generation=generation, if_absent=True)
-        except (NotFoundError, ConflictError):
-            return DeleteOutcome(key, "missing")
-        except DredgeError as error:
-            return DeleteOutcome(key, "failed", error.kind, str(error))
-        return DeleteOutcome(key, "deleted", version_id=version)
+    def _restore(self, key: str, version: str) -> None:
+        name = (self._bucket, self._root + key)
+        doing = f"restoring {key!r} in {self.uri}"
+        rewrite(self._options.gcs, name, name, doing, generation=version, if_absent=True)
 
 
-class GcsVersionDeleter:
-    """Deletes single generations; see `dredge.storage.undo.VersionDeleter`."""
+class GcsVersionDeleter(VersionBatches):
+    """Deletes single generations."""
 
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._options = options
-        self._place = Place.of(location)
+    BATCH_KEYS = BATCH_PARTS
 
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete generations for good. A marker is no thing of its own: it goes with its generation."""
-        outcomes = {
-            item: DeleteOutcome(item[0], "deleted", version_id=item[1])
-            for item in wanted
-            if item[1].endswith(_MARKER)
-        }
-        named = [item for item in dict.fromkeys(wanted) if item not in outcomes]
-        for start in range(0, len(named), BATCH_PARTS):
-            outcomes |= self._guarded(named[start : start + BATCH_PARTS], may_send)
-        return [outcomes[item] for item in wanted]
-
-    def _guarded(
-        self, batch: list[tuple[str, str]], may_send: MaySend
-    ) -> dict[tuple[str, str], DeleteOutcome]:
-        if not may_send():
-            return {item: DeleteOutcome(item[0], "failed", NOT_SENT) for item in batch}
-        parts = [Part("DELETE", self._place.root + key, (("generation", version),)) for key, version in batch]
-        try:
-            answers = send_batch(
-                self._options.gcs, self._place.bucket, parts, f"deleting versions in {self._place.uri}"
-            )
-        except DredgeError as error:
-            return {item: DeleteOutcome(item[0], "failed", error.kind, str(error)) for item in batch}
-        return {item: _outcome(item, answer) for item, answer in zip(batch, answers, strict=True)}
+    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
+        parts = [Part("DELETE", self._root + key, (("generation", version),)) for key, version in batch]
+        answers = send_batch(self._options.gcs, self._bucket, parts, f"deleting versions in {self.uri}")
+        return [_outcome(item, answer) for item, answer in zip(batch, answers, strict=True)]
 
 
 def _outcome(item: tuple[str, str], answer: PartAnswer | None) -> DeleteOutcome:

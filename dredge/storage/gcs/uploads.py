@@ -1,7 +1,11 @@
-"""Multipart uploads by the service's XML API: their parts are no objects, which no listing shows.
+"""Multipart uploads by the XML API, whose parts are no objects; resumable uploads of streams.
 
-Source: Cloud Storage XML API, "Multipart uploads" (as S3's, with the credentials of Google's own kind). A real lakeFS
-uploads parts as objects beside the target instead; see docs/stores/gcs.md.
+The URL of a resumable upload lets anyone write to it, so no message has it. `google.resumable_media` handles its
+pieces,
+checksum and progress.
+
+Source: Cloud Storage XML API, "Multipart uploads". A real lakeFS uploads parts as objects beside the target; see
+docs/stores/gcs.md.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ class GcsUploads:
         self._stat = stat
 
     def begin(self, key: str) -> str:
-        """Begin an upload and give its id."""
+        """See `Uploads.begin`."""
         if not self._place.holds(key):
             raise ConfigError(
                 f"{key!r} cannot be the name of an object below {self._place.uri}; nothing was begun"
@@ -54,7 +58,7 @@ class GcsUploads:
         return _text(self._tree(found), "UploadId")
 
     def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
-        """Write a part; it is held in memory, as it may have to be sent again."""
+        """See `Uploads.put_part`; a part is in memory, because it may be sent again."""
         check_part_number(number)
         data = b"".join(chunks)
         headers = {"Content-Type": "application/octet-stream"}
@@ -62,11 +66,11 @@ class GcsUploads:
         answer = self._ask("PUT", key, asked, data=data, headers=headers)
         etag = answer.headers.get("ETag", "").strip('"')
         if etag != hashlib.md5(data, usedforsecurity=False).hexdigest():
-            raise FormatError(f"part {number} of {key!r} is not what was sent")
+            raise FormatError(f"part {number} of {key!r} differs from the sent bytes")
         return Part(number, len(data), etag, _http_date(answer.headers.get("Date", "")))
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number."""
+        """See `Uploads.parts`."""
         found: list[Part] = []
         asked = {"uploadId": upload_id, "max-parts": "1000"}
         while True:
@@ -77,7 +81,7 @@ class GcsUploads:
             asked["part-number-marker"] = _text(page, "NextPartNumberMarker")
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        """Make the object; see `Uploads.complete`."""
+        """See `Uploads.complete`."""
         chosen = choose_parts(self.parts(key, upload_id), parts)
         listed = "".join(
             f"<Part><PartNumber>{part.number}</PartNumber><ETag>{escape(part.etag)}</ETag></Part>"
@@ -89,11 +93,11 @@ class GcsUploads:
         return Completed(self._stat(key), combined_etag(part.etag for part in chosen))
 
     def abort(self, key: str, upload_id: str) -> None:
-        """Give an upload up, with all its parts."""
+        """See `Uploads.abort`."""
         self._ask("DELETE", key, {"uploadId": upload_id}, expected=(204, 200))
 
     def open(self) -> list[Upload]:
-        """All open uploads, by key and id."""
+        """See `Uploads.open`."""
         found, asked = list[Upload](), {"uploads": "", "prefix": self._place.root, "encoding-type": "url"}
         while True:
             page = self._tree(self._ask("GET", "", asked))
@@ -110,7 +114,6 @@ class GcsUploads:
     def _ask(
         self, method: str, key: str, asked: dict[str, str], expected: tuple[int, ...] = (200,), **more: Any
     ) -> Answer:
-        """Make a request about an upload; errors about its parts keep their code."""
         name = segment(self._place.root + key) if key else ""
         url = f"{self._options.endpoint}/{segment(self._place.bucket)}/{name}"
         doing = f"upload of {key!r} in {self._place.uri}"
@@ -167,14 +170,11 @@ PIECE_BYTES = 8 << 20
 
 
 class StreamUpload:
-    """One upload.
+    """One resumable upload of an object of unknown length, in bounded memory.
 
     Args:
-        options: how to reach the service.
-        bucket: name of the bucket.
         name: whole name of the object.
-        doing: for messages.
-        condition: parameters that say when the object may be written.
+        condition: parameters of a conditional write.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class StreamUpload:
         )
 
     def send(self, chunks: Iterable[bytes]) -> Resource:
-        """Write the object; after an error, also one that `chunks` raises, nothing of it is left."""
+        """Write the object; after an error the upload is deleted."""
         try:
             for chunk in chunks:
                 self._buffer.write(chunk)
@@ -217,7 +217,7 @@ class StreamUpload:
         return read_resource(answer.content, self._doing)
 
     def _send_piece(self) -> Any:
-        """Send a piece from where the service is; gives its answer."""
+        """Send a piece from the service's position; returns the answer."""
         start = self._upload.bytes_uploaded
         if self._upload.invalid:
             self._upload.recover(self)
@@ -230,7 +230,7 @@ class StreamUpload:
         return answer
 
     def request(self, method: str, url: str, data: Any = None, headers: Any = None, **_: Any) -> Any:
-        """Make one request of the library's."""
+        """Make one request for the library."""
         more = {"data": data, "headers": headers}
         return open_once(self._options, method, url, self._doing, (200, 201, 308), **more)
 
@@ -241,9 +241,9 @@ class StreamUpload:
             try:
                 return attempt()
             except InvalidResponse:
-                raise UnavailableError(f"{self._doing}: the service does not say how far it came") from None
+                raise UnavailableError(f"{self._doing}: the service does not report its progress") from None
             except DataCorruption:
-                raise FormatError(f"{self._doing}: the object is not what was sent") from None
+                raise FormatError(f"{self._doing}: the object differs from the sent bytes") from None
             except DredgeError:
                 raise
             except ValueError as error:  # the service says that it has other bytes than were sent

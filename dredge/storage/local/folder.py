@@ -1,11 +1,12 @@
-"""The files below a folder of this machine as objects, for demonstrations, tests and lakes of one machine.
+"""The files below a folder as objects, for demonstrations, tests and lakes on one machine.
 
-The promise: a key is exactly one plain file below the folder. Symbolic links, pipes and names that are not UTF-8 are no
-objects, and a path that leads over a link is refused, so that nothing outside of the folder is read, written or
-deleted; this holds against links that are there, not against somebody who puts one in place during a call. An object is
-seen whole or not at all, and after a power cut it is the old one or the new one; what was acknowledged is there.
-Conditional writes hold among processes of Dredge on a file system that can lock a folder. Folders that a deletion
-emptied are removed.
+A key is exactly one plain file below the folder. Symbolic links, pipes and names that are not UTF-8 are no objects,
+and
+paths over links are refused, so no file outside the folder is read, written or deleted. (A link created during a
+call
+is not detected.) Writes are atomic, and durable when they return. Conditional writes work among processes of
+Dredge, on
+file systems that can lock a folder. Empty folders are removed after a deletion.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_addressable(key: str) -> bool:
-    """Whether exactly this key can be a file below the folder."""
+    """Whether a file below the folder can have this key."""
     if not key or "\0" in key or not is_plain(key) or not is_text(key):
         return False
     return RESERVED not in key or not any(part.startswith(RESERVED) for part in key.split("/"))
 
 
 def os_error(error: OSError, doing: str) -> DredgeError:
-    """Translate an operating system error into one of our families."""
+    """Translate an error of the operating system."""
     words = f"{doing}: {error.strerror or error}"
     if error.errno in _ABSENT:
         return NotFoundError(words)
@@ -55,24 +56,24 @@ def os_error(error: OSError, doing: str) -> DredgeError:
 
 
 def info_of(key: str, found: os.stat_result) -> ObjectInfo:
-    """Describe a file. Its tag changes with every write through this driver, and says nothing of the content."""
+    """Describe a file; every write by this driver changes its etag, which is no hash of the content."""
     modified = _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
     return ObjectInfo(key, found.st_size, modified, etag_of(found))
 
 
 def etag_of(found: os.stat_result) -> str:
-    """The tag of a file: inode, time and size."""
+    """Etag of a file: inode, time and size."""
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 
 
 class Folder:
-    """The root of a local store; every method raises OSError as the system says."""
+    """The root of a local store; its methods raise OSError."""
 
     def __init__(self, root: str) -> None:
         self.root = root
 
     def path(self, parts: list[str], create: bool = False) -> str:
-        """The path of a folder below the root, which may itself be a link; raises where the way leads over a link."""
+        """Path of a folder below the root; raises NotADirectoryError for a link below the root."""
         path = self.root
         if create:
             _make(os.path.abspath(path))
@@ -85,7 +86,7 @@ class Folder:
         return path
 
     def find(self, key: str) -> tuple[str, os.stat_result]:
-        """The path of an object, and its stat; raises (ENOENT) when it is no plain file."""
+        """Path and stat of an object; raises FileNotFoundError unless it is a plain file."""
         *parents, name = key.split("/")
         path = f"{self.path(parents)}/{name}"
         found = os.lstat(path)
@@ -101,17 +102,16 @@ class Folder:
         if_absent: bool = False,
         if_match: str | None = None,
     ) -> os.stat_result:
-        """Write a file. Its bytes are on the disk before it has a name, its name before this returns.
+        """Write a file. Its bytes are on disk before it has a name, its name before this returns.
 
         Args:
-            parents: names of the folders above it; made where they are missing.
-            name: of the file, or gives it when the bytes are written.
-            chunks: the bytes.
-            if_absent: only when the name is free.
-            if_match: only when the present file has this etag.
+            parents: names of the folders above it, created if missing.
+            name: of the file; or a function, called after the bytes are written.
+            if_absent: only if the name is free.
+            if_match: only if the present file has this etag.
 
         Raises:
-            ConflictError: the condition does not hold; nothing changed.
+            ConflictError: the condition failed; nothing changed.
         """
         folder, draft, file = self._begin(parents)
         try:
@@ -146,14 +146,14 @@ class Folder:
         )
 
     def prune(self, parts: list[str]) -> None:
-        """Remove the folder `parts` and its parents below the root as long as they are empty."""
+        """Remove the folder `parts` and its parents below the root if they are empty."""
         with suppress(OSError):
             for depth in range(len(parts), 0, -1):
                 os.rmdir(self.path(parts[:depth]))
 
 
 def _make(path: str) -> None:
-    """Make a folder, and those above it, and force their names to the disk."""
+    """Create a folder and its parents, on disk."""
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -239,7 +239,7 @@ def list_folder(
 
 
 def list_folder_level(folder: Folder, prefix: str) -> Level:
-    """List one level; see `ObjectReader.list_level`. A folder without any file in it is still named."""
+    """List one level, including empty folders; see `ObjectReader.list_level`."""
     level = Level([], [])
     try:
         for key in _keys(folder, prefix.rpartition("/")[0], _log_skipped):
@@ -255,7 +255,6 @@ def list_folder_level(folder: Folder, prefix: str) -> Level:
 
 
 def _keys(folder: Folder, base: str, skipped: SkippedName) -> list[str]:
-    """The keys in a folder, "/" behind those of folders, in the order of the keys they begin."""
     base = base.removesuffix("/")
     if base and not is_addressable(base):
         return []

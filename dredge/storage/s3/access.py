@@ -1,7 +1,11 @@
-"""Names that stand where a bucket's name does, but are none that a collection can work on.
+"""Settings to reach one bucket: its URL, region, proxy and credentials, for both clients; hooks below boto3's
+answers.
 
-Source: Amazon S3 User Guide, "Directory bucket naming rules", "Access point aliases", "Object Lambda Access Points",
-"Multi-Region Access Points", and ListObjectsV2 ("For directory buckets, ... results are not returned in lexicographical
+boto3 makes a dict with a parsed date of each listed object, at about 100 µs each. A hook keeps the XML of a page and
+gives boto3 an empty page, so signing, retries, proxies and errors stay boto3's, and `listing.py` reads the columns.
+
+Source for refused buckets: Amazon S3 User Guide, "Directory bucket naming rules", "Object Lambda Access Points",
+"Multi-Region Access Points"; ListObjectsV2 ("For directory buckets, ... results are not returned in lexicographical
 order").
 """
 
@@ -18,7 +22,7 @@ from urllib.parse import urlsplit
 from dredge.causes import is_certificate
 from dredge.errors import ConfigError
 from dredge.proxies import any_proxy, proxies_for
-from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
+from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.resolving import ANYWHERE, CHECKSUMS, SWITCHES, Identity, checked
@@ -37,11 +41,7 @@ _REFUSED = {
 
 
 def check_bucket(bucket: str) -> None:
-    """Refuse what is no general purpose bucket, nor an access point's alias of one.
-
-    Raises:
-        ConfigError: before anything was asked of the store.
-    """
+    """Refuse ARNs and special buckets; raises ConfigError."""
     if bucket.startswith("arn:"):
         raise ConfigError(
             f"s3://{bucket}: an ARN is no bucket name in a URI; use the alias of the access point (…-s3alias). Nothing"
@@ -54,7 +54,7 @@ def check_bucket(bucket: str) -> None:
 
 POOL_CONNECTIONS = 64
 READ_ATTEMPTS = 6
-# What a configuration may say without a difference between the clients. Whatever else it says, boto3 alone works.
+# Settings with the same effect in both clients. With any other setting only boto3 is used.
 _FOR_BOTH = frozenset(
     {
         *SWITCHES,
@@ -76,16 +76,15 @@ _FOR_BOTH = frozenset(
 
 @dataclass(frozen=True)
 class Access:
-    """How a bucket is reached; see the module's text.
+    """Settings of a bucket.
 
     Attributes:
-        session: boto3's; has the credentials, and renews them.
-        url: of the bucket, without a slash at its end; says the addressing style as well.
-        region: of the bucket.
-        endpoint_url: of a store that is not AWS.
-        verify: certificates are checked by this file, by the usual authorities (True), or not at all.
-        proxies: by scheme of the URL; empty for none.
-        config: further arguments of botocore's `Config`.
+        session: boto3's session, which renews credentials.
+        url: of the bucket, without a trailing slash; its form is the addressing style.
+        endpoint_url: of a store other than AWS.
+        verify: a file with authorities, True for the usual authorities, False for no check.
+        proxies: by scheme of the URL.
+        config: additional arguments of botocore's `Config`.
     """
 
     session: Any
@@ -98,28 +97,28 @@ class Access:
 
     @property
     def path_style(self) -> bool:
-        """Whether the URL names the bucket in its path."""
+        """Whether the bucket is in the path of the URL."""
         return bool(self.config["s3"]["addressing_style"] == "path")
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether requests are not signed."""
+        """Whether requests are unsigned."""
         return self.config.get("signature_version") == "unsigned"
 
     @property
     def wants_checksums(self) -> bool:
-        """Whether each object is to be sent with a checksum."""
+        """Whether uploads need a checksum."""
         return bool(self.config[CHECKSUMS[0]] == "when_supported")
 
     @property
     def fits_obstore(self) -> bool:
-        """Whether obstore sends the same requests by these settings as boto3."""
+        """Whether obstore sends the same requests as boto3 with these settings."""
         signature = self.config.get("signature_version")
         return set(self.config) <= _FOR_BOTH and signature in {None, "unsigned", "s3v4"}
 
     @property
     def proxy(self) -> tuple[str | None, str | None]:
-        """The proxy to name to a client that would look for one itself, and the host for which it is passed by."""
+        """The proxy for a client that reads the environment itself, and the host to exclude from it."""
         if self.proxies:
             return next(iter(self.proxies.values())), None
         named = any_proxy()
@@ -159,15 +158,14 @@ class Access:
 
 
 def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Access:
-    """Find out how a bucket is reached.
+    """Read the settings of a bucket.
+
+    Every answer has the region of a bucket, also a refusal. So the bucket is asked if the region is not given, or
+    if it may
+    be wrong (on AWS).
 
     Args:
         known: resolved options.
-        identity: of `identity_of`.
-        bucket: its name.
-
-    Where the region was not given, or the bucket may be in another one than that which was (on AWS), the bucket is
-    asked for it: every answer names it, a refusal too.
 
     Raises:
         ConfigError: AWS's configuration contradicts itself.
@@ -193,7 +191,6 @@ def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Acces
 
 
 def _addressed(options: StorageOptions, config: dict[str, Any]) -> dict[str, Any]:
-    """S3's own section, with the style: as told, else the path where the store is not AWS."""
     said: dict[str, Any] = dict(config.get("s3") or {})
     if options.path_style is not None:
         said["addressing_style"] = "path" if options.path_style else "virtual"
@@ -203,12 +200,12 @@ def _addressed(options: StorageOptions, config: dict[str, Any]) -> dict[str, Any
 
 
 def _checksums(config: dict[str, Any]) -> dict[str, str]:
-    """Older S3-compatible servers refuse the newer default checksums."""
+    # Older S3-compatible servers refuse the newer default checksums.
     return {name: config.get(name) or "when_required" for name in CHECKSUMS}
 
 
 def _placed(access: Access, bucket: str) -> Access:
-    """Add the URL of the bucket, as botocore makes it, and the proxy on the way to it."""
+    """Add the URL of the bucket, from botocore, and its proxy."""
     seen: list[str] = []
 
     def stop(params: dict[str, Any], **_: object) -> Any:
@@ -244,7 +241,7 @@ _EMPTY_PAGE = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult/>'
 
 
 def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
-    """Add our hooks to a client."""
+    """Register the hooks of a client."""
     events = client.meta.events
     if requester_pays:
         events.register("before-call.s3", _pay)
@@ -255,13 +252,8 @@ def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
 
 
 def _come_before_the_search_for_errors(events: Any) -> None:
-    """Put the page hook before botocore's own, which parses every 200 answer whole to look for an error in
-    it.
-
-    What begins as a listing is no error; whatever does not is left to botocore as before. Its hook has a
-    private
-    name: should that go, listing gets slower and nothing else changes.
-    """
+    # botocore's own hook parses every 200 answer to find an error in it, so the page hook runs first; other answers
+    # are left to botocore. Without its private name only listing gets slower.
     every = "before-parse.s3.*"
     import botocore.handlers
 
@@ -290,7 +282,7 @@ def _keep_result_kind(
 
 
 def _end_at_a_certificate(caught_exception: Exception | None, **_: object) -> None:
-    """Raise at once: a certificate that is not accepted stays so, and botocore would try again all the same."""
+    # botocore would retry a refused certificate.
     if caught_exception is not None and is_certificate(caught_exception):
         raise caught_exception
 
@@ -300,7 +292,7 @@ def _pay(params: dict[str, Any], **_: object) -> None:
 
 
 def _add_md5(params: dict[str, Any], **_: object) -> None:
-    """S3-compatible servers from before the newer checksums insist on Content-MD5."""
+    # S3-compatible servers from before the newer checksums require Content-MD5.
     body = params["body"]
     if isinstance(body, str):
         body = params["body"] = body.encode()

@@ -1,4 +1,4 @@
-"""What an S3 answer means for the caller: which cause, and in what words. Both clients' errors end here."""
+"""The cause and the message for an error of S3, from boto3 or obstore."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _REASON = re.compile(r'\b(?:message|error): "([^"]+)"')
 
 
 def by_code(code: str, status: int, words: str) -> DredgeError:
-    """Choose the family for an error code and HTTP status."""
+    """The error for an error code and HTTP status."""
     cause = _cause(code, status, words)
     return cause.error(words, _HINTS.get(cause, ""))
 
@@ -80,7 +80,7 @@ def translate(error: Exception, doing: str) -> DredgeError:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise our families instead of the libraries' errors, unchained: theirs may show request details."""
+    """Raise Dredge's errors for those of boto3; unchained, as theirs may contain request details."""
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError
 
@@ -92,7 +92,7 @@ def translated(doing: str) -> Iterator[None]:
 
 @contextmanager
 def translated_native(doing: str) -> Iterator[None]:
-    """Raise our families instead of obstore's errors, unchained; botocore's come from the search for credentials."""
+    """Raise Dredge's errors for those of obstore; botocore's are from the search for credentials."""
     from obstore.exceptions import BaseError
 
     with translated(doing):
@@ -103,7 +103,7 @@ def translated_native(doing: str) -> Iterator[None]:
 
 
 def _of_native(error: Exception, doing: str) -> DredgeError:
-    """Translate an error of obstore, which has the answer's status, code and message in its text only."""
+    # obstore has the status, code and message only in the text of its error.
     from obstore import exceptions
 
     text = str(error)

@@ -1,25 +1,27 @@
-"""Copies inside S3: one request up to 5 GiB, part by part above and where the key must be free, with what CopyObject
-alone would not keep.
+"""Copies inside S3, and the versions of a bucket.
 
-A copy takes content type and metadata along, but gets the bucket's own encryption and the storage class STANDARD unless
-the request says otherwise. A multipart upload takes nothing along, so all of it is said at its begin.
+A copy is one request up to 5 GiB, else a multipart upload. A copy keeps content type and metadata, but takes the
+bucket's encryption and the storage class STANDARD unless the request names them. A multipart upload keeps nothing,
+so
+its first request names everything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC
 from typing import Any, cast
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, UnavailableError
 from dredge.storage.https import redact
-from dredge.storage.keys import is_text, is_xml_safe
+from dredge.storage.keys import is_s3_key, is_xml_safe
 from dredge.storage.location import Location
-from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, ObjectInfo, always
+from dredge.storage.model import DeleteOutcome, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
+from dredge.storage.remote import Place, VersionBatches
 from dredge.storage.s3.access import IS_DELETE_RESULT
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
@@ -67,17 +69,14 @@ class S3Copier:
         self._target = target
         self._options = options
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._source, self._target, self._options)
-
     def __repr__(self) -> str:
         return f"S3Copier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """Copy one object, and look at the copy."""
-        if not key or not is_text(key):
+        """See `ObjectCopier.copy`."""
+        if not is_s3_key(key):
             raise NotFoundError(f"{key!r} is no name that an object below {self._source.uri} can have")
         source = self._head(self._source, key)
         check_source(key, source["ContentLength"], source["ETag"].strip('"'), size, etag)
@@ -104,9 +103,9 @@ class S3Copier:
             )
 
     def _way(self, key: str, source: Any, if_absent: bool) -> _Send:
-        """How an object is sent. Many stores know no condition for CopyObject and do it all the same, so where the key
-        must be free, what has one is used: an upload in parts, which takes one part at least. The answer to its begin
-        names the key in XML, which cannot carry every name."""
+        # Many stores ignore conditions of CopyObject. So for a key that must be free the copy is a multipart upload,
+        # which has at least one part. The answer to its first request has the key in XML, which cannot contain every
+        # key.
         if if_absent and is_xml_safe(_name(self._target, key)):
             return self._send_parts if source["ContentLength"] else self._send_nothing
         return self._send_whole if source["ContentLength"] <= self.LIMIT_BYTES else self._send_parts
@@ -117,7 +116,7 @@ class S3Copier:
         )
 
     def _send_nothing(self, key: str, source: Any, condition: dict[str, str]) -> None:
-        """An object without bytes has no part."""
+        # An empty object has no part.
         self._client.put_object(
             **self._to(key), Body=b"", **_said(source, _SAID_AT_BEGIN), **self._tags(key, source), **condition
         )
@@ -145,7 +144,7 @@ class S3Copier:
             raise
 
     def _give_up(self, upload: dict[str, str]) -> None:
-        """Leave no parts behind. That may fail, and must not hide what went wrong."""
+        # An error here must not hide the first one.
         from botocore.exceptions import BotoCoreError, ClientError
 
         with suppress(BotoCoreError, ClientError):
@@ -164,7 +163,7 @@ class S3Copier:
         return {"Bucket": self._target.bucket, "Key": _name(self._target, key)}
 
     def _from(self, key: str, source: Any) -> dict[str, Any]:
-        """The object as it was looked at, not what may have taken its place since."""
+        # The object that was looked up, not a later one.
         origin = {"Bucket": self._source.bucket, "Key": _name(self._source, key)}
         return {"CopySource": origin, "CopySourceIfMatch": source["ETag"]}
 
@@ -174,7 +173,7 @@ class S3Copier:
 
 
 def _with_condition(send: Any, if_absent: bool) -> None:
-    """Write under a condition; where the store has none, the look before stands in."""
+    # Without conditions in the store the check before the copy has to do.
     from botocore.exceptions import ClientError
 
     if not if_absent:
@@ -189,8 +188,7 @@ def _with_condition(send: Any, if_absent: bool) -> None:
 
 
 def _raise_if_lost(error: BaseException, key: str) -> None:
-    """An upload that is gone may have been completed by a request whose answer was lost; it says nothing about the
-    source, as another object that is not found would."""
+    # A lost answer may have completed the upload; a missing upload does not mean a missing source.
     from botocore.exceptions import ClientError
 
     if isinstance(error, ClientError) and error.response.get("Error", {}).get("Code") == "NoSuchUpload":
@@ -206,7 +204,7 @@ def _said(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _spans(size: int, part_bytes: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """Parts with what each takes; a single one takes all: stores refuse to cut what is shorter than a part."""
+    # A single part has no range: stores refuse ranges of objects shorter than a part.
     if size <= part_bytes:
         yield 1, {}
         return
@@ -215,7 +213,7 @@ def _spans(size: int, part_bytes: int) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _compare(key: str, source: Any, copied: Any) -> None:
-    """Hold a copy against its source: sizes, and checksums of the whole content where both tell one."""
+    """Compare sizes, and checksums of the whole content if both have one; raises FormatError."""
     differs = "size" if source["ContentLength"] != copied["ContentLength"] else ""
     if _is_md5(source) and _is_md5(copied) and source["ETag"] != copied["ETag"]:
         differs = differs or "ETag"
@@ -228,24 +226,16 @@ def _compare(key: str, source: Any, copied: Any) -> None:
 
 
 def _is_md5(answer: Any) -> bool:
-    """Whether an ETag is a hash of the content: not so after an upload in parts, or with keys of a KMS."""
+    # After a multipart upload, or with KMS keys, an ETag is no hash of the content.
     encryption = answer.get("ServerSideEncryption") or "AES256"
     return encryption == "AES256" and _PLAIN.fullmatch(answer["ETag"].strip('"')) is not None
 
 
-BATCH_KEYS = 1000
-
-
-class S3Versions:
+class S3Versions(Place):
     """See `dredge.storage.undo.VersionReader`."""
 
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._location = location
-        self._options = options
-        self._root = location.root + "/" if location.root else ""
-
     def versioning(self, _probe_uri: str = "") -> Versioning:
-        """Whether the bucket keeps what is deleted; raises ConfigError when there is no such bucket."""
+        """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
         try:
             with translated(f"asking for the versioning of {self._location.bucket}"):
                 bucket = self._location.bucket
@@ -257,8 +247,8 @@ class S3Versions:
         return cast(Versioning, str(answer.get("Status", "off")).lower())
 
     def expiry(self, prefix: str) -> Expiry:
-        """When the first lifecycle rules remove versions of some keys; raises UnavailableError."""
-        bucket = self._location.bucket
+        """See `ExpiresOldVersions.expiry`."""
+        bucket = self._bucket
         try:
             with translated(f"asking for the lifecycle rules of {bucket}"):
                 client = s3_client(self._options, bucket)
@@ -271,8 +261,8 @@ class S3Versions:
         return Expiry(_earliest(map(_days, rules)), current_days=_earliest(map(_current_days, rules)))
 
     def locked_days(self) -> int | None:
-        """For how many days a version is locked by the bucket's own rule; raises UnavailableError."""
-        bucket = self._location.bucket
+        """See `LocksVersions.locked_days`."""
+        bucket = self._bucket
         try:
             with translated(f"asking for the Object Lock of {bucket}"):
                 found = s3_client(self._options, bucket).get_object_lock_configuration(Bucket=bucket)
@@ -284,8 +274,8 @@ class S3Versions:
         return rule.get("Days", 0) + 365 * rule.get("Years", 0)
 
     def versions(self, key: str) -> list[ObjectVersion]:
-        """Every version and marker of a key, the newest first."""
-        if not key or not is_text(key):
+        """See `VersionReader.versions`."""
+        if not is_s3_key(key):
             return []
         name, found = self._root + key, list[ObjectVersion]()
         with translated(f"listing versions of {key!r} in {self._location.uri}"):
@@ -305,20 +295,20 @@ class S3Versions:
 
 
 def _is_about(rule: Any, prefix: str) -> bool:
-    """Whether a lifecycle rule is in force for some of the keys; tags and sizes of objects are passed over."""
+    # Tags and sizes of objects are not considered.
     where = rule.get("Filter", {})
     named: str = rule.get("Prefix") or where.get("Prefix") or where.get("And", {}).get("Prefix") or ""
     return rule.get("Status") == "Enabled" and (named.startswith(prefix) or prefix.startswith(named))
 
 
 def _days(rule: Any) -> int | None:
-    """Days after which a rule removes the newest old version of a key; None where it leaves that one."""
+    # A rule may keep the newest old version.
     found = rule.get("NoncurrentVersionExpiration", {})
     return None if found.get("NewerNoncurrentVersions") else found.get("NoncurrentDays")
 
 
 def _current_days(rule: Any) -> int | None:
-    """Age at which a rule removes objects that nobody deleted; a date counts as no age."""
+    # A date counts as 0 days.
     found = rule.get("Expiration", {})
     return 0 if "Date" in found else found.get("Days")
 
@@ -327,57 +317,40 @@ def _earliest(days: Iterable[int | None]) -> int | None:
     return min((item for item in days if item is not None), default=None)
 
 
-class S3VersionDeleter:
-    """See `dredge.storage.undo.VersionDeleter`."""
+class S3VersionDeleter(VersionBatches):
+    """Deletes single versions."""
 
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._location = location
-        self._options = options
-        self._root = location.root + "/" if location.root else ""
+    BATCH_KEYS = 1000
 
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions for good."""
-        bulk = [item for item in wanted if is_xml_safe(self._root + item[0])]
-        outcomes: dict[tuple[str, str], DeleteOutcome] = {}
-        for start in range(0, len(bulk), BATCH_KEYS):
-            outcomes |= self._guarded(bulk[start : start + BATCH_KEYS], may_send)
-        for item in set(wanted) - set(bulk):
-            outcomes |= self._guarded([item], may_send)
-        return [outcomes[item] for item in wanted]
+    def _batches(self, items: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+        bulk = [item for item in items if is_xml_safe(self._root + item[0])]
+        return super()._batches(bulk) + [[item] for item in items if item not in set(bulk)]
 
-    def _guarded(
-        self, batch: list[tuple[str, str]], may_send: MaySend
-    ) -> dict[tuple[str, str], DeleteOutcome]:
-        if not may_send():
-            return {item: DeleteOutcome(item[0], "failed", NOT_SENT) for item in batch}
-        try:
-            with translated(f"deleting versions in {self._location.uri}"):
-                return self._send(batch)
-        except (ConfigError, UnavailableError) as error:
-            return {item: DeleteOutcome(item[0], "failed", error.kind, str(error)) for item in batch}
+    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
+        with translated(f"deleting versions in {self.uri}"):
+            return self._answered(batch)
 
-    def _send(self, batch: list[tuple[str, str]]) -> dict[tuple[str, str], DeleteOutcome]:
-        bucket = self._location.bucket
-        client = s3_client(self._options, bucket)
+    def _answered(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
+        client = s3_client(self._options, self._bucket)
         if not is_xml_safe(self._root + batch[0][0]):
             ((key, version),) = batch
-            client.delete_object(Bucket=bucket, Key=self._root + key, VersionId=version)
-            return {(key, version): DeleteOutcome(key, "deleted", version_id=version)}
+            client.delete_object(Bucket=self._bucket, Key=self._root + key, VersionId=version)
+            return [DeleteOutcome(key, "deleted", version_id=version)]
         objects: Any = [{"Key": self._root + key, "VersionId": version} for key, version in batch]
-        answer: Any = client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": False})
+        answer: Any = client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": False})
         if not answer.get(IS_DELETE_RESULT):
             raise UnavailableError("the server answered without a DeleteResult")
         deleted = {(item.get("Key"), item.get("VersionId")) for item in answer.get("Deleted", [])}
         errors = {(item.get("Key"), item.get("VersionId")): item for item in answer.get("Errors", [])}
-        found = {}
+        found = []
         for key, version in batch:
             named = (self._root + key, version)
             if named in deleted:
-                found[key, version] = DeleteOutcome(key, "deleted", version_id=version)
+                found.append(DeleteOutcome(key, "deleted", version_id=version))
                 continue
             error = errors.get(named, {})
             message = redact(error.get("Message") or "the server did not answer about this version")
-            found[key, version] = DeleteOutcome(key, "failed", error.get("Code") or "UnclearAnswer", message)
+            found.append(DeleteOutcome(key, "failed", error.get("Code") or "UnclearAnswer", message))
         return found
 
 

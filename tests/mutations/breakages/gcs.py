@@ -99,8 +99,8 @@ GCS = (
     ),
     Breakage(
         "S3 may list in any order",
-        "dredge.storage.s3.listing",
-        "_in_order",
+        "dredge.storage.remote",
+        "check_order",
         Put("If", 2, False),
         ("test_a_store_that_lists_in_another_order_is_refused",),
     ),
