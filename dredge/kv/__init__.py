@@ -1,4 +1,4 @@
-"""Key-value stores; database drivers are imported nowhere else. Start with `open_store` and `model.Store`."""
+"""Key-value stores: `open_store` and `model.Store`. Only this package imports database drivers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The interface of the key-value store that holds all mutable metadata.
+"""The interface of the key-value store for all mutable metadata, and a store in memory.
 
-It is narrow on purpose: keys ordered within a partition, and conditional writes and deletes of single keys. A partition
+It is narrow on purpose: keys ordered within a partition, and conditional writes and deletes of single keys. A
+partition
 exists while it has keys. There are no transactions across keys and no listing of partitions.
 
 Source: design "lakeFS on KV".
@@ -25,7 +26,7 @@ class KeyNotFoundError(NotFoundError):
 
 
 class PredicateFailedError(ConflictError):
-    """The stored value is not the one that `set_if` or `delete_if` expects; nothing was changed."""
+    """The stored value differs from the predicate of `set_if` or `delete_if`; nothing was changed."""
 
     kind: ClassVar[str] = "predicate_failed"
 
@@ -51,15 +52,16 @@ class Store(Protocol):
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """Iterate over a partition in ascending byte order of the keys, starting at `start` (inclusive).
 
-        A key that exists throughout the scan is yielded exactly once, with a value that it had during the scan. A key
-        written or deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
+        A key that exists throughout the scan is yielded exactly once, with a value it had during the scan. A key
+        written or
+        deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
         """
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """Write a value."""
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Delete a key; it need not exist."""
+        """Delete a key, if it exists."""
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
         """Write a value if the stored one equals `predicate`; None requires that the key does not exist.
@@ -101,7 +103,7 @@ class _Partition:
 
 
 class MemoryKV:
-    """Partitions as dicts, each with a sorted list of its keys."""
+    """A store in memory, for tests and experiments: partitions as dicts, each with a sorted list of its keys."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,7 +116,7 @@ class MemoryKV:
         self.close()
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """Read a value; raises KeyNotFoundError."""
+        """See `Store.get`."""
         with self._lock:
             try:
                 return self._partitions[partition].values[key]
@@ -122,35 +124,35 @@ class MemoryKV:
                 raise KeyNotFoundError(f"no key {key!r} in partition {partition!r}") from None
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Iterate over a partition in byte order of the keys."""
+        """See `Store.scan`."""
         while page := self._page(partition, start):
             yield from page
             start = page[-1].key + b"\0"
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """See `Store.set`."""
         with self._lock:
             self._put(partition, key, value)
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Delete a key; it need not exist."""
+        """See `Store.delete`."""
         with self._lock:
             self._remove(partition, key)
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one equals `predicate` (None: if the key does not exist)."""
+        """See `Store.set_if`."""
         with self._lock:
             self._expect(partition, key, predicate)
             self._put(partition, key, value)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Delete a key if its value equals `predicate`."""
+        """See `Store.delete_if`."""
         with self._lock:
             self._expect(partition, key, predicate)
             self._remove(partition, key)
 
     def close(self) -> None:
-        """Do nothing; the values stay."""
+        """See `Store.close`."""
 
     def _expect(self, partition: bytes, key: bytes, predicate: bytes | None) -> None:
         found = self._partitions.get(partition)

@@ -1,4 +1,4 @@
-"""Open a key-value store by URL, for a lakeFS or for all of its rows; the only place that names the drivers."""
+"""Opens a key-value store by URL, as a lakeFS's store or for all of its rows."""
 
 from __future__ import annotations
 
@@ -43,13 +43,12 @@ def open_store(url: str) -> Store:
 
 
 def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowReader:
-    """Open a store for reading all of its rows; the reader cannot change anything.
+    """Open a store for reading all of its rows.
 
     Args:
-        url: `postgresql://…`, `host=… dbname=…` (PostgreSQL), `dynamodb://…` or `sqlite:///…`; the table must
-            exist.
-        rate: limit for scanning a DynamoDB table; ignored by other stores.
-        keys: AWS credentials in place of those in the environment; ignored by other stores.
+        url: `postgresql://…`, `host=… dbname=…` (PostgreSQL), `dynamodb://…` or `sqlite:///…`; the table must exist.
+        rate: limit for scanning a DynamoDB table.
+        keys: AWS credentials in place of the environment's.
 
     Raises:
         ConfigError: unknown scheme, or the store does not exist.

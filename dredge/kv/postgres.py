@@ -1,4 +1,7 @@
-"""The words of a PostgreSQL connection text, as libpq and lakeFS write them, and what of them a message may show."""
+"""PostgreSQL driver with the table of a real lakeFS; connection texts of libpq and lakeFS.
+
+The plain part of a connection text may be in messages, values such as passwords never.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +54,12 @@ _SEARCH_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search_path=((?:\\.|[^\s\\])+)")
 
 
 def read_words(url: str) -> dict[str, str]:
-    """Read a PostgreSQL connection text; lakeFS's own words are left out, and `search_path` becomes one of `options`.
+    """Parse a PostgreSQL connection text (`postgresql://…` or `host=… dbname=…`) into libpq's words.
 
-    Args:
-        url: `postgresql://…` or `host=… dbname=…`.
-
-    Returns:
-        libpq's words with their values.
+    lakeFS's own words are left out, and `search_path` becomes one of `options`.
 
     Raises:
-        ConfigError: it cannot be read; the message repeats no value of it.
+        ConfigError: it is invalid; the message has no value of it.
     """
     need("psycopg", "kv")
     import psycopg
@@ -99,11 +98,7 @@ def read_words(url: str) -> dict[str, str]:
 
 
 def search_path_of(words: Mapping[str, str]) -> str | None:
-    """The `search_path` that words ask a session for; None for none.
-
-    Args:
-        words: as `read_words` gave them.
-    """
+    """The `search_path` in words of `read_words`; None for none."""
     found = _SEARCH_PATH.findall(words.get("options", ""))
     return re.sub(r"\\(.)", r"\1", found[-1]) if found else None
 
@@ -123,7 +118,7 @@ def _place(host: str, port: str) -> str:
 
 
 def hidden_values(words: Mapping[str, str]) -> re.Pattern[str] | None:
-    """Return a pattern of the values that a message must not have."""
+    """A pattern of the values that a message must not have."""
     values = {value for name, value in words.items() if name not in _SHAPES}
     values |= set(re.findall(r"[^\s=-]{2,}", words.get("options", "")))  # the server names single settings
     values |= {quote(value, safe="") for value in values}
@@ -182,8 +177,9 @@ _DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 class PostgresStore:
     """A `Store` on a PostgreSQL database; thread-safe.
 
-    A broken connection is discarded together with all idle ones. A read is retried once on a new connection. A write
-    is not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read back.
+    A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write
+    is not,
+    because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
 
     Args:
         url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
@@ -223,12 +219,7 @@ class PostgresStore:
         return PostgresStore, (self._url, False, self._read_only)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """Read a value.
-
-        Raises:
-            KeyNotFoundError: the database answered and does not have the key.
-            UnavailableError: the database did not answer.
-        """
+        """See `Store.get`."""
         rows = self.read(_GET, (partition, key))
         if not rows:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
@@ -236,7 +227,7 @@ class PostgresStore:
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
+        """See `Store.scan`."""
         rows = self.read(PAGE_FROM, (partition, start, PAGE_ROWS))
         while rows:
             for key, value in rows:
@@ -246,19 +237,15 @@ class PostgresStore:
             rows = self.read(PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """See `Store.set`."""
         self._write(_SET, (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Remove a key, if it is there."""
+        """See `Store.delete`."""
         self._write(_DELETE, (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one equals `predicate` (None: if the key does not exist).
-
-        Raises:
-            PredicateFailedError: the stored value differs; nothing was written.
-        """
+        """See `Store.set_if`."""
         if predicate is None:
             count = self._write(_SET_IF_ABSENT, (partition, key, value))
         else:
@@ -267,16 +254,12 @@ class PostgresStore:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Delete a key if its value equals `predicate`.
-
-        Raises:
-            PredicateFailedError: the value differs; nothing was deleted.
-        """
+        """See `Store.delete_if`."""
         if self._write(_DELETE_IF_EQUAL, (partition, key, predicate)) == 0:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def close(self) -> None:
-        """Close the idle connections; those in use are closed when they are returned."""
+        """See `Store.close`."""
         self._closed = True
         if self._pid == os.getpid():
             self._drop_idle()
@@ -335,7 +318,7 @@ class PostgresStore:
                 yield connection
             finally:
                 if connection.broken:
-                    self._drop_idle()  # the server went away, so the idle ones are broken too
+                    self._drop_idle()  # the server is down, so idle connections are broken too
                 if connection.closed or self._closed or connection.info.transaction_status != 0:
                     connection.close()
                 else:
@@ -345,8 +328,9 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the driver's errors as Dredge's. Values of the URL are removed from the message, and the driver's own
-        error, which may have them, is no cause that a log would show."""
+        """Raise Dredge's errors for the driver's, without values of the URL and unchained, as the driver's may have
+        them.
+        """
         import psycopg
 
         try:
@@ -387,7 +371,7 @@ class PostgresStore:
                 self._idle.get_nowait().close()
 
     def _check_search_path(self) -> None:
-        """A pooler may drop the words of a session, and then the table that is found may be another installation's."""
+        # A pooler may drop the settings of a session, and then the table may be another installation's.
         wanted = search_path_of(self._words)
         if wanted is None:
             return
@@ -418,7 +402,7 @@ class PostgresStore:
 
 
 def _cause(error: psycopg.Error) -> Cause | None:
-    """Choose the cause for an error of the driver; None where it is Dredge's own statement that is wrong."""
+    """The cause of an error of the driver; None for a wrong statement of Dredge."""
     state, text = error.sqlstate or "", " ".join(str(error).split())
     if not state:
         found = next((cause for pattern, cause in _NOT_LET_IN if pattern.search(text)), None)
@@ -437,7 +421,7 @@ def _cause(error: psycopg.Error) -> Cause | None:
 
 
 def fnv1a_32(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, from which lakeFS derives the number of its advisory lock."""
+    """The 32-bit FNV-1a hash, from which lakeFS derives the number of its advisory lock."""
     number = 0x811C9DC5
     for byte in data:
         number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF

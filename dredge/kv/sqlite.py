@@ -1,4 +1,4 @@
-"""Raw rows of a SQLite store."""
+"""SQLite driver: a store in one file, and access to all of its rows."""
 
 from __future__ import annotations
 
@@ -32,12 +32,7 @@ SELECT name FROM found WHERE name IS NOT NULL
 
 
 class SQLiteRows:
-    """Raw access to the rows of an existing file.
-
-    Args:
-        url: `sqlite:///absolute/path.db`.
-        read_only: let SQLite refuse every write.
-    """
+    """Access to all rows of an existing file (`sqlite:///absolute/path.db`)."""
 
     guards_max = 1000
 
@@ -50,20 +45,20 @@ class SQLiteRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[SQLiteView]:
-        """Open a view of the store at one point in time: a read transaction."""
+        """See `RowReader.view`."""
         with self._connection() as connection:
             connection.execute("BEGIN")
             yield SQLiteView(connection)
 
     def clock(self) -> None:
-        """Return None: a file has no clock of its own."""
+        """See `RowReader.clock`."""
 
     def own_id(self) -> str:
-        """Return "": nothing names one life of it."""
+        """See `RowReader.own_id`."""
         return ""
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows whose value is unchanged, in transactions of 500 (see `RowCleaner`)."""
+        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for first in range(0, len(rows), BATCH_ROWS):
             with self._connection() as connection:
@@ -81,12 +76,12 @@ class SQLiteRows:
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """Write a row if its key does not exist; returns whether it was written."""
+        """See `RowCleaner.insert_row`."""
         with self._connection() as connection:
             return connection.execute("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", row).rowcount == 1
 
     def close(self) -> None:
-        """Do nothing: no connection stays open."""
+        """See `RowReader.close`."""
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -107,7 +102,7 @@ class SQLiteRows:
 
 
 class SQLiteView:
-    """One moment of a file."""
+    """A snapshot of a file."""
 
     consistent = True
 
@@ -115,12 +110,12 @@ class SQLiteView:
         self._connection = connection
 
     def partitions(self) -> Iterator[bytes]:
-        """Every partition, in byte order."""
+        """See `RowView.partitions`."""
         for (name,) in self._connection.execute(_PARTITIONS):
             yield bytes(name)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """The rows of a partition."""
+        """See `RowView.scan`."""
         query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key"
         for key, value in self._connection.execute(query, (partition, start)):
             yield Entry(bytes(key), bytes(value))
@@ -151,8 +146,8 @@ class SQLiteKV:
     """A store in a SQLite file, with a pool of connections.
 
     Args:
-        path: the file; created if missing, in an existing folder.
-        busy_seconds: how long an operation waits for other writers before it raises UnavailableError.
+        path: of the file; created if missing, in an existing folder.
+        busy_seconds: wait for other writers before UnavailableError.
     """
 
     def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
@@ -178,7 +173,7 @@ class SQLiteKV:
         return SQLiteKV, (self._path, self._busy_seconds)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """Read a value; raises KeyNotFoundError."""
+        """See `Store.get`."""
         with self._connection() as db:
             row = db.execute(
                 "SELECT value FROM kv WHERE partition = ? AND key = ?", (partition, key)
@@ -188,7 +183,7 @@ class SQLiteKV:
         return bytes(row[0])
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Iterate over a partition in byte order of the keys, one page per query."""
+        """See `Store.scan`."""
         query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key LIMIT ?"
         while True:
             with self._connection() as db:
@@ -200,15 +195,15 @@ class SQLiteKV:
             start = rows[-1][0] + b"\0"
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """See `Store.set`."""
         self._write("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Delete a key; it need not exist."""
+        """See `Store.delete`."""
         self._write("DELETE FROM kv WHERE partition = ? AND key = ?", (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one equals `predicate` (None: if the key does not exist)."""
+        """See `Store.set_if`."""
         if predicate is None:
             changed = self._write("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", (partition, key, value))
         else:
@@ -220,13 +215,13 @@ class SQLiteKV:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was written")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Delete a key if its value equals `predicate`."""
+        """See `Store.delete_if`."""
         statement = "DELETE FROM kv WHERE partition = ? AND key = ? AND value = ?"
         if self._write(statement, (partition, key, predicate)) != 1:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was removed")
 
     def close(self) -> None:
-        """Close all connections."""
+        """See `Store.close`."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._closed = True
@@ -240,7 +235,7 @@ class SQLiteKV:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Take a connection from the pool; SQLite's errors are raised as Dredge's."""
+        """Take a connection from the pool; raises Dredge's errors for SQLite's."""
         db: sqlite3.Connection | None = None
         try:
             db = self._borrow()

@@ -1,6 +1,6 @@
 """Rows removed by earlier runs that a record references now: they are restored, and an alarm is written.
 
-An operation of the server that takes longer than the grace may reference what was found unreferenced, so every look
+An operation of the server that takes longer than the grace may reference rows found unreferenced, so every look
 compares its references with all removals of the last 90 days, and verifies a run that crashed. Until a person
 acknowledges the alarm, nothing is removed. Alarms are in the state folder, in the format of collections
 (`dredge.undo.alarms`); an address is the name of a partition, or the token of a queue marker.

@@ -120,7 +120,7 @@ class TrashState:
     def claim(self, store: RowReader) -> str:
         """Check that the folder belongs to this store; the first use of a folder decides.
 
-        A look at one store proves nothing about a copy of it, which may be older. A restore of the database changes the
+        The rows of one store prove nothing about a copy of it, which may be older. A restore of the database changes the
         store's id; then the times of tokens begin again, like all waits.
 
         Returns:
