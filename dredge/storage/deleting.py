@@ -267,7 +267,7 @@ class BatchDeleter(Place, ABC):
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """See `ObjectDeleter.delete`."""
         distinct = list(dict.fromkeys(keys))
-        wanted = [key for key in distinct if self._can_name(key)]
+        wanted = [key for key in distinct if key and self._can_name(key)]
         outcomes = {key: DeleteOutcome(key, "not_addressable") for key in set(distinct).difference(wanted)}
         if wanted:
             self._prepare()

@@ -293,7 +293,6 @@ def test_a_role_whose_service_does_not_answer(
 def test_one_variable_names_the_authority_for_every_client(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The server is trusted, and then says nothing."""
     for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     with failing.port_with_unknown_certificate(tmp_path) as port:

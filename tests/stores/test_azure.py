@@ -59,7 +59,6 @@ def test_a_copy_keeps_what_is_known_of_the_object(
 def test_what_took_the_place_of_the_source_is_not_copied(
     container: TestContainer, in_blocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the source and the copy somebody writes; a copy of that would restore another object."""
     if in_blocks:
         monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 1)
     writer = open_writer(f"{container.uri}/lake", container.options)
@@ -123,7 +122,6 @@ def test_bytes_are_given_as_they_lie_there(container: TestContainer) -> None:
 def test_long_objects_are_read_as_one_object(
     container: TestContainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read in several requests; what is written between two of them must not be mixed in."""
     writer = open_writer(container.uri, container.options)
     writer.put("k", b"1" * (clients.PIECE_BYTES + 5))
     with writer.open_read("k") as stream:
@@ -146,8 +144,6 @@ def test_signed_urls_let_others_in_for_one_object(container: TestContainer) -> N
 
 
 def test_a_sas_token_is_enough_for_a_collection_and_never_shows(container: TestContainer) -> None:
-    """The emulator answers batches that are signed so with error 500, which the service does not: so this shows as well
-    that blobs are asked about alone then."""
     from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 
     token = generate_account_sas(

@@ -30,7 +30,7 @@ TASKS = ("scan", "clean")
 RETRIES = 3
 
 _MARGINS = TrashMargins(unnamed=SAFE_GRACE)
-"""Peace lasts days, not a month; what waits for a month is in tests/unit/trash/test_put_back.py."""
+"""Peace lasts days, not a month; what waits for a month is in tests/unit/trash/test_alarms.py."""
 
 
 @dataclass

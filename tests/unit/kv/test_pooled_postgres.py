@@ -126,7 +126,6 @@ def test_a_reader_cannot_write_through_a_pooler_either(
 
 
 def test_a_pooler_that_drops_the_search_path_is_refused(server: PostgresServer) -> None:
-    """The table that the session finds may be another installation's."""
     direct = server.new_database()
     with psycopg.connect(direct, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA lake")

@@ -135,7 +135,7 @@ def test_a_source_that_is_as_it_must_be_is_copied(size: int | None, etag: str | 
 
 @pytest.mark.parametrize(
     ("size", "etag", "why"),
-    [(4, None, "has 3 bytes, not 4"), (4, "e", "bytes"), (3, "f", "another object"), (None, "f", "another")],
+    [(4, None, "has 3 bytes, not 4"), (4, "e", "bytes"), (3, "f", "changed"), (None, "f", "changed")],
 )
 def test_a_source_that_is_another_is_not_copied(size: int | None, etag: str | None, why: str) -> None:
     with pytest.raises(FormatError, match=f"{why}.*nothing was copied"):

@@ -62,7 +62,6 @@ def test_an_instance_goes_only_while_the_record_of_its_name_stays_as_it_is(world
 
 
 def test_a_token_goes_only_while_no_branch_that_could_name_it_changes(world: World, lake: bytes) -> None:
-    """`lake-a` with branch `b` and `lake` with branch `a-b` have the same token text."""
     inner, _ = world.repository("lake-a")
     unrecorded, _ = world.beginning("lake", branch="a-b", uid=xid.new_xid(START - 9 * DAY))
     world.branch(inner, "b", "head", world.token("lake-a", "b"))

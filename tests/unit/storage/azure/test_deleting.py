@@ -137,7 +137,7 @@ def test_a_blob_that_is_gone_after_a_lost_answer_was_deleted(waits: list[float])
         (found,) = deleter(server, waits).delete(["a"])
     assert (found.outcome, found.message) == (
         "deleted",
-        "gone when asked again; the answer was lost (ConnectionError)",
+        "missing on a second request; the first answer was lost (ConnectionError)",
     )
 
 

@@ -77,7 +77,6 @@ def test_what_names_no_container_or_carries_a_secret_is_refused(uri: str) -> Non
 
 
 def test_two_spellings_of_one_namespace_overlap() -> None:
-    """Compared as text they do not, and each repository's run would take the other one's data for garbage."""
     one, other = "https://a.blob.core.windows.net/c/lake", "abfss://c@a.dfs.core.windows.net/lake/inner"
     assert overlaps({"one": one, "other": other}) == [("one", "other", "contains")]
     assert overlaps({"one": one, "other": "abfss://d@a.dfs.core.windows.net/lake"}) == []
@@ -172,7 +171,6 @@ def test_a_key_is_used_for_its_own_account_only() -> None:
     ["https://a.evil.example", "http://a.blob.core.windows.net", "https://core.windows.net.evil.example"],
 )
 def test_a_token_of_an_identity_goes_to_the_service_only(endpoint: str) -> None:
-    """A namespace is text that a user of lakeFS chose; with a token its host could read every account."""
     with pytest.raises(ConfigError, match="Nothing was sent"):
         credential_of(Container("a", "c", endpoint), AzureOptions())
     if endpoint.startswith("https"):

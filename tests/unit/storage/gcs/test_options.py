@@ -73,7 +73,6 @@ def test_a_broken_key_is_a_config_error_that_quotes_nothing(about: dict[str, str
 
 
 def test_a_token_that_cannot_be_had_is_told_without_the_key(key: str) -> None:
-    """The key's own address for tokens refuses connections here."""
     from dredge.errors import UnavailableError
 
     with GcsServer() as server:

@@ -200,7 +200,6 @@ def test_a_reader_sees_the_old_object_or_the_new_one_and_nothing_between(root: P
 
 
 def test_no_increment_is_lost_under_put_if_match(root: Path) -> None:
-    """Two writes in one tick of the file system's clock, on an inode used again, have different etags."""
     _, writer, _ = open_all(root)
     writer.put("counter", b"0000")
 

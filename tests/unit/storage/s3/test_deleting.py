@@ -128,7 +128,6 @@ def test_lost_connections_are_tried_again() -> None:
 
 
 def test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key() -> None:
-    """Who looks for deleted objects again must look for these: what the first answer meant, nobody knows."""
     counts: Counter[str] = Counter()
 
     def answer(method: str, path: str, body: bytes) -> Answer:
@@ -147,7 +146,6 @@ def test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key() -> Non
 
 
 def test_nothing_is_sent_once_it_may_not_be_however_long_a_busy_store_made_it_wait() -> None:
-    """A throttled deleter waits and tries again; what changed meanwhile is seen before each request."""
     closed = threading.Event()
 
     def answer(method: str, path: str, body: bytes) -> Answer:

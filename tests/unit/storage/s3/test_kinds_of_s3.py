@@ -147,7 +147,6 @@ def test_a_store_without_bulk_deletes_gets_a_request_for_each_key() -> None:
 
 
 def test_a_store_that_overlooks_conditions_is_refused(moto_options: StorageOptions) -> None:
-    """Without them two runs that begin together would both have the lease."""
     kept = open_writer(f"{make_bucket(moto_options).uri}/state", moto_options)
     store_clock(kept, "")
     demand_conditions(kept)
