@@ -96,41 +96,6 @@ def test_what_the_service_was_too_busy_for_is_asked_again_alone(server: GcsServe
     assert [path.rpartition("/")[2] for _, path in server.parts] == ["a", "b", "c", "b"]
 
 
-def test_nothing_is_sent_after_the_caller_said_no(server: GcsServer) -> None:
-    uri = server.bucket()
-    keys = planted(server, uri, *(f"{number:03d}" for number in range(150)))
-    said: list[bool] = []
-
-    def may_send() -> bool:
-        said.append(not said)
-        return said[-1]
-
-    outcomes = deleter(server, uri).delete(keys, may_send)
-    unsent = [item.key for item in outcomes if item.code == NOT_SENT]
-    assert left(server, uri) == unsent
-    assert len(unsent) in (50, 100)
-
-
-def test_a_deletion_whose_answer_was_lost_says_so(server: GcsServer) -> None:
-    uri = server.bucket()
-    keys = planted(server, uri, "a")
-    lost: list[bool] = []
-
-    def loses_the_first(method: str, path: str, query: Query) -> Answer | None:
-        if method == "DELETE" and not lost:
-            lost.append(True)
-            server.buckets[uri.split("/")[2]].delete("a", None, None)
-            raise ConnectionError
-        return None
-
-    server.fault = loses_the_first
-    (outcome,) = deleter(server, uri).delete(keys)
-    assert (outcome.outcome, outcome.message) == (
-        "deleted",
-        "missing on a second request; the first answer was lost (UnclearAnswer)",
-    )
-
-
 def test_a_look_that_failed_leaves_no_deletion_in_doubt(server: GcsServer) -> None:
     uri = server.bucket(versioned=True)
     keys = planted(server, uri, "a", "b")

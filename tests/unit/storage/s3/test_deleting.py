@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from xml.sax.saxutils import escape
 
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.storage import NOT_SENT, StorageOptions, open_deleter
+from dredge.storage import StorageOptions, open_deleter
 from dredge.storage.location import parse_uri
 from dredge.storage.s3.deleting import S3Deleter
 from tests.support.objectstore import Answer, ScriptedS3, deleted_keys, make_bucket
@@ -101,17 +100,6 @@ def test_a_request_that_is_throttled_whole_slows_down_and_goes_on() -> None:
     assert counts["bulk"] == 4
 
 
-@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ServiceUnavailable"])
-def test_endless_throttling_ends_as_failed_keys_and_never_as_deleted_ones(code: str) -> None:
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        return failure(503, code) if bulk(path) else NO_VERSIONS
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server).delete(["a", "b"])
-        assert sum(bulk(path) for _, path, _ in server.requests) == 8
-    assert [(o.outcome, o.code) for o in outcomes] == [("failed", code)] * 2
-
-
 def test_lost_connections_are_tried_again() -> None:
     counts: Counter[str] = Counter()
 
@@ -143,24 +131,6 @@ def test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key() -> Non
     assert {o.outcome for o in found.values()} == {"deleted"}
     assert {key for key, o in found.items() if o.message} == {"broken"}
     assert "InternalError" in str(found["broken"].message)
-
-
-def test_nothing_is_sent_once_it_may_not_be_however_long_a_busy_store_made_it_wait() -> None:
-    closed = threading.Event()
-
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        if not bulk(path):
-            return NO_VERSIONS
-        closed.set()
-        return result({"lake/k1": "SlowDown"})
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server, delete_requests=1).delete(
-            [f"k{n}" for n in range(1001)], lambda: not closed.is_set()
-        )
-        assert sum(bulk(path) for _, path, _ in server.requests) == 1
-    codes = Counter((o.outcome, o.code) for o in outcomes)
-    assert codes == {("deleted", None): 999, ("failed", "SlowDown"): 1, ("failed", NOT_SENT): 1}
 
 
 def test_forbidden_requests_fail_every_key_without_further_tries() -> None:
