@@ -120,8 +120,8 @@ class TrashState:
     def claim(self, store: RowReader) -> str:
         """Check that the folder belongs to this store; the first use of a folder decides.
 
-        The rows of one store prove nothing about a copy of it, which may be older. A restore of the database changes the
-        store's id; then the times of tokens begin again, like all waits.
+        The rows of one store prove nothing about a copy of it, which may be older. A restore of the database changes
+        the store's id; then the times of tokens begin again, like all waits.
 
         Returns:
             The change, for the report; "" without a change.
