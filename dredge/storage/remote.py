@@ -123,13 +123,15 @@ class VersionBatches(Place):
     it."""
 
     BATCH_KEYS: ClassVar[int]
+    # The store has delete markers with ids of their own.
+    HAS_MARKERS: ClassVar[bool] = False
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
         """See `VersionDeleter.delete`."""
         outcomes = {
             item: DeleteOutcome(item[0], "deleted", version_id=item[1])
             for item in wanted
-            if item[1].endswith(MARKER)
+            if item[1].endswith(MARKER) and not self.HAS_MARKERS
         }
         outcomes |= self._delete([item for item in dict.fromkeys(wanted) if item not in outcomes], may_send)
         return [outcomes[item] for item in wanted]
@@ -191,7 +193,7 @@ class OpenObject:
     ) -> None:
         self.info = info
         self._chunks = iter(chunks)
-        self.close = close
+        self._close = close
 
     def __iter__(self) -> Iterator[bytes]:
         return self._chunks
@@ -201,6 +203,10 @@ class OpenObject:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def close(self) -> None:
+        """See `ObjectStream.close`."""
+        self._close()
 
 
 def split_parts(chunks: Iterable[bytes]) -> Iterator[bytes]:

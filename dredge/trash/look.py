@@ -333,29 +333,14 @@ def value_digest(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-class _Sum:
-    """Adds rows up."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self.rows = 0
-        self.size_bytes = 0
-
-    def add(self, key: bytes, value: bytes) -> None:
-        self._hash.update(b"%d:%d:" % (len(key), len(value)) + key + value)
-        self.rows += 1
-        self.size_bytes += len(key) + len(value)
-
-    def contents(self) -> Contents:
-        return Contents(self.rows, self.size_bytes, self._hash.hexdigest())
-
-
 def contents_of(rows: Iterable[Entry | Row]) -> Contents | None:
     """Summarise rows in key order; None for no rows."""
-    total = _Sum()
+    digest, count, size = hashlib.sha256(), 0, 0
     for row in rows:
-        total.add(row.key, row.value)
-    return total.contents() if total.rows else None
+        count += 1
+        digest.update(b"%d:%d:" % (len(row.key), len(row.value)) + row.key + row.value)
+        size += len(row.key) + len(row.value)
+    return Contents(count, size, digest.hexdigest()) if count else None
 
 
 def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) -> tuple[str, ...]:
@@ -379,23 +364,26 @@ def _of_record(instance: InstanceLook, partition: bytes, references: References)
 
 
 def _read_instance(view: RowView, partition: bytes) -> InstanceLook:
-    total = _Sum()
     commits: dict[str, CommitLook] = {}
     tags: dict[str, str] = {}
     others: dict[bytes, bytes] = {}
     names: dict[bytes, int] = {}
-    for row in view.scan(partition):
-        key, value = row.key, row.value
-        total.add(key, value)
-        names[key] = len(key) + len(value)
-        if key.startswith(COMMIT_PREFIX):
-            commits[tail(key, COMMIT_PREFIX)] = _read_commit(partition, key, value)
-        elif key.startswith(TAG_PREFIX):
-            tag = messages.decode(messages.TagData, value, show_key(partition, key))
-            tags[tail(key, TAG_PREFIX)] = tag.commit_id
-        elif not key.startswith(BRANCH_PREFIX):
-            others[key] = value
-    return InstanceLook(total.contents(), commits, (), tags, others, names)
+
+    def read() -> Iterator[Entry]:
+        for row in view.scan(partition):
+            key, value = row.key, row.value
+            names[key] = len(key) + len(value)
+            if key.startswith(COMMIT_PREFIX):
+                commits[tail(key, COMMIT_PREFIX)] = _read_commit(partition, key, value)
+            elif key.startswith(TAG_PREFIX):
+                tag = messages.decode(messages.TagData, value, show_key(partition, key))
+                tags[tail(key, TAG_PREFIX)] = tag.commit_id
+            elif not key.startswith(BRANCH_PREFIX):
+                others[key] = value
+            yield row
+
+    contents = contents_of(read()) or Contents(0, 0, hashlib.sha256().hexdigest())
+    return InstanceLook(contents, commits, (), tags, others, names)
 
 
 def _read_commit(partition: bytes, key: bytes, value: bytes) -> CommitLook:

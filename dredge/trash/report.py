@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -95,13 +95,11 @@ class CleanReport:
     outcomes: tuple[Outcome, ...] = ()
     deleted: tuple[DeletedOutcome, ...] = ()
     message: str = ""
-    rows_removed: int = field(init=False, default=0)
 
-    def __post_init__(self) -> None:
-        rows = sum(outcome.rows for outcome in self.outcomes) + sum(
-            done.rows_removed for done in self.deleted
-        )
-        object.__setattr__(self, "rows_removed", rows)
+    @property
+    def rows_removed(self) -> int:
+        """Number of deleted rows."""
+        return sum(item.rows for item in self.outcomes) + sum(item.rows_removed for item in self.deleted)
 
     def to_report(self) -> dict[str, Any]:
         """The report as a JSON object, with every finding of the first look."""

@@ -321,6 +321,7 @@ class S3VersionDeleter(VersionBatches):
     """Deletes single versions."""
 
     BATCH_KEYS = 1000
+    HAS_MARKERS = True
 
     def _batches(self, items: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
         bulk = [item for item in items if is_xml_safe(self._root + item[0])]
