@@ -27,10 +27,10 @@ from dredge.causes import (
     Cause,
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
-from dredge.extras import need
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
 from dredge.kv.rows import show_key
 from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
+from dredge.process import need
 
 if TYPE_CHECKING:
     import psycopg

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import Self
 from urllib.parse import unquote
 
-from dredge.durable import is_durable
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
 from dredge.kv.urls import absolute_file
+from dredge.process import is_durable
 
 BATCH_ROWS = 500
 _BUSY_SECONDS = 60.0

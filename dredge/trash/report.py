@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dredge.kv.rows import show
-from dredge.runs import pages
+from dredge.runs import rendering
 from dredge.runs.payload import Json, to_json
-from dredge.runs.words import duration_text
+from dredge.runs.rendering import duration_text
 from dredge.trash.apply import Outcome
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.findings import TrashFinding, TrashPlan, by_kind
@@ -202,7 +202,7 @@ def render(report: Mapping[str, Any]) -> str:
         (each["entry"], each["fate"], each["rows_deleted"], each["message"])
         for each in report.get("deleted_repositories", [])
     ]
-    return pages.render(
+    return rendering.render(
         _TEMPLATE,
         title=f"Trash of {report['location']}",
         sentences=sentences,

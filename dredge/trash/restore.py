@@ -10,7 +10,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, show
-from dredge.runs.partial import partial_after
+from dredge.runs.failures import partial_after
 from dredge.trash.look import Look, read_look, read_references
 from dredge.trash.names import BRANCH_PREFIX, MARKERS, parse_instance
 from dredge.trash.state import TrashState

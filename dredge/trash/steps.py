@@ -17,7 +17,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.kv.rows import RowCleaner, RowReader
-from dredge.runs.partial import as_partial
+from dredge.runs.failures import as_partial
 from dredge.trash.alarms import (
     alarm_of,
     named_after_removal,

@@ -17,13 +17,13 @@ import shlex
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 from unittest import mock
 
 from dredge.errors import DefectError
-from dredge.runs import defects
+from dredge.runs import failures
 from tests.simulation.doors import Accident, Doors
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.machine import installed, real_seconds
@@ -103,6 +103,7 @@ class World(Protocol):
         focus: what its histories have more often than others.
         scenes: that a focus may name, by name.
         settings: parts of the setting that a focus may name, by name: the values that are drawn.
+        installs: whether the product runs as a whole, so that its time, chance and threads are the history's.
     """
 
     name: str
@@ -112,6 +113,7 @@ class World(Protocol):
     focus: Focus
     scenes: Mapping[str, object]
     settings: Mapping[str, Sequence[Any]]
+    installs: bool
 
     def draw(self, chance: random.Random) -> list[Move]:
         """Draw the moves of a history."""
@@ -153,7 +155,7 @@ class Simulation:
     @contextmanager
     def refusing_defects(self) -> Iterator[None]:
         """No weather may bring about an error that the product did not foresee, also where it goes on all the same."""
-        real = defects.defect
+        real = failures.defect
 
         def defect(what: str, error: BaseException, where: str = "") -> DefectError:
             if isinstance(error, Exception) and self.scheduler.current is not None:
@@ -161,7 +163,7 @@ class Simulation:
                 self.violate("defect", f"{what} ends with {error!r}\n{places}")
             return real(what, error, where)
 
-        with mock.patch.object(defects, "defect", defect):
+        with mock.patch.object(failures, "defect", defect):
             yield
 
     def chance(self, *names: object) -> random.Random:
@@ -245,7 +247,10 @@ def play(world: World, seed: int, only: Collection[int] | None = None, keep_trac
                 del outcome.trace[:-keep_trace]
 
     simulation = Simulation.make(seed, trace)
-    with installed(simulation.scheduler, simulation.stores), simulation.refusing_defects():
+    with ExitStack() as stack:
+        if world.installs:
+            stack.enter_context(installed(simulation.scheduler, simulation.stores))
+            stack.enter_context(simulation.refusing_defects())
         try:
             _play(world, simulation, moves)
         except (Exception, Killed) as error:

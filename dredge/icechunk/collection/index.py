@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.format.manifests import NamedChunks
-from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter

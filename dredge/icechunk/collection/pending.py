@@ -15,7 +15,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.judging import FORGET_LOST
 from dredge.runs.consents import read_consents
 from dredge.runs.pending import store
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.storage import ObjectReader
 
 

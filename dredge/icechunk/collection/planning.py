@@ -17,10 +17,9 @@ from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.handover import hand_over
-from dredge.runs.lease import LeaseGrant
+from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
-from dredge.runs.resuming import local_holder
+from dredge.runs.run import local_holder
 from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.storage.probe import demand_conditions

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dredge.icechunk.collection.planning import resume_run
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.store import StateStore
-from dredge.runs import resuming
+from dredge.runs import run as shared
 from dredge.runs.clock import Clock, utc_now
 from dredge.storage import StorageOptions
 
 
 def is_local(run: Run) -> bool:
     """Whether a run has no orchestrator that would go on with it."""
-    return resuming.is_local(run.plan)
+    return shared.is_local(run.plan)
 
 
 def check_resumable(run: Run) -> None:
@@ -26,7 +26,7 @@ def check_resumable(run: Run) -> None:
         RefusedError: another run came in between.
     """
     plan = run.plan
-    resuming.check_resumable(
+    shared.check_resumable(
         run, plan.state_etag, lambda: StateStore(run.state, run.options).current(plan.uri, plan.spec_version)
     )
 
@@ -46,7 +46,7 @@ def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock
     """
     run = Run.open(run_uri, options, clock)
     plan = run.plan
-    resuming.take_again(
+    shared.take_again(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, options).current(plan.uri, plan.spec_version),

@@ -39,8 +39,7 @@ from dredge.icechunk.collection.save_report.report import build_report
 from dredge.icechunk.collection.save_report.step import save_report, write_report
 from dredge.icechunk.collection.verify.step import verify
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.closing import closing_with
-from dredge.runs.partial import partial_after
+from dredge.runs.failures import closing_with, partial_after
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import StorageOptions

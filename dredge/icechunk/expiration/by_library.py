@@ -17,7 +17,7 @@ from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
 from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, parse_repo_info
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import history_of, read_history, with_restamped
-from dredge.runs.partial import partial_after
+from dredge.runs.failures import partial_after
 from dredge.storage import ObjectReader
 
 NAMED_AT_MOST = 20

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.expiration.tree import draw_plan
-from dredge.runs.pages import render
-from dredge.runs.words import size_text
+from dredge.runs.rendering import render, size_text
 
 ROWS_MAX = 2_000  # of a table, and lines of the history; plan.json and plan.txt have all
 _TEMPLATE = Path(__file__).parent / "templates" / "plan.html.j2"

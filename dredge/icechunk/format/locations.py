@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from dredge.errors import FormatError
-from dredge.extras import need
 from dredge.icechunk.ids import ALPHABET, ID_CHARS
+from dredge.process import need
 
 LOCATION_BYTES_MAX = 1 << 16
 _BATCH = 1 << 16

@@ -25,8 +25,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from dredge.durable import sync
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
+from dredge.process import sync
 from dredge.storage.keys import is_plain, is_text
 from dredge.storage.model import LISTING_SCHEMA, Level, ObjectInfo, SkippedName
 

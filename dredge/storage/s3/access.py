@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dredge.causes import is_certificate
+from dredge.connections import any_proxy, proxies_for
 from dredge.errors import ConfigError
-from dredge.proxies import any_proxy, proxies_for
 from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated

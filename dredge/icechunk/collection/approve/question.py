@@ -12,8 +12,8 @@ from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.kinds import FOLDERS, NAMES
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
-from dredge.runs.output import StepOutput
-from dredge.runs.words import size_text
+from dredge.runs.rendering import size_text
+from dredge.runs.summary import StepOutput
 
 _STAYS = {
     "pinned": "brought back, and kept for now",

@@ -6,8 +6,7 @@ from typing import Any
 
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.runs import ledger
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 
 
 class BulkDeleteOutput(StepOutput):

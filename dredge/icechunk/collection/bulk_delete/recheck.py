@@ -21,7 +21,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.old_refs import read_old_refs
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
-from dredge.runs.watch import Watch
+from dredge.runs.gate import Watch
 from dredge.storage import ObjectReader, exists
 
 

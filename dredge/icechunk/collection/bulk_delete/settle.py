@@ -9,8 +9,8 @@ from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.runs import ledger
-from dredge.runs.partial import not_deleted
-from dredge.runs.perform import StepRecord
+from dredge.runs.failures import not_deleted
+from dredge.runs.steps import StepRecord
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 _FAILURES_SHOWN = 20

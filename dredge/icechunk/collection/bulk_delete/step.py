@@ -43,14 +43,11 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs import ledger
-from dredge.runs.chain import check_chain, links_of
-from dredge.runs.gate import GateConfig
-from dredge.runs.output import StepOutput
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.gate import GateConfig, Watch, watching
+from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.runs.watch import Watch, watching
 
 log = logging.getLogger("dredge")
 

@@ -19,7 +19,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.leaving import leave_record
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.undo.deletions import first_objects_max, read_deletions
 from dredge.undo.ways import cost_of_undo

@@ -21,12 +21,12 @@ from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.state.base import counts_folder
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
 from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance
 from dredge.runs.pending.store import read_rows, same_or_written
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import shard_of
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectWriter

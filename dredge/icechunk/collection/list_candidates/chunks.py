@@ -31,7 +31,7 @@ from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import Base, counts_folder, open_base
 from dredge.icechunk.ids import hashes_of_names
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, in_chunks, round_robin
 from dredge.runs.versions import CLEAN

@@ -33,8 +33,8 @@ from dredge.icechunk.collection.mark import is_virtual
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.live import LocatedSet
 
 ABSENT_MAX = 1000

@@ -10,10 +10,9 @@ from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.sets import Ids
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
 from dredge.runs.pending.store import PendingList
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 
 FOUND = "found-"
 """Begins the names of the files of what was found; those of candidates begin with the kind."""
@@ -55,7 +54,7 @@ class ListCandidatesOutput(StepOutput):
 
     @property
     def pending(self) -> dict[str, Any]:
-        """Figures of the pending list after this run (`dredge.runs.pending.words`)."""
+        """Figures of the pending list after this run (`dredge.runs.pending.figures`)."""
         found: dict[str, Any] = self.detail("pending")
         return found
 

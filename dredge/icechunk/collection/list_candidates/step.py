@@ -26,7 +26,7 @@ from dredge.icechunk.collection.list_candidates.waiting import find_waited, read
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LocatedSet

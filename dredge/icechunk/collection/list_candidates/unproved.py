@@ -29,8 +29,8 @@ from dredge.icechunk.collection.list_candidates.output import new_chunks_name
 from dredge.icechunk.collection.state.base import counts_folder
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.live import CountedSet
 from dredge.storage import ObjectReader, exists
 from dredge.storage.parallel import ordered_map

@@ -42,7 +42,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import PENDING, Turn, due
 from dredge.runs.pending.store import PendingList, Stored
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.versions import CLEAN

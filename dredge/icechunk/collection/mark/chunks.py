@@ -17,9 +17,8 @@ from dredge.icechunk.collection.mark.manifests import index_manifests
 from dredge.icechunk.collection.mark.output import MarkOutput, chunk_set_name
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 
 log = logging.getLogger("dredge")
 

@@ -9,9 +9,8 @@ from dredge.icechunk.collection.index import ManifestIndex, write_manifest_rows
 from dredge.icechunk.collection.live_files import manifest_rows
 from dredge.icechunk.collection.mark.output import MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 
 _REFS_PER_FILE = 1000
 """Reading a file costs as much as decoding so many references."""

@@ -6,9 +6,8 @@ import json
 
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.live import CountedSet
 
 SNAPSHOT_NAMES = "snapshots.json"

@@ -8,7 +8,7 @@
     pins                                 ended a week ago, and hashes of a restore that died before its pin counted
 
 What may still be read stays: whatever a version of the state names that was the newest one at any time during the last
-week (`dredge.runs.lifetimes`). The index answers for the manifests that
+week (`dredge.runs.cleanup`). The index answers for the manifests that
 the newest version counts; of those that older versions counted, only garbage is kept longer when it does not.
 
 Folders are removed only where a plan proves that they are runs of this repository; those in a run root that a user
@@ -35,13 +35,12 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import EXPIRATIONS
+from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
 from dredge.runs.clock import check_clocks
-from dredge.runs.folder import read_json
-from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
-from dredge.runs.own_files import remove_own_files
+from dredge.runs.folder import read_json, run_ids
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import at_once, ordered_map

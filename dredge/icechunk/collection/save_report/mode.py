@@ -5,8 +5,8 @@ from __future__ import annotations
 from dredge.errors import DredgeError
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
+from dredge.runs.rendering import duration_text, size_text
 from dredge.runs.versions import OPTIMIZED
-from dredge.runs.words import duration_text, size_text
 
 UNSEEN = (
     "chunks that no manifest names: written by sessions that never committed, or by commits that failed early"

@@ -14,7 +14,7 @@ import re
 from dredge.icechunk.collection.index import HEADS, PARTS
 from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
-from dredge.runs.own_files import OwnFilesDeleter
+from dredge.runs.cleanup import OwnFilesDeleter
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.versions import DISTRUSTED, VERSIONS
 from dredge.storage import StorageOptions

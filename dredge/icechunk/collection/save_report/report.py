@@ -20,11 +20,10 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.mode import facts_of_mode
 from dredge.icechunk.collection.save_report.rows import rows_of_kind
 from dredge.icechunk.collection.verify import VerifyOutput
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
-from dredge.runs.pending.words import facts_of_waiting, what_waits
-from dredge.runs.summary import StepSummary
-from dredge.runs.words import size_text
+from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.rendering import size_text
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import WORDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dredge.icechunk.collection.kinds import NAMES
-from dredge.runs.report_rows import ReportRow
+from dredge.runs.report import ReportRow
 
 _SWEPT = {
     "deleted": "nothing reached it",

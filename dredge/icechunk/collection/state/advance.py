@@ -18,11 +18,9 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
-from dredge.runs.chain import check_chain, links_of
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import StepSummary
+from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.versions import CLEAN, Current
 from dredge.sets.live import CountedSet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.verify import VerifyOutput
-from dredge.runs.output import StepOutput
+from dredge.runs.summary import StepOutput
 from dredge.runs.versions import Version
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.mark import MarkOutput
-from dredge.runs.output import StepOutput
+from dredge.runs.summary import StepOutput
 
 
 class VerifyOutput(StepOutput):

@@ -8,7 +8,7 @@ from dredge.errors import ConflictError
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_known, replace_known
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 
 
 def leave_record(run: Run, record: StepRecord) -> None:

@@ -10,7 +10,7 @@ import pytest
 from dredge.icechunk.collection.list_candidates import chunks
 from dredge.icechunk.collection.list_candidates.chunks import _beyond_manifests
 from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, write_by_shard
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from tests.support.icechunk_repo import Repo

@@ -9,7 +9,7 @@ from dredge.icechunk.collection.list_candidates.step import (
     _refuse_absent,
 )
 from dredge.icechunk.collection.run import Run
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tries import StepTry
 from tests.support.icechunk_repo import Repo
 

@@ -26,10 +26,10 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.maintenance import make_lease
-from dredge.runs.coverage import Coverage
-from dredge.runs.lifetimes import ListedFiles
+from dredge.runs.cleanup import ListedFiles
+from dredge.runs.clock import Coverage
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import Current

@@ -15,7 +15,8 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.repository import KnownSnapshots
-from dredge.runs.folder import RunFolder, parquet_bytes
+from dredge.runs.folder import RunFolder
+from dredge.runs.parts import parquet_bytes
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import Current, Version
 from dredge.sets.live import CountedSet
