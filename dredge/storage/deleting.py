@@ -106,11 +106,11 @@ class AdaptiveRate:
 
 ATTEMPTS = 8
 UNCLEAR = "UnclearAnswer"
-"""Code of a key that no answer clearly speaks about."""
+"""Code of a key without a clear answer."""
 NOT_CONNECTED = "NotConnected"
-"""Code of a key whose deletion did not leave this machine: no connection, or a look before it that failed."""
+"""Code of a key without a sent request: no connection, or a failed lookup before it."""
 CONNECTION_LOST = "ConnectionError"
-"""Code of a key whose request was sent, and its answer lost."""
+"""Code of a key with a sent request and a lost answer."""
 _CONFIRMED = "confirmed by a second request; the first answer was {}"
 _GONE = "missing on a second request; the first answer was lost ({})"
 _NO_VERSION = "; its version id is not known"

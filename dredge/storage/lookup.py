@@ -26,7 +26,7 @@ def exists(reader: ObjectReader, key: str) -> bool:
 
 PAGE_ROWS = 1000
 LOOKS_PER_PAGE = 12
-"""Looks at single objects that cost a store as much as a page of a listing. Amazon S3 charges a page like 12.5 of them,
+"""Lookups of single objects at the price of a page of a listing. Amazon S3 charges a page like 12.5 of them,
 and takes five to ten times as long for one; versitygw takes 80 times as long (21 ms of its processor, and a quarter
 of one for a look)."""
 

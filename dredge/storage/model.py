@@ -84,7 +84,7 @@ class DeleteOutcome:
 
 
 type SkippedName = Callable[[str], None]
-"""Called with a printable form of each name that a listing met but cannot give as a key."""
+"""Called with a printable form of each listed name without a key."""
 
 
 class ObjectStream(Protocol):
@@ -180,9 +180,9 @@ type MaySend = Callable[[], bool]
 CHANGED = "changed"
 """Code of a key with another object than the listed one."""
 STORE_HOLD = "store_hold"
-"""Code of a key that the store itself refuses to delete: it is on hold there, or a retention policy has it."""
+"""Code of a key on hold in the store, or under a retention policy."""
 NOT_SENT = "NotSent"
-"""Code of a key that failed because its request was not allowed to be sent any more."""
+"""Code of a key without permission for its request."""
 
 
 def always() -> bool:

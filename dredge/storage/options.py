@@ -118,7 +118,7 @@ def _of_connection_string(text: str) -> dict[str, str]:
 
 ENDPOINT = "https://storage.googleapis.com"
 CREDENTIALS_JSON = "DREDGE_GCS_CREDENTIALS_JSON"
-"""Variable that carries a key to processes that have no key file, such as the executors of a Spark cluster."""
+"""Variable with a key for processes without a key file, such as Spark executors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _is_object(text: str) -> bool:
 
 
 S3_SETTINGS = "DREDGE_S3"
-"""Variable that carries all that is known of S3, keys included, to a child process; nothing else is read beside it."""
+"""Variable with all options of S3, keys included, for a child process; it overrides all others."""
 _STYLE = "AWS_S3_ADDRESSING_STYLE"
 _PAYER = "AWS_REQUEST_PAYER"
 _NOT_OF_S3 = frozenset({"local_base", "delete_requests", "azure", "gcs", "unknown"})

@@ -24,7 +24,7 @@ type Versioning = Literal["enabled", "suspended", "off", "unknown"]
 # suspended, a write or delete replaces it.
 NULL_VERSION = "null"
 NO_OWN_ID = "NoOwnVersionId"
-"""Code of a version that was not deleted because its id may have another version now."""
+"""Code of a version kept because its id may have another version now."""
 
 
 class ObjectCopier(Protocol):

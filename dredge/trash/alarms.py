@@ -1,9 +1,12 @@
-"""Rows removed by earlier runs that a record references now: they are restored, and an alarm is written.
+"""Removed rows with a new reference in a record: they are restored, and an alarm is written.
 
-An operation of the server that takes longer than the grace may reference rows found unreferenced, so every look
-compares its references with all removals of the last 90 days, and verifies a run that crashed. Until a person
-acknowledges the alarm, nothing is removed. Alarms are in the state folder, in the format of collections
-(`dredge.undo.alarms`); an address is the name of a partition, or the token of a queue marker.
+A slow operation of the server may reference rows that were unreferenced for the whole grace. So every look compares
+its
+references with all removals of the last 90 days, and verifies a crashed run. An open alarm stops all removals until
+a
+person acknowledges it. Alarms are in the state folder, in the format of collections (`dredge.undo.alarms`); an
+address
+is the name of a partition, or the token of a queue marker.
 """
 
 from __future__ import annotations
@@ -129,7 +132,7 @@ def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None)
 
 
 def check_folder(state: ObjectWriter) -> None:
-    """Refuse a folder that is not the state folder of a cleaner.
+    """Refuse any other folder than the state folder of a cleaner.
 
     Raises:
         ConfigError: no run used it.
@@ -139,7 +142,7 @@ def check_folder(state: ObjectWriter) -> None:
 
 
 def named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
-    """Names removed by earlier runs that a record references now, with the run that removed each."""
+    """Removed names with a reference in a record now, each with the removing run."""
     named = set(look.references.partitions) | set(look.references.tokens)
     return {name: run for name, run in state.removed().items() if name in named}
 
@@ -151,7 +154,7 @@ def named_again(partition: bytes, run_id: str) -> TrashFinding:
 
 
 def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
-    """Restore rows removed by earlier runs that a record references now.
+    """Restore the rows of `named_after_removal`.
 
     Raises:
         NamedAgainError: rows were missing.
@@ -187,7 +190,7 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
 
 
 def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
-    """Verify a run that crashed while removing: restore its referenced removals, and remember the others.
+    """Verify a crashed run: restore its removals with a reference, and remember the others.
 
     Args:
         verifier: the run of this look.
@@ -222,7 +225,7 @@ def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifie
 
 
 def _that_lost_rows(store: RowCleaner, rows: Iterable[Row]) -> set[bytes]:
-    """The partitions of rows that lack at least one of them."""
+    """The partitions of rows with at least one row missing."""
     lost: set[bytes] = set()
     with store.view() as view:
         for row in rows:

@@ -60,8 +60,7 @@ from dredge.trash.undo import UndoLog, put_back
 
 
 def guards_of(finding: TrashFinding, value: bytes | None, references: References) -> list[Guard]:
-    """The rows that must not change during the delete of a finding; `value` is that of its row, None for a
-    partition."""
+    """The rows in the delete's conditions; `value` is the value of the finding's row, None for a partition."""
     if finding.key is None:
         instance = parse_instance(finding.partition)
         if instance is not None:
@@ -142,7 +141,7 @@ Fate = Literal["deleted", "partly", "changed", "named", "busy", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one finding.
+    """The outcome of a finding.
 
     Args:
         fate: `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
@@ -229,12 +228,12 @@ class Applier:
 
     @property
     def removed_partitions(self) -> list[bytes]:
-        """Partitions whose rows were deleted, or may have been, and were not restored."""
+        """Partitions with deleted, or possibly deleted, and not restored rows."""
         return sorted(self._removed)
 
     @property
     def removed_markers(self) -> list[bytes]:
-        """Tokens whose markers were deleted, or may have been."""
+        """Tokens with deleted, or possibly deleted, markers."""
         return sorted(self._markers)
 
     def _group(self, group: Sequence[TrashFinding]) -> None:
@@ -261,7 +260,7 @@ class Applier:
     def _batches(
         self, doomed: Sequence[tuple[TrashFinding, list[Row]]], references: References
     ) -> Iterator[tuple[list[tuple[TrashFinding, list[Row]]], set[Guard]]]:
-        """Split the findings by the number of guards that the store checks at once."""
+        """Split the findings by the store's maximum of guards."""
         batch: list[tuple[TrashFinding, list[Row]]] = []
         guards: set[Guard] = set()
         for finding, rows in doomed:
@@ -277,7 +276,7 @@ class Applier:
     def _delete_together(
         self, doomed: Sequence[tuple[TrashFinding, list[Row]]], guards: set[Guard], references: References
     ) -> None:
-        """Delete several findings at once; those after a failed guard one by one."""
+        """Delete several findings at once; after a failed guard the rest separately."""
         self._check_right()
         try:
             done = self._store.delete_rows(
@@ -409,7 +408,7 @@ def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashF
 
 
 def _load(view: RowView, finding: TrashFinding, most: int) -> list[Row] | None:
-    """A finding's rows; [] for a large partition, None for a marker whose partition has rows again."""
+    """A finding's rows; [] for a large partition, None for a marker with rows in its partition."""
     if finding.key is not None:
         entry = next(iter(view.scan(finding.partition, finding.key)), None)
         rows = [Row(finding.partition, entry.key, entry.value)] if entry and entry.key == finding.key else []

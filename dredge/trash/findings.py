@@ -1,6 +1,6 @@
 """Findings of a look, and the plan of a run with its limits.
 
-A run with a plan reads the store again, and removes only rows that are trash both times, with the same bytes.
+A run with a plan reads the store again, and removes only rows classified as trash both times, with the same bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SMALL_STORE = 100
 
 @dataclass(frozen=True, slots=True)
 class TrashFinding:
-    """A partition or key that is not plainly live.
+    """A partition or key without proof of life.
 
     Args:
         key: None for the whole partition.
@@ -105,7 +105,7 @@ class TrashLimits:
 
 @dataclass(frozen=True, slots=True)
 class TrashPlan:
-    """Trash that a run may remove.
+    """Trash for removal.
 
     Args:
         location: the store, without credentials.
@@ -163,7 +163,7 @@ def choose(findings: Iterable[TrashFinding], kinds: Collection[str]) -> tuple[Tr
 
 
 def in_both(plan: Iterable[TrashFinding], again: Iterable[TrashFinding]) -> tuple[TrashFinding, ...]:
-    """The findings of a plan that are trash in a second look too, of the same kind with the same bytes."""
+    """The findings of a plan with the same kind and bytes as trash of a second look."""
     still = {(f.partition, f.key, f.kind, f.digest) for f in again if f.verdict == "trash"}
     return tuple(f for f in plan if (f.partition, f.key, f.kind, f.digest) in still)
 

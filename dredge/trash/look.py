@@ -188,7 +188,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class CommitLook:
-    """The fields of a commit that the rules need."""
+    """Fields of a commit for the rules."""
 
     parents: tuple[str, ...]
     has_metarange: bool
@@ -344,7 +344,7 @@ def contents_of(rows: Iterable[Entry | Row]) -> Contents | None:
 
 
 def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) -> tuple[str, ...]:
-    """The commits that no head reaches by any parent, sorted."""
+    """The commits without a path from any head, sorted."""
     unreached = set(commits)
     waiting = list(heads)
     while waiting:

@@ -1,8 +1,8 @@
 """Rules for whole partitions, of repositories and of staged changes; the status of each repository's partition.
 
-Records decide first, then the shape of a name. A partition that matches no rule is live, or a person decides.
+Records decide first, then the shape of a name. A partition without a matching rule is live, or a person decides.
 
-Source: docs/trash.md, "What is trash", measured on a real server; every rule has its dumps in tests/fixtures/kv.
+Source: docs/trash.md ("What is trash"), measured on a real server; every rule has its dumps in tests/fixtures/kv.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Classifier:
         young: str = "",
         held: str = "",
     ) -> TrashFinding:
-        """A finding without references, which is trash after its wait.
+        """A finding without references, for a wait and then removal.
 
         Args:
             key: None for the whole partition.
@@ -95,7 +95,7 @@ class Classifier:
         return since is not None and self.now - since < self.margins.unnamed
 
     def status_of(self, partition: bytes) -> Status | None:
-        """Status of a repository's partition; None for a missing one."""
+        """Status of a repository's partition, or None."""
         record = self.references.partitions.get(partition)  # a bare repository has a record and no rows
         return self.statuses.get(partition) if record is None else record.state
 

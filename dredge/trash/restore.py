@@ -1,4 +1,4 @@
-"""Restore of the rows that a run removed, and removal of live tokens from the server's drop queue."""
+"""Restore of a run's removals, and removal of live tokens from the server's drop queue."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def restore(
     partitions: Iterable[bytes] | None = None,
     dry_run: bool = True,
 ) -> dict[str, Any]:
-    """Restore the rows that a run removed; existing keys stay unchanged.
+    """Restore the removed rows of a run; existing keys stay unchanged.
 
-    The wait of restored rows begins again. The queue marker of a token that a branch references is not restored,
-    because the server would delete the branch's acknowledged uploads.
+    The wait of restored rows begins again. A queue marker is not restored if a branch references its token: the
+    server
+    would delete the branch's acknowledged uploads.
 
     Args:
-        run_id: of the run that removed the rows.
+        run_id: of the removing run.
         partitions: only these; None is all.
         dry_run: only count.
 
@@ -88,7 +89,7 @@ def restore(
 
 
 def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
-    """The tokens that branches reference, including branches of a repository whose record is lost."""
+    """The tokens with a reference in a branch, also in a repository without a record."""
     if not tokens:
         return tokens
     with store.view() as view:
@@ -99,18 +100,20 @@ def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
 def unqueue(
     store: RowCleaner, state: TrashState, *, clock: Callable[[], datetime], dry_run: bool = True
 ) -> list[dict[str, Any]]:
-    """Remove the queue markers of tokens that branches of active repositories reference.
+    """Remove the queue markers of live tokens (referenced by a branch of an active repository).
 
-    The server can queue a live token: if the database's answer to the update of a branch is lost, the server reports an
+    The server can queue a live token: if the database's answer to the update of a branch is lost, the server
+    reports an
     error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is always
-    safe. A person starts it, because the marker shows that something failed in the server.
+    safe. A person starts it, because the marker is the trace of a failure in the server.
 
     Args:
         clock: this machine's time (aware UTC).
         dry_run: only list them.
 
     Returns:
-        One entry per marker: `token`, `branches` that reference it, and `fate` (`would remove`, `removed`, `changed`).
+        One entry per marker: `token`, `branches` with a reference, and `fate` (`would remove`, `removed`,
+            `changed`).
     """
     run_id = new_descending_xid(clock())
     with state.held(f"unqueue {run_id}") as held:
@@ -143,7 +146,7 @@ def _removed_so_far(done: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _naming(look: Look, token: bytes) -> list[Guard]:
-    """The branch records of active repositories that reference a token, as guards."""
+    """Branch records with a reference to a token, of active repositories, as guards."""
     return [
         Guard(partition, BRANCH_PREFIX + branch.name.encode(), branch.value)
         for partition in sorted(look.references.tokens.get(token, ()))

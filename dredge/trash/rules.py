@@ -1,9 +1,11 @@
-"""Trash, by a pure function of a look and of the references of earlier looks: `classify`. Rules for single keys: queue
-markers, indexes, hook results, status records, hints; those for whole partitions are in `partition_rules`.
+"""Classification of all rows, by a pure function of a look and of the references of earlier looks: `classify`.
+Rules for single keys: queue markers, indexes, hook results, status records, hints; `partition_rules` has those
+for partitions.
 
-An unreadable key, or one of another shape, is reported and never touched. Trash is removed after its wait (`waiting`).
+An unreadable key, or a key of another shape, is reported and never touched. Trash is removed after its wait
+(`waiting`).
 
-Source: docs/trash.md, "What is trash" (second table).
+Source: docs/trash.md, second table.
 """
 
 from __future__ import annotations
@@ -180,7 +182,7 @@ def _action_kind(classifier: Classifier, repository: str, began: datetime, has_r
 
 
 def _undecided_life(classifier: Classifier, repository: str) -> bool:
-    """Whether a life of that name lost its record; a person may restore the record."""
+    """Whether a life of this name lost its record; a person may restore the record."""
     prefix = f"{repository}-".encode()
     return any(
         status in _UNDECIDED and len(partition) == len(prefix) + 20 and partition.startswith(prefix)

@@ -1,4 +1,4 @@
-"""Settings of the trash cleaner: Params, and the margins of time and limits that follow from them."""
+"""Settings of the trash cleaner: Params, and its margins of time and limits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TrashMargins:
 
     @property
     def ages(self) -> timedelta:
-        """The sum of all ages in the rules. A wait that began with a smaller sum does not count for a larger one."""
+        """The sum of all ages in the rules. A wait with a smaller sum does not count for a larger sum."""
         return self.id_age + self.expiry + self.ownership_expiry + self.unnamed
 
     @classmethod

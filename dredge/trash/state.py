@@ -149,7 +149,9 @@ class TrashState:
         return ""
 
     def belongs(self, store: RowReader) -> tuple[bool, bool]:
-        """Whether the folder belongs to this store or is new, and whether the database is that of the last look."""
+        """Whether the folder belongs to this store or is new, and whether the database is the same as at the last
+        look.
+        """
         known = self._read(STORE)
         if known is None:
             return True, True
@@ -166,7 +168,7 @@ class TrashState:
         self._replace(_NOTED, to_json(noted) | {"try": self.attempt})
 
     def open_run(self) -> str | None:
-        """The removing run that has not been verified."""
+        """The removing run, if it is not verified."""
         known = self._read(_OPEN)
         return known.get("run_id") if known else None
 
@@ -175,11 +177,11 @@ class TrashState:
         self._replace(_OPEN, {"run_id": run_id, "try": self.attempt})
 
     def removed(self) -> dict[bytes, str]:
-        """Partitions removed in the last 90 days, with the last run that removed rows."""
+        """Partitions with removals in the last 90 days, with the last removing run."""
         return {name: runs[-1] for name, runs in self.removed_by().items()}
 
     def removed_by(self) -> dict[bytes, list[str]]:
-        """Like `removed`, with every run that removed rows: a killed run leaves some."""
+        """Like `removed`, with every removing run: a killed run leaves some rows."""
         known = self._read(_REMOVED) or {}
         return {base64.b64decode(name): _runs_of(run) for name, run in known.items()}
 
@@ -188,7 +190,7 @@ class TrashState:
     ) -> None:
         """Add the removals of a run; with `forget`, drop those older than `REMEMBERED`.
 
-        Only a run that compared old removals with the references may forget them.
+        A run may forget old removals only after comparing them with the references.
         """
         names = [base64.b64encode(name).decode() for name in partitions]
 

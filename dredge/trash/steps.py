@@ -62,7 +62,7 @@ def scan(
     kinds: Iterable[str] | None = None,
     holder: str | None = None,
 ) -> ScanReport:
-    """Read a store, and start the wait of its unreferenced rows. Removes nothing.
+    """Read a store, and start the wait of its unreferenced rows, without removals.
 
     Args:
         state: the state folder with the pending list; None for a single look, in which everything waits.

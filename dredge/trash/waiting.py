@@ -52,7 +52,7 @@ def advance_waiting(
     now: datetime,
     margins: TrashMargins,
 ) -> tuple[TrashFinding, ...]:
-    """Advance the list by the findings of a look, and return them; trash that has not waited gets the verdict `wait`.
+    """Advance the list by the findings of a look, and return them; trash in its wait gets the verdict `wait`.
 
     Args:
         findings: those with a digest become rows.
@@ -107,7 +107,7 @@ def leave_waiting(state: TrashState, waiting: SmallList, run_id: str, marked_at:
 def forget(
     state: TrashState, store: RowReader, names: Iterable[tuple[bytes, bytes | None]], run_id: str
 ) -> None:
-    """Remove rows from the list before a restore, so that they wait again.
+    """Remove rows from the list before a restore; their wait begins again.
 
     Args:
         names: partitions, each with a key, or None for the whole partition.

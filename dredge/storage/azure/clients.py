@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobServiceClient, ContainerClient
 
 PIECE_BYTES = 8 << 20
-"""What a single request reads."""
+"""Bytes per request."""
 _POOL_CONNECTIONS = 64
 _READ_RETRIES = 5
 # A token of an identity is valid for every account, so it is only sent to the service.

@@ -30,7 +30,7 @@ _ID = re.compile(rb"^Content-ID:\s*(\d+)\s*$", re.IGNORECASE | re.MULTILINE)
 _STATUS = re.compile(rb"^HTTP/[\d.]+ (\d{3})", re.MULTILINE)
 _CODE = re.compile(rb"^x-ms-error-code:\s*(\w+)\s*$|<Code>(\w+)</Code>", re.IGNORECASE | re.MULTILINE)
 _NO_BATCH = "NoSuchBatch"
-"""This endpoint takes no batch of these blobs, and has done nothing."""
+"""This endpoint refused a batch of these blobs."""
 CODES = Codes(
     throttled=THROTTLED,
     transient=TRANSIENT,

@@ -17,7 +17,7 @@ from dredge.errors import DredgeError
 from dredge.storage.https import redact
 
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses of answers that may be different next time."""
+"""Statuses worth a retry."""
 THROTTLED = frozenset({429, 503})
 NO_CONNECTION = 0
 """Status of a request without an answer."""

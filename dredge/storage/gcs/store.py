@@ -34,7 +34,7 @@ from dredge.storage.options import StorageOptions
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
 
 _AS_STORED = {"Accept-Encoding": "gzip"}
-"""Without it the service unpacks objects that say they are compressed."""
+"""Without it the service unpacks objects with a Content-Encoding of gzip."""
 
 
 class GcsReader(RemoteReader):

@@ -31,7 +31,7 @@ from dredge.storage.keys import is_plain, is_text
 from dredge.storage.model import LISTING_SCHEMA, Level, ObjectInfo, SkippedName
 
 RESERVED = ".dredge-tmp~"
-"""File names that begin so are our unfinished writes: never listed, never addressed."""
+"""Prefix of the names of unfinished writes, never listed and never addressed."""
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _ATTEMPTS = 1000

@@ -233,7 +233,7 @@ def _region_of(access: Access, bucket: str, requester_pays: bool) -> str | None:
 
 
 PAGE_XML = "DredgePageXml"
-"""Key of a listing answer that holds the page's XML (bytes)."""
+"""Key of the page's XML (bytes) in a listing answer."""
 IS_DELETE_RESULT = "DredgeIsDeleteResult"
 """Key of a bulk delete's answer: whether the body was a DeleteResult at all."""
 

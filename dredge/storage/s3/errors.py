@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 UNKNOWN_REQUEST = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
-"""Codes of stores that know only some of S3's requests."""
+"""Codes of stores with a part of S3's requests."""
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
 _CONFLICT = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _MISSING_CHECKSUM = re.compile(r"(?i)content-md5|checksum")
