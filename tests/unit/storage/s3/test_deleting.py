@@ -11,6 +11,7 @@ from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, open_deleter
 from dredge.storage.location import parse_uri
 from dredge.storage.s3.deleting import S3Deleter
+from dredge.storage.s3.undo import S3VersionDeleter
 from tests.support.objectstore import Answer, ScriptedS3, deleted_keys, make_bucket
 
 NO_VERSIONS = (200, "<VersioningConfiguration/>")
@@ -231,3 +232,15 @@ def test_a_key_without_an_answer_on_a_versioned_bucket_is_not_deleted() -> None:
 def test_a_missing_bucket_is_an_error_of_the_configuration(moto_options: StorageOptions) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         open_deleter("s3://no-such-bucket-here/x", moto_options).delete(["a"])
+
+
+def test_any_version_id_of_s3_is_sent() -> None:
+    deleted = "<Deleted><Key>lake/a</Key><VersionId>1-deleted</VersionId></Deleted>"
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return (200, f"<DeleteResult>{deleted if b'1-deleted' in body else ''}</DeleteResult>")
+
+    with ScriptedS3(answer) as server:
+        deleter = S3VersionDeleter(parse_uri("s3://bkt/lake", server.options), server.options)
+        outcomes = deleter.delete([("a", "1-deleted"), ("b", "2-deleted")])
+    assert [(o.outcome, o.version_id) for o in outcomes] == [("deleted", "1-deleted"), ("failed", None)]
