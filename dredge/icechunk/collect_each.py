@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dredge.errors import DredgeError
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
+from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import Run, plan_collection, to_its_end
 from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.expiration.config import Expiration, ExpireConfig
 from dredge.icechunk.many import outcome_of
-from dredge.icechunk.threshold import parse_older_than
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.failures import foreseen
 from dredge.runs.report import Outcome
@@ -44,12 +43,7 @@ def collect_each(
     Returns:
         What became of each, in their order.
     """
-    planned = PlannedExpiration(
-        threshold=parse_older_than(expiration.older_than, clock()).isoformat(),
-        rule=expiration.rule,
-        delete_expired_branches=expiration.delete_expired_branches,
-        delete_expired_tags=expiration.delete_expired_tags,
-    )
+    planned = Expiration.from_config(expiration, clock())
     return ordered_map(
         lambda uri: _collect(config_of(uri), planned, runner, options, clock), repositories, at_once
     )
@@ -57,7 +51,7 @@ def collect_each(
 
 def _collect(
     config: CollectConfig,
-    planned: PlannedExpiration,
+    planned: Expiration,
     runner: TaskRunner,
     options: StorageOptions | None,
     clock: Clock,
@@ -68,21 +62,10 @@ def _collect(
             if config.dry_run:
                 config = replace(config, after=planned)
             else:
-                _expire(config.uri, planned, options)
+                expire(config.uri, planned, options=options)
             run_uri = plan_collection(config, None, options, clock).run_uri
             to_its_end(Run.open(run_uri, options, clock), runner)
     except DredgeError as error:
         why = str(error)
         logging.getLogger("dredge").error("%s: %s", config.uri, why)
     return outcome_of(config.uri, run_uri, why, options)
-
-
-def _expire(uri: str, planned: PlannedExpiration, options: StorageOptions | None) -> None:
-    expire(
-        uri,
-        planned.instant,
-        rule=planned.rule,
-        delete_expired_branches=planned.delete_expired_branches,
-        delete_expired_tags=planned.delete_expired_tags,
-        options=options,
-    )

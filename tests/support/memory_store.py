@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Self
 
 import pyarrow as pa
@@ -100,8 +100,11 @@ _stores_lock = threading.Lock()
 
 def memory_store(name: str) -> MemoryStore:
     """The store of this name, made when it is new."""
-    with _stores_lock:
-        return _stores.setdefault(name, MemoryStore())
+    store = _stores.get(name)
+    if store is None:
+        with _stores_lock:
+            store = _stores.setdefault(name, MemoryStore())
+    return store
 
 
 def forget_memory_store(name: str) -> None:
@@ -113,6 +116,11 @@ def forget_memory_store(name: str) -> None:
 @can_be_stood_in
 def etag_of(data: bytes) -> str:
     """The tag of an object."""
+    return _md5(data)
+
+
+@lru_cache(maxsize=4096)
+def _md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
@@ -195,22 +203,17 @@ class MemoryReader:
         return level
 
     def _infos(self, prefix: str) -> Iterator[ObjectInfo]:
-        with self._store.lock:
-            names = sorted(self._store.objects)
-            found = {name: self._store.objects[name] for name in names}
-        start = bisect_left(names, self._root + prefix)
-        for name in names[start:]:
-            if not name.startswith(self._root + prefix):
-                return
-            data, modified = found[name]
+        store, first = self._store, self._root + prefix
+        with store.lock:
+            found = sorted(item for item in store.objects.items() if item[0].startswith(first))
+        for name, (data, modified) in found:
             yield ObjectInfo(name.removeprefix(self._root), len(data), modified, etag_of(data))
 
     def _find(self, key: str) -> tuple[bytes, datetime]:
-        with self._store.lock:
-            try:
-                return self._store.objects[self._root + key]
-            except KeyError:
-                raise NotFoundError(f"no object {key!r} in {self.uri}") from None
+        try:
+            return self._store.objects[self._root + key]
+        except KeyError:
+            raise NotFoundError(f"no object {key!r} in {self.uri}") from None
 
 
 def batch_of(infos: Sequence[ObjectInfo]) -> pa.RecordBatch:

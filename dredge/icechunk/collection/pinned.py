@@ -25,6 +25,7 @@ from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
 from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.referring import ids_in_referring
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
@@ -43,7 +44,7 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 
 def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet, ...]:
     """Give hashes of the keys of what is kept for now, as of now: what has a pin, files that are not live in which
-    virtual chunks lie, and what these need.
+    virtual chunks lie, of this repository and of those that refer to it, and what these need.
 
     Args:
         run: its folder gets a file when there is anything.
@@ -54,6 +55,7 @@ def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
     pins, configured = run.pinned(), ids_in_config(run.reader)
+    configured |= ids_in_referring(run.plan.config.referring, run.options)
     virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])
     if not pins and not len(virtual):
         return ()

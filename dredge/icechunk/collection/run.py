@@ -7,7 +7,7 @@ from functools import cached_property
 
 from dredge.icechunk.collection.plan import CollectionPlan, read_plan
 from dredge.icechunk.collection.state.base import Base, base_of
-from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.expiration.kept_refs import plan_for
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
@@ -102,10 +102,4 @@ class Run(PlannedRun[CollectionPlan]):
         after = self.plan.config.after
         if after is None:
             return history
-        return plan_expiration(
-            history,
-            after.instant,
-            rule=after.rule,
-            delete_expired_branches=after.delete_expired_branches,
-            delete_expired_tags=after.delete_expired_tags,
-        ).after
+        return plan_for(self.reader, history, after, utc_now()).after

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dredge.settings import setting
+from dredge.errors import ConfigError
+from dredge.settings import check_settings, setting
 from dredge.undo.config import PurgeConfig, RestoreConfig
 
 REASONS = ("unreachable", "overwritten")
@@ -22,6 +23,22 @@ class IcechunkRestoreConfig(RestoreConfig):
     reason: str | None = setting(
         "Reason", "Objects that were deleted for this reason. Empty: any.", default=None, choices=REASONS
     )
+    expiration: bool = setting(
+        "Expiration",
+        "The run is an expiration: put the repo info from before it back (spec 2). Refused when other operations"
+        " followed.",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        if not self.expiration:
+            RestoreConfig.__post_init__(self)
+            return
+        check_settings(self)
+        if self.everything or self.prefix or self.address or self.reason:
+            raise ConfigError(
+                "expiration and a selection of objects exclude each other. Nothing was restored."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

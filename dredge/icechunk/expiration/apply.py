@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 from functools import cache
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.icechunk.collection.witness.record import note_released
 from dredge.icechunk.expiration.by_library import expire_by_library
+from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.in_place import Applied, expire_in_place
+from dredge.icechunk.expiration.kept_refs import kept_refs
+from dredge.icechunk.expiration.stored import record_applied
+from dredge.icechunk.history import History
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
 from dredge.icechunk.repository import spec_version
@@ -23,11 +26,8 @@ log = logging.getLogger("dredge")
 
 def expire(
     uri: str,
-    threshold: datetime,
+    expiration: Expiration,
     *,
-    rule: str | None = None,
-    delete_expired_branches: bool = False,
-    delete_expired_tags: bool = False,
     approved_digest: str | None = None,
     lease: LeaseGrant | None = None,
     options: StorageOptions | None = None,
@@ -36,11 +36,7 @@ def expire(
 
     Args:
         uri: the repository.
-        threshold: aware; snapshots strictly older are expired.
-        rule: "document" or "spec_v1" on spec 1, "spec_v2" on spec 2; None takes the library's rule of the
-            spec.
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired; their names can never be used again.
+        expiration: the settings.
         approved_digest: apply the plan with this digest and no other.
         lease: the right to work on the repository, when it was taken before; None takes it meanwhile.
         options: None reads this process's environment.
@@ -52,7 +48,11 @@ def expire(
         FormatError: a file that matters is missing or damaged.
     """
     reader = open_reader(uri, options)
-    version = spec_version(reader)
+    version, rule = spec_version(reader), expiration.rule
+
+    def kept(history: History) -> frozenset[str]:
+        return kept_refs(reader, history, expiration, utc_now())
+
     if version == 2 and rule not in (None, "spec_v2"):
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; choose spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
@@ -60,10 +60,11 @@ def expire(
             library = cache(lambda: open_library(uri, options))
             applied = expire_in_place(
                 open_writer(uri, options),
-                threshold,
+                expiration.instant,
                 rule=rule or "spec_v1",
-                delete_expired_branches=delete_expired_branches,
-                delete_expired_tags=delete_expired_tags,
+                delete_expired_branches=expiration.delete_expired_branches,
+                delete_expired_tags=expiration.delete_expired_tags,
+                kept_refs=kept,
                 approved_digest=approved_digest,
                 before_refs=library,
                 delete_ref=lambda ref: delete_ref(library(), ref),
@@ -75,13 +76,18 @@ def expire(
                 lambda older_than, branches, tags: expire_with_library(
                     repository, older_than, delete_branches=branches, delete_tags=tags
                 ),
-                threshold,
-                delete_expired_branches=delete_expired_branches,
-                delete_expired_tags=delete_expired_tags,
+                expiration.instant,
+                delete_expired_branches=expiration.delete_expired_branches,
+                delete_expired_tags=expiration.delete_expired_tags,
                 approved_digest=approved_digest,
+                kept_refs=kept,
+                # The library deletes all expired refs or none, so where some are kept they are deleted by name.
+                delete_ref=(lambda ref: delete_ref(repository, ref))
+                if expiration.keep_refs or expiration.keep_refs_younger_hours
+                else None,
             )
         _note(uri, applied, options)
-    return applied
+        return record_applied(uri, expiration, applied, utc_now(), options)
 
 
 def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:

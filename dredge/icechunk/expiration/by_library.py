@@ -7,15 +7,15 @@ before, and must give that after, snapshot by snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.icechunk.expiration.in_place import Applied
+from dredge.icechunk.expiration.in_place import Applied, Operation
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
 from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, parse_repo_info
-from dredge.icechunk.history import History
+from dredge.icechunk.history import History, Ref
 from dredge.icechunk.repository import history_of, read_history, with_restamped
 from dredge.runs.failures import partial_after
 from dredge.storage import ObjectReader
@@ -35,6 +35,7 @@ class _Run:
 
     before: History
     after: History
+    newest: Operation | None
 
 
 type Expire = Callable[[datetime, bool, bool], set[str]]
@@ -48,6 +49,8 @@ def expire_by_library(
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
     approved_digest: str | None = None,
+    kept_refs: Callable[[History], Collection[str]] = lambda _: (),
+    delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
     """Plan an expiration of spec 2, let the library do it, and compare.
 
@@ -58,6 +61,9 @@ def expire_by_library(
         delete_expired_branches: delete branches whose tip is expired; never main.
         delete_expired_tags: delete tags whose tip is expired.
         approved_digest: apply this plan and no other; a repository that changed since is refused.
+        kept_refs: labels of the refs of a history that are not deleted.
+        delete_ref: deletes one ref; with it, expired refs are deleted by name before the library expires, and the
+            library deletes none.
 
     Raises:
         RefusedError: the approved plan no longer fits, or the repository is not online.
@@ -78,6 +84,7 @@ def expire_by_library(
             rule="spec_v2",
             delete_expired_branches=delete_expired_branches,
             delete_expired_tags=delete_expired_tags,
+            kept_refs=kept_refs(state),
         )
 
     plan = plan_for(history)
@@ -88,16 +95,26 @@ def expire_by_library(
         )
     if plan.is_empty:
         return Applied(plan, (), ())
-    released = expire(threshold, delete_expired_branches, delete_expired_tags)
+    asked, gone = plan, plan.refs_deleted
+    before: Operation | None = None
+    if delete_ref is not None and gone:
+        before = _newest(parse_repo_info(reader.get(REPO_KEY)))
+        for ref in gone:
+            delete_ref(ref)
+        plan = plan_for(read_history(reader))
+        if plan.is_empty:
+            return Applied(asked, (), gone, before=before)
+    by_library = delete_ref is None
+    released = expire(threshold, delete_expired_branches and by_library, delete_expired_tags and by_library)
     with partial_after(
         lambda: f"The library's expiration ran and released {len(released):,} snapshots before."
     ):
         run = _recorded(reader)
     unapproved: list[str] = []
-    if run.before.digest != history.digest:
-        asked, plan = plan, plan_for(run.before)
-        if approved_digest is not None:
-            unapproved = _beyond(plan, asked)
+    if run.before.digest != plan.before.digest:
+        plan = plan_for(run.before)
+    if approved_digest is not None and plan is not asked:
+        unapproved = _beyond(plan, asked)
     differences = differ(plan, run.after, released)
     if differences:
         shown = "; ".join(differences[:NAMED_AT_MOST])
@@ -112,7 +129,12 @@ def expire_by_library(
             f" {', '.join(unapproved[:NAMED_AT_MOST])} ({len(unapproved)} in all), which nobody approved. No object"
             " was deleted by it. Do not collect before this is understood."
         )
-    return Applied(plan, tuple(edit.snapshot for edit in plan.edits), plan.refs_deleted)
+    return Applied(
+        plan,
+        tuple(edit.snapshot for edit in plan.edits),
+        plan.refs_deleted or gone,
+        before=before or run.newest,
+    )
 
 
 def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
@@ -150,7 +172,12 @@ def _recorded(reader: ObjectReader) -> _Run:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
     older = info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
-    return _Run(with_restamped(reader, history_of(_backup(reader, older))), history_of(after))
+    before = _backup(reader, older)
+    return _Run(with_restamped(reader, history_of(before)), history_of(after), _newest(before))
+
+
+def _newest(info: RepoInfo) -> Operation | None:
+    return (info.updates[0].kind, info.updates[0].updated_at) if info.updates else None
 
 
 def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:

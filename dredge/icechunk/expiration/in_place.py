@@ -9,14 +9,14 @@ repository is valid and another run finishes. No object is deleted; expired refs
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, plan_expiration
 from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
-from dredge.icechunk.history import Ref
+from dredge.icechunk.history import History, Ref
 from dredge.icechunk.repository import SNAPSHOTS, read_history, read_ref
 from dredge.runs.failures import partial_after
 from dredge.storage import ObjectWriter
@@ -24,6 +24,9 @@ from dredge.storage import ObjectWriter
 log = logging.getLogger("dredge")
 
 ATTEMPTS = 5
+
+type Operation = tuple[str, int]
+"""Kind and time (microseconds since 1970) of an entry of the operations log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,16 @@ class Applied:
         edited: snapshots whose file was replaced.
         refs_deleted: refs that went.
         attempts: how often a plan was made.
+        expiration_id: names its record, to restore it; "" where nothing was changed.
+        before: spec 2: kind and time of the newest operation before it.
     """
 
     plan: ExpirationPlan
     edited: tuple[str, ...]
     refs_deleted: tuple[Ref, ...]
     attempts: int = 1
+    before: Operation | None = None
+    expiration_id: str = ""
 
 
 def expire_in_place(
@@ -50,6 +57,7 @@ def expire_in_place(
     rule: str = "spec_v1",
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
+    kept_refs: Callable[[History], Collection[str]] = lambda _: (),
     approved_digest: str | None = None,
     before_refs: Callable[[], object] = lambda: None,
     delete_ref: Callable[[Ref], None] | None = None,
@@ -62,6 +70,7 @@ def expire_in_place(
         rule: "document" or "spec_v1".
         delete_expired_branches: delete branches whose tip is expired; never main.
         delete_expired_tags: delete tags whose tip is expired.
+        kept_refs: labels of the refs of a history that are not deleted.
         approved_digest: apply this plan and no other; a repository that changed since is refused.
         before_refs: called before any ref that goes is looked at: what takes its time is not to come between that look
             and the deletion.
@@ -91,6 +100,7 @@ def expire_in_place(
                 rule=rule,
                 delete_expired_branches=delete_expired_branches,
                 delete_expired_tags=delete_expired_tags,
+                kept_refs=kept_refs(history),
             )
             if approved_digest is not None and plan.digest != approved_digest:
                 raise RefusedError(

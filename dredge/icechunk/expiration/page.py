@@ -57,4 +57,10 @@ def _facts(plan: ExpirationPlan) -> Iterator[tuple[str, str]]:
             f" {plan.frees.manifests:,} manifests, {plan.frees.chunks:,} chunks:"
             f" {size_text(plan.frees.size_bytes)}",
         )
+        if plan.frees.all_old_at is not None:
+            yield (
+                "Of these, too young for now",
+                f"{plan.frees.young_objects:,} objects, {size_text(plan.frees.young_bytes)}; the last one reaches the"
+                f" minimum age at {plan.frees.all_old_at:%Y-%m-%d %H:%M} UTC",
+            )
     yield "Digest, to approve exactly this", plan.digest

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -47,13 +48,22 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What a collection after the expiration would delete: objects and bytes by kind, age aside."""
+    """The objects that a collection after the expiration would find unreachable.
+
+    Attributes:
+        young_objects: of these, objects that are younger than the minimum age.
+        young_bytes: their bytes.
+        all_old_at: when the last of them reaches the minimum age; None where all have.
+    """
 
     snapshots: int
     manifests: int
     chunks: int
     transaction_logs: int
     size_bytes: int
+    young_objects: int = 0
+    young_bytes: int = 0
+    all_old_at: datetime | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +173,9 @@ class ExpirationPlan:
                 "chunks": self.frees.chunks,
                 "transaction_logs": self.frees.transaction_logs,
                 "bytes": self.frees.size_bytes,
+                "young_objects": self.frees.young_objects,
+                "young_bytes": self.frees.young_bytes,
+                "all_old_at": None if self.frees.all_old_at is None else self.frees.all_old_at.isoformat(),
             }
         if ancestry:
             found["ancestry_after"] = self.ancestries()
@@ -185,6 +198,7 @@ def plan_expiration(
     rule: str | None = None,
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
+    kept_refs: Collection[str] = (),
 ) -> ExpirationPlan:
     """Plan an expiration; changes nothing.
 
@@ -194,6 +208,7 @@ def plan_expiration(
         rule: "document", "spec_v1" or "spec_v2"; None takes the library's rule for the spec version.
         delete_expired_branches: delete branches whose tip is expired; never main.
         delete_expired_tags: delete tags whose tip is expired; their names can never be used again.
+        kept_refs: labels of refs that are not deleted.
 
     Returns:
         The plan; empty when nothing is expired.
@@ -208,7 +223,8 @@ def plan_expiration(
     name = rule or default_rule(history)
     apply = rule_named(name)
     history.check()
-    outcome = apply(history, Request(micros(threshold), delete_expired_branches, delete_expired_tags))
+    kept = frozenset(kept_refs)
+    outcome = apply(history, Request(micros(threshold), delete_expired_branches, delete_expired_tags, kept))
     edits = tuple(
         Edit(snapshot, history.snapshots[snapshot].parent_id or "", parent)
         for snapshot, parent in sorted(outcome.edits.items())
@@ -219,7 +235,9 @@ def plan_expiration(
         gone = ref in outcome.refs_deleted
         lengths = before.of(ref.tip), 0 if gone else after.of(ref.tip)
         expired = history.snapshots[ref.tip].flushed_at < micros(threshold)
-        action, reason = _explain(ref, name, gone, expired, ref.tip in outcome.edits, lengths)
+        action, reason = _explain(
+            ref, name, gone, expired, ref.tip in outcome.edits, lengths, ref.label in kept
+        )
         changes.append(RefChange(ref, action, reason, *lengths))
     return ExpirationPlan(
         rule=name,
@@ -235,7 +253,7 @@ def plan_expiration(
 
 
 def _explain(
-    ref: Ref, rule: str, gone: bool, expired: bool, tip_edited: bool, lengths: tuple[int, int]
+    ref: Ref, rule: str, gone: bool, expired: bool, tip_edited: bool, lengths: tuple[int, int], kept: bool
 ) -> tuple[str, str]:
     left = lengths[0] - lengths[1]
     if gone:
@@ -249,12 +267,13 @@ def _explain(
     if expired and rule == "document":
         return "held", "its tip is expired: the rule leaves such a ref and its whole history as they are"
     if expired:
-        kept = (
-            "main is never deleted"
-            if ref.label == f"branch:{MAIN}"
-            else "deleting expired refs was not asked for"
-        )
-        return "held", f"its tip is expired but stays ({kept}), already directly above the root"
+        if ref.label == f"branch:{MAIN}":
+            why = "main is never deleted"
+        else:
+            why = (
+                "keep_refs or keep_refs_younger_hours" if kept else "deleting expired refs was not requested"
+            )
+        return "held", f"its tip is expired but stays ({why}), already directly above the root"
     return "unchanged", "nothing but the root is expired on its path"
 
 

@@ -32,14 +32,18 @@ class Request:
         threshold: microseconds since 1970; snapshots strictly older are expired.
         delete_branches: also delete branches whose tip is expired.
         delete_tags: also delete tags whose tip is expired.
+        kept: labels of refs that are not deleted.
     """
 
     threshold: int
     delete_branches: bool
     delete_tags: bool
+    kept: frozenset[str] = frozenset()
 
     def may_delete(self, ref: Ref) -> bool:
-        """Tell whether refs of this kind may be deleted; main never is."""
+        """Return whether a ref may be deleted; main never is."""
+        if ref.label in self.kept:
+            return False
         if ref.kind == "tag":
             return self.delete_tags
         return self.delete_branches and ref.name != MAIN
@@ -124,12 +128,7 @@ def spec_v2(history: History, request: Request) -> Outcome:
     Source: icechunk/src/ops/gc.rs, expire_v2 (2.1), observed on 2.3.0.
     """
     walker = _Walker(history, request.threshold)
-    protected = {
-        ref.tip
-        for ref in history.refs
-        if ref.label == f"branch:{MAIN}"
-        or not (request.delete_tags if ref.kind == "tag" else request.delete_branches)
-    }
+    protected = {ref.tip for ref in history.refs if not request.may_delete(ref)}
     expired = {
         entry.id
         for entry in history.snapshots.values()

@@ -17,7 +17,7 @@ _MULTI = {"flush_rows": (1,), "file_bytes": (1, 400)}
 OWN = (
     Breakage(
         "the folder of a run goes with the copies in it",
-        "dredge.gc.save_report.old_folders",
+        "dredge.gc.save_report.own_files",
         "find_old_folders",
         Put("BoolOp", 2, False, "values.1"),
     ),
@@ -113,7 +113,7 @@ OWN = (
     ),
     Breakage(
         "A6: the minimum age is the time for linking, 1",
-        "dredge.gc.clocks",
+        "dredge.gc.planning",
         "compare_server",
         Put("If", "abs", False),
     ),

@@ -57,7 +57,10 @@ def test_a_plan_says_what_happens_to_main_and_why(
 
 @pytest.mark.parametrize(
     ("tip", "action", "why"),
-    [("0", "held", "a root, which is never released"), ("1", "held", "deleting expired refs was not asked")],
+    [
+        ("0", "held", "a root, which is never released"),
+        ("1", "held", "deleting expired refs was not requested"),
+    ],
 )
 def test_an_expired_ref_beside_the_root_stays(tip: str, action: str, why: str) -> None:
     found = said_of(planned(3.5, "spec_v1", {"main": "4"}, {"old": tip}), "tag:old")

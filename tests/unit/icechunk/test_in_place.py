@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, RefusedError
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.envelope import HEADER_BYTES
@@ -31,6 +30,7 @@ from tests.support.icechunk import (
     s3_storage,
     scenarios,
 )
+from tests.support.icechunk_expiring import expire
 from tests.support.objectstore import TestBucket, moto_s3
 
 SAMPLE = scenarios()[0]

@@ -11,7 +11,6 @@ import pytest
 
 from dredge.errors import ConfigError, ConflictError, PartialError, RefusedError
 from dredge.icechunk.expiration import apply
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import _drop_ref, apply_edit, expire_in_place
 from dredge.icechunk.expiration.plan import Edit
 from dredge.icechunk.format.snapshots import instant
@@ -19,6 +18,7 @@ from dredge.icechunk.history import Ref
 from dredge.icechunk.repository import read_history
 from dredge.storage import ObjectInfo, ObjectWriter, open_writer
 from tests.support.icechunk import Graph, build, local_storage, quiet
+from tests.support.icechunk_expiring import expire
 
 LINE = Graph(
     (("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0)), {"main": "3", "old": "1", "side": "2"}, {"t": "1"}

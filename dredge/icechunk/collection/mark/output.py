@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs.folder import RunFolder
@@ -112,6 +113,12 @@ class MarkOutput(StepOutput):
         """Live snapshots that named other manifests when they were read again; what either read names is live."""
         found: list[str] = self.detail("contradicted")
         return found
+
+    @property
+    def young_until(self) -> datetime | None:
+        """When the last unneeded young snapshot reaches the minimum age; None without one."""
+        found = self.summary.details.get("young_until")
+        return None if found is None else datetime.fromisoformat(found)
 
     @property
     def seen(self) -> list[str]:

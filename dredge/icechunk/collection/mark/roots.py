@@ -26,13 +26,16 @@ class Roots:
 
     Attributes:
         tips: snapshots that are live, with all their ancestors.
-        young: of those, unreachable ones that are younger than the cutoff.
+        young: of those, unreachable ones that are younger than the cutoff: released by an expiration, or of a commit in
+            the making.
+        youngest: time of the youngest of these files; None without one.
         unnamed: of those, unreachable ones that nothing names and that were never released.
     """
 
     tips: frozenset[str]
     young: frozenset[str]
     unnamed: frozenset[str]
+    youngest: datetime | None = None
 
 
 def choose_roots(
@@ -60,4 +63,5 @@ def choose_roots(
         tips=frozenset(named | young | kept | {*lost}),
         young=frozenset(young),
         unnamed=frozenset(kept - young),
+        youngest=max((unreachable[snapshot] for snapshot in young), default=None),
     )

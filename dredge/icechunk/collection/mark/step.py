@@ -72,6 +72,8 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     files = dict(snapshot_files(run.reader))
     judgement = _ask_witnesses(run, record, actual, files)
     history = run.after_plan(actual)
+    if history is not actual:
+        record.counts["planned_released_snapshots"] = len(actual.snapshots) - len(history.snapshots)
     roots = choose_roots(
         history, files.items(), run.plan.cutoff, lost=judgement.lost, unnamed=judgement.unnamed
     )
@@ -95,6 +97,8 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         run.folder.write_bytes(f"{MarkOutput.STEP}/{KEPT_MANIFESTS}", names, len(kept - gone))
     )
     _record_figures(record, history, roots, live, refs)
+    if roots.youngest is not None:
+        record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
     add_snapshots(run, index, parts)
     _record_rows(run, record, rows, known)

@@ -22,7 +22,7 @@ from dredge.icechunk.collection.save_report.rows import rows_of_kind
 from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import facts_of_waiting, what_waits
-from dredge.runs.rendering import size_text
+from dredge.runs.rendering import duration_text, size_text
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import WORDS
@@ -84,6 +84,8 @@ def build_report(run: Run) -> dict[str, Any]:
     outcome = _outcome(left, plan.config.dry_run)
     totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
     pending = {} if listed is None else listed.pending
+    mark = left.output(MarkOutput)
+    young = 0 if mark is None else mark.counts["young_snapshots"]
     return {
         "format": 1,
         "title": f"Collection of {plan.uri}",
@@ -111,7 +113,7 @@ def build_report(run: Run) -> dict[str, Any]:
         "rows": [
             to_json(row)
             for kind, figures in kinds.items()
-            for row in rows_of_kind(kind, figures, plan.config.dry_run)
+            for row in rows_of_kind(kind, figures, plan.config.dry_run, young if kind == "snapshots" else 0)
         ],
         "problems": [f"{step}: {failure['message']}" for step, failure in left.failures.items()],
         "failures": [] if swept is None else swept.failures,
@@ -218,7 +220,9 @@ def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
         facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
     if plan.config.after is not None:
         older = plan.config.after.threshold
-        facts.append(("As after", f"an expiration of what is older than {older}, planned, not applied"))
+        released = 0 if mark is None else mark.counts.get("planned_released_snapshots", 0)
+        text = f"{released:,} snapshots older than {older} leave the history; planned, not applied"
+        facts.append(("Expiration", text))
     if mark is not None:
         counts = mark.counts
         facts.append(
@@ -228,6 +232,15 @@ def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
                 f" {counts['live_references']:,} chunk references; {counts['manifests_read']:,} read anew",
             )
         )
+        if mark.young_until is not None:
+            facts.append(
+                (
+                    "Released, still young",
+                    f"{counts['young_snapshots']:,} snapshots that nothing needs, with what only they name. The last"
+                    f" one reaches the minimum age at {mark.young_until:%Y-%m-%d %H:%M} UTC, and then waits"
+                    f" {duration_text(plan.grace)}. `dredge icechunk plan --estimate` shows their bytes",
+                )
+            )
     return facts
 
 

@@ -15,17 +15,20 @@ _SWEPT = {
 }
 
 
-def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[ReportRow]:
+def rows_of_kind(
+    kind: str, figures: Mapping[str, int], dry_run: bool, released: int = 0
+) -> Iterator[ReportRow]:
     """Give the rows of a kind.
 
     Args:
         kind: of objects.
         figures: of the listing and the sweep, without the kind's name; empty when it was not listed.
         dry_run: nothing was to be deleted.
+        released: objects that nothing needs, and that are kept with all that they name because they are young.
     """
     if not figures:
         return
-    yield from _kept(kind, figures)
+    yield from _kept(kind, figures, released)
     candidates = figures.get("candidates_objects", 0)
     swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
     if candidates and not any(swept.values()):
@@ -36,15 +39,17 @@ def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterat
             yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
 
 
-def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
+def _kept(kind: str, figures: Mapping[str, int], released: int) -> Iterator[ReportRow]:
     young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
     foreign = figures.get("foreign", 0)
     pinned = figures.get("pinned_objects", 0)
     waiting = figures.get("waiting_objects", 0)
     live = figures.get("listed_objects", 0) - figures.get("found_objects", 0)
-    live -= young + foreign + spared + pinned
+    live -= young + foreign + spared + pinned + released
     if live:
-        yield _row(kind, "kept", "needed", live, _live_bytes(figures))
+        yield _row(kind, "kept", "needed", live, None if released else _live_bytes(figures))
+    if released:
+        yield _row(kind, "kept", "released, younger than the cutoff", released, None)
     if young:
         yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
     if waiting:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration, Safety
+from dredge.icechunk.collection.config import CollectConfig, Safety
+from dredge.icechunk.expiration.config import Expiration
 from tests.support.icechunk_repo import Repo
 
 
@@ -47,7 +48,7 @@ def test_who_says_nothing_gets_a_dry_run_with_wide_margins() -> None:
         canary_chunks=20,
     )
     assert (config.tuning.counted_layers_max, config.tuning.index_parts_max) == (24, 64)
-    after = PlannedExpiration(threshold="2026-05-01T00:00:00+00:00")
+    after = Expiration(threshold="2026-05-01T00:00:00+00:00")
     assert (after.delete_expired_branches, after.delete_expired_tags) == (False, False)
 
 
@@ -73,7 +74,7 @@ def test_margin_that_is_no_number_is_refused() -> None:
 
 
 def test_planned_expiration_is_for_dry_runs() -> None:
-    after = PlannedExpiration(threshold="2026-05-01T00:00:00+00:00")
+    after = Expiration(threshold="2026-05-01T00:00:00+00:00")
     assert CollectConfig(uri="x", after=after).after == after
     with pytest.raises(ConfigError, match="after"):
         CollectConfig(uri="x", after=after, dry_run=False)

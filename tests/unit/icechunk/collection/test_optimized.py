@@ -29,7 +29,6 @@ from dredge.icechunk.collection.steps import (
     run_steps,
     save_report,
 )
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
@@ -40,6 +39,7 @@ from dredge.storage import DeleteOutcome, open_reader
 from dredge.storage.local.store import LocalReader
 from dredge.storage.model import MaySend, always
 from tests.support.icechunk import contents, objects, quiet
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number, main_manifest
 from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
 

@@ -12,7 +12,6 @@ import pytest
 from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.collection.list_candidates.ranges import NameRange
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.repo_info import parse_repo_info
@@ -22,6 +21,7 @@ from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from tests.support.icechunk import contents, objects
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number, main_manifest
 
 HERE = LocalRunner()

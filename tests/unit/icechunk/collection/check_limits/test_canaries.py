@@ -10,9 +10,9 @@ from dredge.errors import RefusedError
 from dredge.icechunk.collection import live_files
 from dredge.icechunk.collection.check_limits import canaries
 from dredge.icechunk.collection.check_limits.canaries import Sizes
-from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import encode_ids
@@ -72,7 +72,7 @@ def test_manifests_that_are_too_large_to_read_are_canaries_themselves(repo: Repo
 def test_canaries_of_a_preview_are_those_of_the_refs_that_will_be_left(repo: Repo) -> None:
     history = read_history(open_reader(repo.uri))
     latest = max(entry.flushed_at for entry in history.snapshots.values())
-    after = PlannedExpiration(
+    after = Expiration(
         threshold=instant(latest + 1).isoformat(), delete_expired_branches=True, delete_expired_tags=True
     )
     tips = kinds(canaries.sample(repo.plan(dry_run=True, after=after)))["snapshots"]

@@ -19,7 +19,6 @@ from dredge.icechunk.collection.save_report.output import OwnFilesOutput
 from dredge.icechunk.collection.save_report.own_files import is_own_file, own_files_deleter
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
@@ -27,6 +26,7 @@ from dredge.runs.clock import utc_now
 from dredge.storage import open_reader
 from dredge.xid import new_descending_xid
 from tests.support.icechunk import contents, objects
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number
 
 DAY = 86400

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import FormatError, RefusedError, WitnessError
-from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.steps import (
     Run,
     bulk_delete,
@@ -21,8 +20,9 @@ from dredge.icechunk.collection.undo import purge
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
 from dredge.icechunk.collection.witness.forgetting import forget_lost
 from dredge.icechunk.collection.witness.record import KNOWN
-from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.expiration.config import Expiration
 from dredge.runs.tasks import LocalRunner
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_past import Past
 
 HERE = LocalRunner()
@@ -163,7 +163,7 @@ def test_dry_run_leaves_what_it_saw_and_is_refused_as_well(v1: Past) -> None:
 
 def test_report_on_a_planned_expiration_leaves_nothing_for_the_next_run(past: Past) -> None:
     past.commit()
-    past.collect(dry_run=True, after=PlannedExpiration(threshold=(now() + LATER).isoformat()))
+    past.collect(dry_run=True, after=Expiration(threshold=(now() + LATER).isoformat()))
     assert past.record() is None
 
 

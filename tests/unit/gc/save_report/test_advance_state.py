@@ -13,11 +13,8 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.run import Run
-from dredge.gc.state import advance
-from dredge.gc.state.advance import advance_state
-from dredge.gc.state.base import base_of, open_base
-from dredge.gc.state.model import RunState
-from dredge.gc.state.store import StateStore
+from dredge.gc.save_report.advance_state import advance_state, make_state
+from dredge.gc.state import RunState, StateStore, base_of, open_base
 from dredge.gc.steps import bulk_delete, verify
 from dredge.hashing import hash64
 from dredge.runs.clock import BEGINNING, END, Coverage
@@ -29,7 +26,6 @@ from tests.support.gc import World, make_world, stage_again, summary_of
 
 
 def grown(**settings: Any) -> World:
-    """A lake with committed and staged objects and garbage, nine days old."""
     world = make_world(mode="auto", **settings)
     world.rules(30)
     world.upload("a", b"1")
@@ -49,7 +45,6 @@ def state_after(run: Run) -> RunState:
 
 
 def staged(run: Run, state: RunState) -> list[str]:
-    """Addresses that were staged."""
     return sorted(key for part in state.staged for key in run.folder.read_part(part)["address"].to_pylist())
 
 
@@ -99,7 +94,7 @@ def test_a_run_covers_what_it_listed_as_far_as_slices_are_closed(
         covered=earlier,
         covers_until=until,
     )
-    found = advance._state(cast("Any", plan), None, cast("Any", record), [])
+    found = make_state(cast("Any", plan), None, cast("Any", record), [])
     assert found.covered == (earlier if added is None else earlier.add(*added))
     assert replace(found, covered=state.covered, gone=state.gone) == state
 

@@ -1,40 +1,36 @@
-"""The last step of a run that deleted: say what the next run may build on.
+"""Advances the state: what the next run builds on.
 
-    gone = candidates that were deleted, or were not there any more
-
-Only a verified, complete run comes this far. The state moves on under the lease, from the version that the
-plan was made on, or not at all; a run that could not move it on has deleted rightly all the same, and the next
-one builds on the older state.
+Only a verified, complete run advances the state, under the lease and only from the version in its plan. A run with a
+failed advance has deleted rightly, and the next run uses the older state.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.approve.output import approval_inputs
+from dredge.errors import DredgeError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.config import OPTIMIZED
+from dredge.gc.index.upkeep import compact
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.plan import Plan
-from dredge.gc.referring import Referred
-from dredge.gc.run import Run
+from dredge.gc.referring import Referred, open_referring
+from dredge.gc.run import Plan, Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.base import Base, base_of
-from dredge.gc.state.model import RunState
-from dredge.gc.state.output import StateOutput
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import Base, RunState, StateStore, base_of
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.verify import VerifyOutput
 from dredge.hashing import hash64
 from dredge.lakefs.files.gc_files import UNCOMMITTED
 from dredge.runs import ledger
-from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.steps import StepRecord, check_chain, links_of
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
@@ -42,22 +38,29 @@ from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import open_writer
 
+log = logging.getLogger("dredge")
+
 _GONE_ROWS = 1_000_000
 """Hashes in one file."""
+_READ_THE_STATE = (ListCommittedOutput, SubtractOutput)
+
+
+class StateOutput(StepOutput):
+    """The state for the next run."""
+
+    STEP = "state"
+    INPUTS = (*BulkDeleteOutput.INPUTS, BulkDeleteOutput, VerifyOutput)
 
 
 def advance_state(run: Run) -> StepSummary:
-    """Write what this run leaves for the next one, and let the pointer name it.
-
-    Args:
-        run: this run.
+    """Write the state for the next run and replace the pointer.
 
     Raises:
         RefusedError: a step is not complete, or the results do not belong together.
-        ConflictError: another run has moved the state on.
+        ConflictError: another run has advanced the state.
         LeaseHeldError: another run has taken over.
     """
-    # What the sweep read belongs to the chain that the state is made from.
+    # The inputs of the sweep belong to the chain of the state.
     inputs: list[type[StepOutput]] = [
         *StateOutput.INPUTS,
         *approval_inputs(run.plan, run.folder, ApproveOutput),
@@ -70,11 +73,11 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     plan, base = run.plan, base_of(run)
     gone = list(_gone(run, record))
     record.parts.extend(gone)
-    state = _state(plan, base, record, gone)
+    state = make_state(plan, base, record, gone)
     run.folder.settle()
     before: Current[RunState] = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
-    _save_for_people(run, record, state)
+    _write_server_report(run, record, state)
     record.counts.update(
         gone_objects=sum(part.rows for part in gone),
         optimized_runs=state.optimized_runs,
@@ -83,29 +86,35 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     record.details.update(version=to_json(version), covered=to_json(state.covered))
 
 
-def _state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
+def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
+    """Make the state after a run.
+
+    Args:
+        base: the state before an optimized run.
+        gone: files of hashes of deleted and missing candidates.
+    """
     listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
     committed = record.input(ListCommittedOutput)
     referred = [from_json(Referred, item) for item in committed.referring]
-    since = _since_clean(plan, base)
     begin, end = plan.window
     deleted = record.input(BulkDeleteOutput).counts.get("deleted_objects", 0)
     listed = listing.counts["old_objects"] + listing.counts["young_objects"]
+    before = None if base is None else base.state
     return RunState(
         repository=plan.repository,
         namespace=plan.namespace,
         run_id=plan.run_id,
         run_uri=plan.run_uri,
-        previous="" if base is None else base.state.run_id,
+        previous="" if before is None else before.run_id,
         mode=plan.mode,
         started_at=plan.created_at,
         cutoff=plan.cutoff,
-        clean_run_id=since.run_id,
-        clean_at=since.at,
-        optimized_runs=since.runs,
+        clean_run_id=plan.run_id if before is None else before.clean_run_id,
+        clean_at=plan.created_at if before is None else before.clean_at,
+        optimized_runs=0 if before is None else before.optimized_runs + 1,
         all_commits=committed.all_commits,
         first_slice=listing.first_slice,
-        objects=listed - deleted if base is None else base.state.objects,
+        objects=listed - deleted if before is None else before.objects,
         staged=(*staged.addresses, *(part for item in referred for part in item.addresses)),
         commits=committed.commits,
         ranges=committed.ranges,
@@ -121,21 +130,8 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInf
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _SinceClean:
-    run_id: str
-    at: datetime
-    runs: int
-
-
-def _since_clean(plan: Plan, base: Base | None) -> _SinceClean:
-    if base is None:
-        return _SinceClean(plan.run_id, plan.created_at, 0)
-    return _SinceClean(base.state.clean_run_id, base.state.clean_at, base.state.optimized_runs + 1)
-
-
 def _gone(run: Run, record: StepRecord) -> Iterator[PartInfo]:
-    """Hashes of the candidates that are not there any more, in files of bounded size."""
+    """Write the hashes of deleted and missing candidates, in files of bounded size."""
     folder, swept = run.folder, record.input(BulkDeleteOutput)
     found, rows, index = list[Hashes](), 0, 0
 
@@ -155,8 +151,8 @@ def _gone(run: Run, record: StepRecord) -> Iterator[PartInfo]:
         yield write()
 
 
-def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
-    """Put the saved information where the design of uncommitted collection has it."""
+def _write_server_report(run: Run, record: StepRecord, state: RunState) -> None:
+    """Write the saved information to its place in lakeFS's design of uncommitted collection."""
     saved = {
         "run_id": state.run_id,
         "run_uri": state.run_uri,
@@ -167,9 +163,35 @@ def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
         "covered_slices": to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
-    # The design keeps what a run found beside the server's scan; without a scan there is no id of one.
+    # The design has it beside the server's scan; without a scan there is no id of one.
     server_run = (record.input(MarkUncommittedOutput).server_runs or [run.plan.run_id])[-1]
     uri = f"{run.plan.namespace.rstrip('/')}/{UNCOMMITTED}/{server_run}"
-    RunFolder(open_writer(uri, run.options), state.run_id).writer.put(
-        "report.json", json.dumps(saved, indent=1, sort_keys=True).encode()
-    )
+    data = json.dumps(saved, indent=1, sort_keys=True).encode()
+    open_writer(uri, run.options).put("report.json", data)
+
+
+def compact_index(run: Run, committed: StepSummary) -> None:
+    """Unite small parts of the committed index. A failure is logged: the run is complete without it."""
+    try:
+        found = ListCommittedOutput.of(committed)
+        indexes = [(run, found.ranges)]
+        for item in (from_json(Referred, value) for value in found.referring):
+            indexes.append((open_referring(run, item.repository, item.namespace), item.ranges))
+        label = f"{run.plan.run_id}-{uuid.uuid4().hex[:8]}"  # another try writes other files
+        for of, ranges in indexes:
+            ids = run.folder.read_part(ranges, ["range_id"])["range_id"].to_pylist()
+            compact(of.state, of.keys.namespace, label, ids, run.plan.config.tuning.index_parts_max)
+    except DredgeError:
+        log.exception("the committed index was not compacted")
+
+
+def distrust_state(run: Run) -> None:
+    """Mark the state as unusable if a step of this optimized run could not read it."""
+    plan = run.plan
+    if plan.mode != OPTIMIZED or plan.state is None:
+        return
+    for output in _READ_THE_STATE:
+        why = run.folder.damage_met(output.STEP)
+        if why is not None:
+            log.error("run %s could not read %s; the next run is a clean one", plan.run_id, plan.state.name)
+            StateStore(run.state, run.options).distrust(plan.state, why)

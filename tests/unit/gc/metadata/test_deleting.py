@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import RefusedError
-from dredge.gc.metadata import taking
-from dredge.gc.metadata.taking import (
+from dredge.errors import NotFoundError, RefusedError
+from dredge.gc.metadata import deleting
+from dredge.gc.metadata.deleting import (
     DELETED,
     FAILED,
     PURGED,
@@ -25,15 +25,16 @@ from dredge.gc.metadata.taking import (
     old_copies,
     purge_copies,
     put_back,
-    versions_of,
+    read_versions,
 )
-from dredge.gc.plan import METADATA_RUNS
+from dredge.gc.run import METADATA_RUNS
 from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_reader, open_versions, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.ways import quarantine_uri
 from dredge.xid import new_descending_xid
 from tests.support.memory_store import MemoryStore, MemoryVersionDeleter, forget_memory_store, memory_store
 from tests.support.memory_versions import OlderVersions
+from tests.support.objectstore import make_bucket, moto_server
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -42,7 +43,6 @@ DAYS = 7
 
 @pytest.fixture
 def lake() -> Iterator[str]:
-    """URI of a namespace in a store that keeps versions, whose clock stands still."""
     name = f"taking-{uuid.uuid4().hex[:8]}"
     store = memory_store(name)
     store.older, store.clock = OlderVersions(), lambda: NOW
@@ -70,15 +70,15 @@ def test_a_file_goes_with_all_its_versions_when_each_is_older_than_the_cutoff(la
     just_after = NOW + timedelta(microseconds=1)
     ids = {name: tuple(ids_of(lake, name)) for name in (A, B)}
     assert (len(ids[A]), len(ids[B])) == (2, 1)
-    assert list(versions_of(lake, [B, C, A], just_after)) == [ids[B], (), ids[A]]
-    assert list(versions_of(lake, [B, C, A], NOW)) == [ids[B], (), ()], "one is as young as the cutoff"
+    assert list(read_versions(lake, [B, C, A], just_after)) == [ids[B], (), ids[A]]
+    assert list(read_versions(lake, [B, C, A], NOW)) == [ids[B], (), ()], "one is as young as the cutoff"
 
 
 def test_a_file_with_a_delete_marker_has_no_versions_to_go(lake: str) -> None:
     write(lake, A)
     open_deleter(lake).delete([f"_lakefs/{A}"])
     write(lake, A)
-    assert list(versions_of(lake, [A], NOW + timedelta(days=1))) == [()]
+    assert list(read_versions(lake, [A], NOW + timedelta(days=1))) == [()]
 
 
 def test_a_file_whose_copy_is_not_like_it_or_fails_stays(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_the_oldest_version_goes_first_and_one_that_stays_makes_the_file_stay(
     lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deleter = Deleter(v2=("missing", ""), v4=("failed", "Slow"), v6=("failed", NOT_SENT))
-    monkeypatch.setattr(taking, "open_exact_version_deleter", lambda *_: deleter)
+    monkeypatch.setattr(deleting, "open_exact_version_deleter", lambda *_: deleter)
     files = [File(A, "", 5, ("v1", "v2")), File(B, "", 5, ("v3", "v4", "v5")), File(C, "", 5, ("v6",))]
     found = list(delete_files(lake, files, always))
     assert [(item.file, item.outcome, item.message) for item in found] == [
@@ -137,7 +137,6 @@ def test_one_odd_name_among_files_keeps_all_of_them(lake: str) -> None:
 
 
 def copied(lake: str, name: str, at: datetime = NOW, data: bytes = b"range") -> str:
-    """A copy below the folder of a run that began then; gives the folder."""
     uri = f"{lake}/{METADATA_RUNS}/{new_descending_xid(at)}"
     open_writer(quarantine_uri(uri)).put(f"_lakefs/{name}", data)
     return uri
@@ -223,3 +222,41 @@ def test_what_is_put_back_has_its_bytes_and_takes_nobodys_place(lake: str) -> No
     assert put_back(lake, {A: uri, B: uri}) == [A]
     assert open_reader(lake).get(f"_lakefs/{A}") == b"range"
     assert open_reader(lake).get(f"_lakefs/{B}") == b"written meanwhile"
+
+
+NAME = "ab" * 32
+
+
+def test_what_is_written_between_the_look_and_the_deletion_stays_and_a_copy_comes_back() -> None:
+    with moto_server() as options:
+        bucket = make_bucket(options, versioned=True)
+        namespace, now = f"{bucket.uri}/lake", datetime.now(UTC)
+        run_uri = f"{namespace}/{METADATA_RUNS}/{new_descending_xid(now)}"
+        writer = open_writer(namespace, options)
+        for _ in range(2):
+            writer.put(f"_lakefs/{NAME}", b"range")
+        assert list(read_versions(namespace, [NAME], now - timedelta(days=1), options)) == [()], "young"
+        (versions,) = read_versions(namespace, [NAME], now + timedelta(days=1), options)
+        assert len(versions) == 2
+        file = File(NAME, "garbage_ranges", 5, versions)
+        assert copy_aside(namespace, run_uri, [file], options) == [None]
+
+        writer.put(f"_lakefs/{NAME}", b"range")  # a commit does
+        (taken,) = delete_files(namespace, [file], always, options)
+        assert taken.outcome == DELETED
+        assert writer.get(f"_lakefs/{NAME}") == b"range"
+
+        (left,) = read_versions(namespace, [NAME], now + timedelta(days=1), options)
+        assert len(left) == 1
+        list(delete_files(namespace, [File(NAME, "garbage_ranges", 5, left)], always, options))
+        with pytest.raises(NotFoundError):
+            open_reader(namespace, options).stat(f"_lakefs/{NAME}")
+
+        copies = find_copies(namespace, {NAME, "cd" * 32}, now, 7, options)
+        assert copies == {NAME: run_uri}
+        assert find_copies(namespace, {NAME}, now + timedelta(days=8), 7, options) == {}
+        assert put_back(namespace, copies, options) == [NAME]
+        assert writer.get(f"_lakefs/{NAME}") == b"range"
+        writer.put(f"_lakefs/{NAME}", b"somebody's")
+        assert put_back(namespace, copies, options) == []
+        assert writer.get(f"_lakefs/{NAME}") == b"somebody's"

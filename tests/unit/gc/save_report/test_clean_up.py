@@ -13,18 +13,17 @@ from dredge.gc.index.store import CommittedIndex
 from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
-from dredge.gc.save_report import lifetimes, own_files
-from dredge.gc.save_report.output import OwnFilesOutput
+from dredge.gc.save_report import clean_up, own_files
+from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
-from dredge.gc.state.base import base_of
-from dredge.gc.state.store import POINTER, StateStore
+from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, save_report, verify
+from dredge.runs.versions import POINTER
 from tests.support.gc import World, make_world, summary_of
 from tests.support.own_files import below, folders, grown, removing, run
 
 
 def with_old_runs() -> World:
-    """A lake with three clean runs, a hundred days after one another."""
     world = make_world()
     for number in range(3):
         grown(world, number)
@@ -63,14 +62,14 @@ def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) ->
     grown(world, 2)
     context = world.plan()
     before = below(world, "")
-    store_now, honest = Run.store_now, lifetimes.find_superseded
+    store_now, honest = Run.store_now, clean_up.find_superseded
 
-    def jumped(context: Run) -> lifetimes.Superseded:
+    def jumped(context: Run) -> clean_up.Superseded:
         with monkeypatch.context() as patch:
             patch.setattr(Run, "store_now", lambda self: store_now(self) + timedelta(days=180))
             return honest(context)
 
-    monkeypatch.setattr(lifetimes, "find_superseded", jumped)
+    monkeypatch.setattr(clean_up, "find_superseded", jumped)
     with removing() as removed:
         world.run(context)
     assert removed == []

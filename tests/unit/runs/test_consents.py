@@ -6,17 +6,11 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError
 from dredge.gc.run import open_state
-from dredge.gc.witness.consents import (
-    LIFT_BLOCK,
-    OWN,
-    PEOPLE,
-    Consent,
-    login_name,
-    read_consents,
-    record_consent,
-)
+from dredge.runs.consents import PEOPLE, Consent, login_name, read_consents, record_consent
 from dredge.storage import ObjectWriter
 from tests.support.gc import World, make_world
+
+OWN, LIFT_BLOCK = "own", "lift-block"
 
 
 def _state(world: World) -> ObjectWriter:

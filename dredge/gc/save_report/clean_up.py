@@ -1,20 +1,18 @@
-"""How long Dredge's own files live: what superseded ones and old run folders a complete run removes at its end.
+"""Removes superseded own files and old run folders at the end of a complete run.
 
-    run folders                     older than `keep_runs_days`; which ones says `old_folders`
+    run folders                     older than `keep_runs_days` (`own_files`)
     versions of the state           superseded for a week
-    layers of counts                named by no version that is left
-    pins                            ended a week ago, and hashes of a restore that died before its pin counted
+    layers of counts                in no kept version
+    pins                            ended a week ago; hashes of a killed restore without a pin
     parts of records of marks       of earlier marks, a week old
-    parts of the pending list       of earlier lists, a week old: a run that waits builds on the list that it has read
-    hashes of deleted objects       of earlier checks a week old; records of deletions with the run's folder
-    parts of the committed index    superseded by compaction a week ago, or of a run that died before it named them
+    parts of the pending list       of earlier lists, a week old: a waiting run uses the list it has read
+    hashes of deleted objects       of earlier checks, a week old; records of deletions with the run's folder
+    parts of the committed index    superseded by compaction a week ago, or of a killed run
 
-What may still be read stays: whatever a version of the state names that was the newest one at any time during the
-last week. A run that is at work, waits for an approval, or was cleared and goes on, was planned on one of them:
-its mark can be swept for hours only. A file that no version of the state names is never named again, because each
-version names files of the one before it and new ones. So nothing that is old and named by none of those
-versions can be needed, also when the run that removes it has been overtaken by another one.
-
+All files of a version of the state that was the newest at any time of the last week stay. A run at work, awaiting
+approval or resumed was planned on such a version, as its mark expires within hours. Each version refers to files of the
+version before it and to new ones. So an old file outside these versions is never needed again, even if another run has
+overtaken this one.
 """
 
 from __future__ import annotations
@@ -28,15 +26,21 @@ from functools import partial
 from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
-from dredge.gc.plan import METADATA_RUNS, Plan
 from dredge.gc.referring import FOLDER as REFERRING
-from dredge.gc.run import Run
-from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
-from dredge.gc.save_report.output import OwnFilesOutput
-from dredge.gc.save_report.own_files import FILES_PENDING, OWN, OWN_RUNS, ROOT, own_files_deleter
-from dredge.gc.state.model import RunState
-from dredge.gc.state.output import StateOutput
-from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
+from dredge.gc.run import METADATA_RUNS, Plan, Run
+from dredge.gc.save_report.advance_state import StateOutput
+from dredge.gc.save_report.own_files import (
+    FILES_PENDING,
+    OWN,
+    OWN_RUNS,
+    ROOT,
+    Place,
+    find_old_folders,
+    is_run_of,
+    own_files_deleter,
+    side_places,
+)
+from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
@@ -44,7 +48,8 @@ from dredge.runs.clock import check_clocks
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
 from dredge.runs.steps import StepRecord
-from dredge.runs.versions import KEEP_DAYS_MIN
+from dredge.runs.summary import StepOutput
+from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
@@ -53,15 +58,20 @@ from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 log = logging.getLogger("dredge")
 
 
+class OwnFilesOutput(StepOutput):
+    """The removed own files. Its input is the last step of a complete run, another one in dry runs."""
+
+    STEP = "own_files"
+
+
 @dataclass(slots=True)
 class Superseded:
-    """What may be removed, as keys relative to `own_files.ROOT`.
+    """Removable files, as keys relative to `ROOT`.
 
     Attributes:
         bookkeeping: files of state, counts and index.
-        runs: files of each run folder, its plan last.
-        size_bytes: of all of them together.
-        folders_left: old folders that were not looked into this time.
+        runs: files by run folder, the plan last.
+        folders_left: number of old folders for the next runs.
     """
 
     bookkeeping: list[str] = field(default_factory=list)
@@ -71,25 +81,19 @@ class Superseded:
 
     @property
     def keys(self) -> list[str]:
-        """All of them, in the order in which they are removed."""
+        """All of them in the order of removal."""
         return [*self.bookkeeping, *(key for keys in self.runs.values() for key in keys)]
 
 
 def clean_up(run: Run) -> None:
-    """Remove what nothing needs any more; in a dry run only say what that is.
-
-    Whatever goes wrong is a warning: a run is none the worse for files that stay.
-
-    Args:
-        run: it is complete.
-    """
+    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged."""
     if run.plan.config.keep_runs_days is None:
         return
     try:
         inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
         run.step(OwnFilesOutput, lambda record: _clean_up(run, record), inputs)
     except DredgeError as error:
-        log.warning("Dredge's own files were not cleaned up; a later run does it: %s", error)
+        log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
 
 
 def _clean_up(run: Run, record: StepRecord) -> None:
@@ -108,18 +112,18 @@ def _clean_up(run: Run, record: StepRecord) -> None:
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find what nothing needs any more; removes nothing.
+    """Find the removable files. Removes no file.
 
     Raises:
         RefusedError: the store's clock and this machine's differ too much.
-        DredgeError: the state, or a listing, cannot be read, so that nothing can be said.
+        DredgeError: the state or a listing cannot be read.
     """
     reader = open_reader(f"{run.plan.namespace.rstrip('/')}/{ROOT}", run.options)
     now = run.store_now()
-    # By a clock that jumped, everything would be old.
+    # After a jump of the clock all files would be old.
     check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
-    # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
+    # Listed first: files of a version written meanwhile are new, or in the version before it.
     files = ListedFiles.of(reader, f"{OWN}/", week_ago)
     with at_once() as ask:
         versions_read = ask(counting_versions, StateStore(run.state, run.options), files, f"{OWN}/")
@@ -136,7 +140,7 @@ def find_superseded(run: Run) -> Superseded:
     found = Superseded()
     kept = {f"{OWN}/{name}" for name in versions}
     kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
-    # A note on a version goes with it.
+    # The mark of an unusable version is removed with the version.
     kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
     for place in (VERSIONS, DISTRUSTED, COUNTED):
         found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
@@ -150,15 +154,14 @@ def find_superseded(run: Run) -> Superseded:
 
 
 def _superseded_index(run: Run, state: ObjectWriter, own: str, files: ListedFiles) -> list[str]:
-    """Files of a committed index that no run reads: parts none of whose ranges counts any more, manifests that
-    the newest checkpoint stands for, and older checkpoints."""
+    """Parts of an index without counted ranges, and manifests and checkpoints before the newest checkpoint."""
     index, found = CommittedIndex.load(state, run.plan.namespace), list[str]()
     counting = {name for name, _ in index.places.values()}
     for name, part in index.parts.items():
         if name not in counting:
             found += {f"{own}{part.addresses.name}", f"{own}{part.sizes.name}"} & files.aged
     if index.distrusted:
-        return found  # what these name is unknown
+        return found  # the parts of its unreadable manifests are unknown
     named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
     found += [key for key in files.old(f"{own}{PARTS}/") if key.removeprefix(own) not in named]
     for place in (MANIFESTS, CHECKPOINTS):
@@ -168,7 +171,6 @@ def _superseded_index(run: Run, state: ObjectWriter, own: str, files: ListedFile
 
 
 def _superseded_referring(run: Run, files: ListedFiles) -> list[str]:
-    """The same of the indexes of referring repositories."""
     found = list[str]()
     for folder in run.state.list_level(f"{REFERRING}/").folders:
         state = open_writer(f"{run.state.uri}/{folder.rstrip('/')}", run.options)
@@ -177,15 +179,12 @@ def _superseded_referring(run: Run, files: ListedFiles) -> list[str]:
 
 
 def _superseded_marks(run: Run, files: ListedFiles) -> list[str]:
-    """Parts of the records of earlier marks. The pointer is read after they were listed, so that no
-    part that it names is taken for an old one."""
-    record = read_record(run.state).record
+    record = read_record(run.state).record  # after the listing, so its parts are not taken for old ones
     named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
     return [key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named]
 
 
 def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
-    """Parts of earlier pending lists."""
     of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
     with at_once() as ask:
         asked = [
@@ -196,8 +195,7 @@ def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:
-    """Runs whose ledgers are kept, however old: something that they deleted can still be brought back, or nobody can
-    tell."""
+    """Runs with restorable deletions, or with an unreadable record; their ledgers are kept at any age."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     young = now - timedelta(days=days)
@@ -208,20 +206,19 @@ def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:
 def _superseded_checks(
     named_now: set[str], files: ListedFiles, deletions: Deletions, kept: set[str]
 ) -> Iterator[str]:
-    """Hashes of earlier checks, and records of deletions that are not kept, each record before its hashes. What the
-    records name is read after the files were listed."""
+    """Hashes of earlier checks, and records of deletions not kept, each record before its hashes."""
     checked = {f"{OWN}/{key}" for key in named_now}
     yield from (key for key in files.old(f"{OWN}/{CHECKED}/") if key not in checked)
     named = {f"{OWN}/{item.hashes.key}" for item in deletions.found if item.run_id in kept}
     old = files.old(f"{OWN}/{DELETIONS}/")
     ended = {item.run_id for item in deletions.found} - kept
     yield from (key for key in old if key.removeprefix(f"{OWN}/{DELETIONS}/").removesuffix(".json") in ended)
-    if not deletions.unread:  # nobody knows what these name
+    if not deletions.unread:  # the hashes of unreadable records are unknown
         yield from (key for key in old if key.endswith(".u64") and key not in named)
 
 
 def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
-    """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
+    """Files of ended pins, each record before its hashes, which are unused without it."""
     pins, found = {pin.pin_id: pin for pin in read_pins(run.state)}, list[str]()
     for key in files.old(f"{OWN}/{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
@@ -232,7 +229,7 @@ def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
 
 
 def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
-    """Whether nobody needs a pin any more: also the next run finds what came back under it."""
+    """Whether a pin has ended, and the next run finds its restored objects without it."""
     return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
 
@@ -245,8 +242,7 @@ def _find_runs(
     side: Iterable[Place],
     found: Superseded,
 ) -> None:
-    """Find the folders of old runs of this repository that no version of the state names and no later run asks what
-    they deleted, and of old runs beside collections."""
+    """Find removable folders of collections, purges and collections of metadata."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     states = list(versions)
