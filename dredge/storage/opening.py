@@ -60,9 +60,8 @@ def open_copier(source: str, target: str, options: StorageOptions | None = None)
     """
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
-    copier = (
-        driver_of(from_).copier(from_, to, options) if driver_of(to) and from_.driver == to.driver else None
-    )
+    driver, _ = driver_of(from_), driver_of(to)  # both check their buckets
+    copier = driver.copier(from_, to, options) if from_.driver == to.driver else None
     if copier is None:
         raise ConfigError(f"nothing can be copied from {from_.uri} to {to.uri} inside a store")
     return copier
