@@ -111,9 +111,9 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("dredge.kv.postgres._CONNECT_SECONDS", 2)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    clients.forget_clients()
+    clients.CLIENTS.forget()
     yield
-    clients.forget_clients()
+    clients.CLIENTS.forget()
 
 
 def check(call: Call, url: str, cause: Cause) -> DredgeError:

@@ -46,8 +46,7 @@ _SCOPE = "https://storage.azure.com/.default"
 _LOUD = ("azure.core.pipeline.policies.http_logging_policy", "azure.identity")
 
 
-_cache = ProcessCache()
-forget_clients = _cache.forget
+CLIENTS = ProcessCache()
 
 
 def require() -> None:
@@ -57,7 +56,7 @@ def require() -> None:
             "Azure Blob Storage needs azure-storage-blob and azure-identity: pip install 'dredge[azure]', here and"
             " where Spark's executors run. Nothing was touched."
         )
-    with _cache.lock:
+    with CLIENTS.lock:
         import azure.identity
         import azure.storage.blob  # noqa: F401
 
@@ -81,7 +80,7 @@ def container_client(options: StorageOptions, url: str, retries: bool = True) ->
         url: see `Container.url`.
         retries: False for a client that reports throttling instead of trying again.
     """
-    return _cache.get((options, url, retries), lambda: _build(options, container_of(url), retries))
+    return CLIENTS.get((options, url, retries), lambda: _build(options, container_of(url), retries))
 
 
 def service_client(options: StorageOptions, url: str) -> BlobServiceClient:
@@ -219,7 +218,7 @@ def _identity(options: AzureOptions, host: str) -> Any:
             return ClientSecretCredential(options.tenant_id, options.client_id, options.client_secret, **more)
         return DefaultAzureCredential(managed_identity_client_id=options.client_id, **more)
 
-    return _cache.get((options, authority), build)
+    return CLIENTS.get((options, authority), build)
 
 
 _SKEW = timedelta(minutes=5)

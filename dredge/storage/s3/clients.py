@@ -58,8 +58,7 @@ _ONLY_OBSTORE = frozenset(
 )
 
 
-_cache = ProcessCache()
-forget_clients = _cache.forget
+CLIENTS = ProcessCache()
 
 
 def s3_client(options: StorageOptions, bucket: str, retries: bool = True) -> S3Client:
@@ -68,7 +67,7 @@ def s3_client(options: StorageOptions, bucket: str, retries: bool = True) -> S3C
     Args:
         retries: False for a client that reports throttling instead of trying again.
     """
-    return _cache.get(
+    return CLIENTS.get(
         ("boto3", options, bucket, retries),
         lambda: access_to(options, bucket).client(retries, options.requester_pays),
     )
@@ -77,7 +76,7 @@ def s3_client(options: StorageOptions, bucket: str, retries: bool = True) -> S3C
 def signing_client(options: StorageOptions, bucket: str) -> S3Client:
     """The boto3 client that signs URLs for others."""
     # boto3's default is version 2: a URL signed so is refused when the client sends a content type.
-    return _cache.get(
+    return CLIENTS.get(
         ("signer", options, bucket),
         lambda: access_to(options, bucket).client(
             signature_version="s3v4", requester_pays=options.requester_pays
@@ -87,7 +86,7 @@ def signing_client(options: StorageOptions, bucket: str) -> S3Client:
 
 def bytes_client(options: StorageOptions, bucket: str) -> S3Store | None:
     """The obstore client of a bucket; None if obstore cannot be used (see the module)."""
-    return _cache.get(("obstore", options, bucket), lambda: _obstore(options, bucket)) if _usable else None
+    return CLIENTS.get(("obstore", options, bucket), lambda: _obstore(options, bucket)) if _usable else None
 
 
 def access_to(options: StorageOptions, bucket: str) -> Access:
@@ -102,8 +101,8 @@ def access_to(options: StorageOptions, bucket: str) -> Access:
         found = resolved(options)
         return found, identity_of(found)
 
-    return _cache.get(
-        ("access", options, bucket), lambda: find_access(*_cache.get(("known", options), known), bucket)
+    return CLIENTS.get(
+        ("access", options, bucket), lambda: find_access(*CLIENTS.get(("known", options), known), bucket)
     )
 
 
