@@ -21,9 +21,4 @@ BREAKAGES_BY_NAME = {each.name: each for each in (*BREAKAGES, *gc.OWN, *icechunk
 
 
 def breakages_of(bug: KnownBug) -> list[Breakage]:
-    """Give what is broken where a bug is.
-
-    Raises:
-        KeyError: there is no breakage of a name.
-    """
     return [BREAKAGES_BY_NAME[name] for name in bug.breaks or (bug.name,)]

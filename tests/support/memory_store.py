@@ -52,17 +52,12 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class MemoryStore:
-    """The objects of one named store, by whole key.
+    """The objects of one named store, by whole key."""
 
-    Attributes:
-        objects: key to (content, time).
-        clock: gives the time of each write; tests set it.
-        older: where the store keeps what is deleted or replaced: its earlier versions, by key.
-    """
-
-    objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)  # key to (content, time)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)  # gives the time of each write; tests set it
     lock: threading.RLock = field(default_factory=threading.RLock)
+    # where the store keeps what is deleted or replaced: its earlier versions, by key
     older: OlderVersions | None = None
 
     @can_be_stood_in
@@ -77,14 +72,7 @@ class MemoryStore:
 
     @can_be_stood_in
     def remove(self, key: str) -> str | None:
-        """Take an object away.
-
-        Returns:
-            The id of the delete marker, where the store keeps versions.
-
-        Raises:
-            KeyError: there is none, and the store keeps no versions.
-        """
+        """Take an object away."""
         with self.lock:
             if self.older is None:
                 del self.objects[key]
@@ -99,7 +87,6 @@ _stores_lock = threading.Lock()
 
 
 def memory_store(name: str) -> MemoryStore:
-    """The store of this name, made when it is new."""
     store = _stores.get(name)
     if store is None:
         with _stores_lock:
@@ -192,7 +179,6 @@ class MemoryReader:
 
     @can_be_stood_in
     def list_level(self, prefix: str = "") -> Level:
-        """List one level."""
         level = Level([], [])
         for info in self._infos(prefix):
             name, slash, _ = info.key.removeprefix(prefix).partition("/")
@@ -252,7 +238,6 @@ class MemoryWriter(MemoryReader):
     """Reads and writes objects of a memory store."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """Write an object."""
         return self._write(key, data).etag
 
     @can_be_stood_in
@@ -266,11 +251,9 @@ class MemoryWriter(MemoryReader):
 
     @can_be_stood_in
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """Write an object from pieces."""
         return self._write(key, b"".join(chunks), if_absent=if_absent)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        """Copy an object."""
         return self._write(target, self.get(source))
 
     def uploads(self) -> Uploads:
@@ -311,7 +294,6 @@ class MemoryDeleter:
 
     @can_be_stood_in
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key."""
         if not may_send():
             return [DeleteOutcome(key, "failed", NOT_SENT) for key in keys]
         outcomes: dict[str, DeleteOutcome] = {}
@@ -360,7 +342,6 @@ class MemoryVersionDeleter:
 
     @can_be_stood_in
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions for good."""
         if not may_send():
             return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in wanted]
         return [self._delete(key, version_id) for key, version_id in wanted]
