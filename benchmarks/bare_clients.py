@@ -118,7 +118,7 @@ class AzureClient:
     def _container(self) -> Any:
         from azure.storage.blob import ContainerClient
 
-        from dredge.storage.azure.options import AzureOptions
+        from dredge.storage.options import AzureOptions
 
         options = AzureOptions.from_env(os.environ)
         key = {"account_name": str(options.account), "account_key": str(options.key)}

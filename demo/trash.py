@@ -30,14 +30,14 @@ from demo.trash_proof import (
     work_through,
 )
 from dredge.kv import Store, open_store
-from dredge.kv.row_opening import open_row_cleaner
+from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row, RowCleaner, show
 from dredge.storage import open_writer
-from dredge.trash.finding import KINDS, TrashFinding
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.findings import KINDS, TrashFinding, TrashLimits
+from dredge.trash.restore import restore, unqueue
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
-from dredge.trash.steps import CleanReport, clean, restore
-from dredge.trash.unqueue import unqueue
+from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Settings
 from lakefs_embedded.server import ServerSettings, ThreadedServer
 

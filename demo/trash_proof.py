@@ -14,7 +14,7 @@ from lakefs.client import Client
 
 from demo.trash_kinds import Planted
 from dredge.kv.rows import Row
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import TrashFinding
 
 type Reads = dict[tuple[str, str, str], str]
 """SHA-256 of an object's content, by repository, ref and path."""

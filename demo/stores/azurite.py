@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dredge.storage import StorageOptions
-from dredge.storage.azure.options import AzureOptions
+from dredge.storage.options import AzureOptions
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ACCOUNT = "devstoreaccount1"

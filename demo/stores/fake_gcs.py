@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dredge.storage import StorageOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import GcsOptions
 
 _START_SECONDS = 30.0
 

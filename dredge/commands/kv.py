@@ -257,7 +257,7 @@ def _print_row(
 
 @contextmanager
 def _reader(url: str) -> Iterator[RowReader]:
-    from dredge.kv.row_opening import open_row_reader
+    from dredge.kv.opening import open_row_reader
 
     with closing(open_row_reader(url)) as store:
         yield store

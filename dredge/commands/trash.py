@@ -13,14 +13,13 @@ from dredge.commands.options import ACKNOWLEDGE_REASON, BY, given, json_option, 
 from dredge.commands.printing import show_alarms, show_preflight
 from dredge.commands.statements import forget_variable_command
 from dredge.runs.rendering import duration_text, size_text
-from dredge.trash.config import TrashConfig
-from dredge.trash.restore_config import TrashRestoreConfig
+from dredge.trash.settings import TrashConfig, TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
     from dredge.trash.apply import Outcome
-    from dredge.trash.finding import TrashFinding
-    from dredge.trash.results import CleanReport, ScanReport
+    from dredge.trash.findings import TrashFinding
+    from dredge.trash.report import CleanReport, ScanReport
     from dredge.trash.state import TrashState
 
 URL_ENV = "DREDGE_KV_URL"
@@ -92,7 +91,7 @@ def scan_command(
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
     5 a record cannot be read: no row was judged.
     """
-    from dredge.kv.row_opening import open_row_reader
+    from dredge.kv.opening import open_row_reader
     from dredge.runs.clock import utc_now
     from dredge.trash.steps import scan
 
@@ -146,7 +145,7 @@ def clean_command(
     read; 9 some rows were removed, and permissions for the rest are missing; 10 alarm: a removed row is in
     use, and was restored, or the alarm is not acknowledged (dredge trash acknowledge).
     """
-    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.kv.opening import open_row_cleaner
     from dredge.runs.clock import utc_now
     from dredge.trash.steps import clean
 
@@ -190,8 +189,8 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
     Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
     store does not answer; 5 an undo file is damaged.
     """
-    from dredge.kv.row_opening import open_row_cleaner
-    from dredge.trash.steps import restore
+    from dredge.kv.opening import open_row_cleaner
+    from dredge.trash.restore import restore
 
     config = TrashRestoreConfig.from_params(given(settings) | {"dry_run": not apply})
     store = open_row_cleaner(url)
@@ -268,9 +267,9 @@ def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> Non
     Exit codes: 0 done, or a dry run; 2 bad input; 3 another run, another store's state; 4 the store does not
     answer; 5 a record cannot be read: nothing was touched.
     """
-    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.kv.opening import open_row_cleaner
     from dredge.runs.clock import utc_now
-    from dredge.trash.unqueue import unqueue
+    from dredge.trash.restore import unqueue
 
     store = open_row_cleaner(url)
     try:
@@ -303,7 +302,7 @@ def check_command(url: str, state_uri: str, as_json: bool) -> None:
     """
     from contextlib import closing
 
-    from dredge.kv.row_opening import open_row_reader
+    from dredge.kv.opening import open_row_reader
     from dredge.trash.preflight import check
 
     config = _config(state_uri, {})

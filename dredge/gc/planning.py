@@ -43,8 +43,8 @@ from dredge.runs.payload import to_json
 from dredge.runs.pending.store import Stored
 from dredge.runs.versions import choose_mode
 from dredge.storage import StorageOptions, open_writer
-from dredge.storage.conditions import demand_conditions
 from dredge.storage.parallel import at_once
+from dredge.storage.probe import demand_conditions
 from dredge.undo.pins import read_pins, slices_to_list
 from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid

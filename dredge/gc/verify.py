@@ -35,7 +35,7 @@ from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
-from dredge.storage.neighbours import LOOKS_PER_PAGE, find_neighbours
+from dredge.storage.lookup import LOOKS_PER_PAGE, find_neighbours
 
 log = logging.getLogger("dredge")
 

@@ -10,8 +10,8 @@ from dredge.errors import RefusedError, UnavailableError
 from dredge.icechunk.history import Ref
 from dredge.process import need
 from dredge.storage import StorageOptions
-from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.location import Location, parse_uri
+from dredge.storage.options import GcsOptions
 from dredge.storage.s3.clients import CREDENTIALS_KEPT, access_to
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Key-value stores; database drivers are imported nowhere else. Start with `open_store` and `model.Store`."""
+"""Key-value stores: `open_store` and `model.Store`. Only this package imports database drivers."""
 
 from __future__ import annotations
 
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
-from dredge.kv.opening import DRIVERS, open_store
+from dredge.kv.opening import open_store
 
-__all__ = ["DRIVERS", "Entry", "KeyNotFoundError", "PredicateFailedError", "Store", "open_store"]
+__all__ = ["Entry", "KeyNotFoundError", "PredicateFailedError", "Store", "open_store"]

@@ -2,11 +2,10 @@
 
     hash key PartitionKey (binary) · range key ItemKey (binary) · attribute ItemValue (binary) · on-demand billing
 
-Gets and queries are consistent reads. The client's own retries are off, because it does not know which requests may be
-repeated: a throttled request had no effect and is always retried, with backoff; after a lost response only a read is
-retried. A conditional write that is repeated would fail because of its own success.
-
-`dredge.kv.dynamodb_rows` has raw access to the rows.
+Gets and queries are consistent reads. The client's own retries are off, because it does not know which requests are
+idempotent: a throttled request had no effect and is always retried, with backoff; after a lost response only a read
+is
+retried. A repeated conditional write would fail because the first write succeeded.
 
 Source: L61 of docs/lakefs-behaviour.md (pkg/kv/dynamodb/store.go).
 """
@@ -59,13 +58,7 @@ _THROTTLED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """Address of a table.
-
-    Args:
-        table: table name.
-        region: AWS region; None uses the environment's.
-        endpoint: URL of the service; None uses the environment's or AWS.
-    """
+    """Address of a table; None as region or endpoint is the environment's."""
 
     table: str
     region: str | None = None
@@ -100,13 +93,7 @@ class TableAddress:
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """AWS credentials that do not come from the environment.
-
-    Args:
-        access_key_id: access key id.
-        secret_access_key: secret access key.
-        session_token: session token of temporary credentials.
-    """
+    """AWS credentials in place of the environment's."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -122,10 +109,8 @@ class DynamoStore:
     """A `Store` on a DynamoDB table; thread-safe.
 
     Args:
-        url: `dynamodb://TABLE?region=…&endpoint=…`. Credentials come from AWS's environment variables,
-            profiles or instance roles.
+        url: see `TableAddress.parse`. Credentials are in AWS's environment variables, profiles or instance roles.
         create: create a missing table; otherwise a missing table is a `ConfigError`.
-        sleep: function that waits, in seconds.
         keys: credentials in place of the environment's.
     """
 
@@ -163,12 +148,7 @@ class DynamoStore:
         return DynamoStore, (self._url, False)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """Read a value.
-
-        Raises:
-            KeyNotFoundError: the service answered and the table does not have the key.
-            UnavailableError: the service did not answer.
-        """
+        """See `Store.get`."""
         response = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
         if "Item" not in response:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
@@ -176,18 +156,14 @@ class DynamoStore:
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
+        """See `Store.scan`."""
         for response in self.pages(partition, start):
             for item in response["Items"]:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
-        """Query a partition and yield the service's responses, one per page.
-
-        Args:
-            partition: partition key.
-            start: first key (inclusive).
-            more: additional arguments of each request.
+        """Query a partition from `start` (inclusive), and yield the responses; `more` are arguments of each
+        request.
         """
         names, condition = {"#p": PARTITION}, "#p = :p"
         values = {":p": {"B": partition}}
@@ -213,19 +189,15 @@ class DynamoStore:
             page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """See `Store.set`."""
         self.call("put_item", Item=item_key(partition, key) | {VALUE: {"B": value}})
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Remove a key, if it is there."""
+        """See `Store.delete`."""
         self.call("delete_item", Key=item_key(partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one equals `predicate` (None: if the key does not exist).
-
-        Raises:
-            PredicateFailedError: the stored value differs; nothing was written.
-        """
+        """See `Store.set_if`."""
         try:
             self.call(
                 "put_item", Item=item_key(partition, key) | {VALUE: {"B": value}}, **condition_on(predicate)
@@ -235,11 +207,7 @@ class DynamoStore:
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Delete a key if its value equals `predicate`.
-
-        Raises:
-            PredicateFailedError: the value differs; nothing was deleted.
-        """
+        """See `Store.delete_if`."""
         try:
             self.call("delete_item", Key=item_key(partition, key), **condition_on(predicate))
         except ConditionFailedError as error:
@@ -247,19 +215,19 @@ class DynamoStore:
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def close(self) -> None:
-        """Close the connections."""
+        """See `Store.close`."""
         self.client.close()
 
     def call(self, operation: str, repeat: bool = False, **arguments: Any) -> dict[str, Any]:
-        """Send one request about the table, with this driver's retries.
+        """Send one request about the table, with retries.
 
         Args:
             operation: method of the boto3 client.
             repeat: whether the request is idempotent, so that it may be retried after a lost response.
-            arguments: arguments of the method; the table name is added if the operation takes one.
+            arguments: of the method; the table name is added.
 
         Raises:
-            ConditionFailedError: a condition did not hold.
+            ConditionFailedError: a condition failed.
             UnavailableError: throttled too often, or no response; a write may have taken effect.
         """
         from botocore.exceptions import BotoCoreError, ClientError
@@ -340,12 +308,7 @@ class DynamoStore:
 
 
 class ConditionFailedError(DredgeError):
-    """A condition of a write did not hold; callers turn it into an error of `Store`.
-
-    Args:
-        message: the failed request.
-        reasons: DynamoDB's code per action of a transaction; None for a single write.
-    """
+    """A condition of a write failed; `reasons` are DynamoDB's codes by action of a transaction."""
 
     def __init__(self, message: str, reasons: list[str] | None = None) -> None:
         super().__init__(message)
@@ -353,12 +316,12 @@ class ConditionFailedError(DredgeError):
 
 
 def item_key(partition: bytes, key: bytes) -> dict[str, dict[str, bytes]]:
-    """Name an item."""
+    """Key of an item."""
     return {PARTITION: {"B": partition}, KEY: {"B": key}}
 
 
 def condition_on(value: bytes | None) -> dict[str, Any]:
-    """Build a condition that an item has a value or, with None, does not exist."""
+    """The condition that an item has a value or, with None, does not exist."""
     if value is None:
         return {"ConditionExpression": "attribute_not_exists(#k)", "ExpressionAttributeNames": {"#k": KEY}}
     return {

@@ -1,12 +1,14 @@
-"""Raw rows of a DynamoDB table: parallel scans for the partitions, transactions for conditional deletes.
+"""Rows of a DynamoDB table: parallel scans for the partitions, transactions for conditional deletes.
 
-There are no snapshots. Each read of a view is consistent on its own, and later reads see later states; so readers read
-possible trash first and whatever may refer to it last.
+There are no snapshots. Each read of a view is consistent, and later reads see later states; so readers read possible
+trash first, and references last.
 
-No index lists the partitions, so the whole table is scanned, several segments in parallel. All reads of all views share
-one rate limit. DynamoDB charges a scan for the data it passes over, not for what it returns.
+No index lists the partitions, so the whole table is scanned, several segments in parallel. All reads of all views
+share
+one rate limit. DynamoDB charges a scan for the scanned data, not for the returned data.
 
-A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each has
+A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each
+has
 its own token, so it can be repeated after a lost response.
 """
 
@@ -42,13 +44,7 @@ _LARGEST_PAGE_ITEMS = 5000
 
 
 class RateLimiter:
-    """Limits the read rate of several threads together.
-
-    Args:
-        units_per_second: read capacity units per second; None is unlimited.
-        now: monotonic clock, in seconds.
-        sleep: function that waits, in seconds.
-    """
+    """Limits the read capacity units per second of several threads together; None is unlimited."""
 
     def __init__(
         self,
@@ -63,7 +59,7 @@ class RateLimiter:
         self._free_at = now()
 
     def consume(self, units: float) -> None:
-        """Record the units that a request used, and wait until the next request is allowed."""
+        """Record the units of a request, and wait until the next request is allowed."""
         if self._rate is None:
             return
         with self._lock:
@@ -75,14 +71,7 @@ class RateLimiter:
 
 
 class DynamoRows:
-    """Raw access to the rows of a DynamoDB table with lakeFS's layout.
-
-    Args:
-        url: as for `DynamoStore`; the table must exist.
-        rate: rate limit and number of segments of a scan.
-        sleep: function that waits, in seconds.
-        keys: credentials in place of the environment's.
-    """
+    """Access to all rows of a DynamoDB table; it must exist."""
 
     guards_max = 40  # of the 100 actions of a transaction
 
@@ -100,29 +89,29 @@ class DynamoRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[DynamoView]:
-        """Open a view; it is not a snapshot."""
+        """See `RowReader.view`."""
         yield DynamoView(self._store, self._rate, self._limiter)
 
     def clock(self) -> datetime | None:
-        """Return the service's time from the Date of a response, in whole seconds."""
+        """See `RowReader.clock`."""
         response = self._store.call("describe_table", repeat=True)
         date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date).astimezone(UTC) if date else None
 
     def own_id(self) -> str:
-        """Return the TableId: a table that was put back is a new one."""
+        """See `RowReader.own_id`."""
         found: str = self._store.call("describe_table", repeat=True)["Table"].get("TableId", "")
         return found
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows whose value is unchanged, in transactions with all guards (see `RowCleaner`)."""
+        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for batch in _batches(rows, guards):
             outcomes.extend(self._delete_batch(batch, guards, outcomes))
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """Write a row if its key does not exist; returns whether it was written."""
+        """See `RowCleaner.insert_row`."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -130,7 +119,7 @@ class DynamoRows:
         return True
 
     def close(self) -> None:
-        """Close the connections."""
+        """See `RowReader.close`."""
         self._store.close()
 
     def _delete_batch(self, batch: Sequence[Row], guards: Sequence[Guard], done: list[bool]) -> list[bool]:
@@ -163,7 +152,7 @@ class DynamoRows:
 
 
 class DynamoView:
-    """Reads of a table, each consistent on its own."""
+    """Reads of a table, each consistent by itself."""
 
     consistent = False
 
@@ -173,7 +162,7 @@ class DynamoView:
         self._limiter = limiter
 
     def partitions(self) -> Iterator[bytes]:
-        """Return the partitions in byte order, after scanning the whole table."""
+        """See `RowView.partitions`."""
         found: set[bytes] = set()
         with ThreadPoolExecutor(self._rate.segments) as threads:
             for part in threads.map(self._segment, range(self._rate.segments)):
@@ -181,7 +170,7 @@ class DynamoView:
         yield from sorted(found)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Yield the rows of a partition; the queries count towards the rate limit."""
+        """See `RowView.scan`."""
         for response in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
             self._limiter.consume(_units(response))
             for item in response["Items"]:
@@ -213,7 +202,7 @@ class DynamoView:
             limit = self._next_limit(limit, units)
 
     def _next_limit(self, limit: int, units: float) -> int:
-        """Return a page size with which a segment's request takes its share of one second's rate."""
+        """A page size for a segment's share of one second's rate."""
         if self._rate.units_per_second is None or units <= 0:
             return _LARGEST_PAGE_ITEMS
         share = self._rate.units_per_second / self._rate.segments
@@ -221,7 +210,6 @@ class DynamoView:
 
 
 def _units(response: dict[str, Any]) -> float:
-    """Return the read capacity units that a request used."""
     units: float = response.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
     return units
 

@@ -1,6 +1,7 @@
-"""The interface of the key-value store that holds all mutable metadata.
+"""The interface of the key-value store for all mutable metadata, and a store in memory.
 
-It is narrow on purpose: keys ordered within a partition, and conditional writes and deletes of single keys. A partition
+It is narrow on purpose: keys ordered within a partition, and conditional writes and deletes of single keys. A
+partition
 exists while it has keys. There are no transactions across keys and no listing of partitions.
 
 Source: design "lakeFS on KV".
@@ -8,8 +9,10 @@ Source: design "lakeFS on KV".
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
@@ -23,7 +26,7 @@ class KeyNotFoundError(NotFoundError):
 
 
 class PredicateFailedError(ConflictError):
-    """The stored value is not the one that `set_if` or `delete_if` expects; nothing was changed."""
+    """The stored value differs from the predicate of `set_if` or `delete_if`; nothing was changed."""
 
     kind: ClassVar[str] = "predicate_failed"
 
@@ -49,15 +52,16 @@ class Store(Protocol):
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """Iterate over a partition in ascending byte order of the keys, starting at `start` (inclusive).
 
-        A key that exists throughout the scan is yielded exactly once, with a value that it had during the scan. A key
-        written or deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
+        A key that exists throughout the scan is yielded exactly once, with a value it had during the scan. A key
+        written or
+        deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
         """
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """Write a value."""
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Delete a key; it need not exist."""
+        """Delete a key, if it exists."""
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
         """Write a value if the stored one equals `predicate`; None requires that the key does not exist.
@@ -82,3 +86,94 @@ class Store(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+_PAGE_KEYS = 256
+
+
+@dataclass(slots=True)
+class _Partition:
+    values: dict[bytes, bytes] = field(default_factory=dict)
+    order: list[bytes] = field(default_factory=list)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if key not in self.values:
+            insort(self.order, key)
+        self.values[key] = value
+
+
+class MemoryKV:
+    """A store in memory, for tests and experiments: partitions as dicts, each with a sorted list of its keys."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._partitions: dict[bytes, _Partition] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        """See `Store.get`."""
+        with self._lock:
+            try:
+                return self._partitions[partition].values[key]
+            except KeyError:
+                raise KeyNotFoundError(f"no key {key!r} in partition {partition!r}") from None
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """See `Store.scan`."""
+        while page := self._page(partition, start):
+            yield from page
+            start = page[-1].key + b"\0"
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        """See `Store.set`."""
+        with self._lock:
+            self._put(partition, key, value)
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        """See `Store.delete`."""
+        with self._lock:
+            self._remove(partition, key)
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        """See `Store.set_if`."""
+        with self._lock:
+            self._expect(partition, key, predicate)
+            self._put(partition, key, value)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        """See `Store.delete_if`."""
+        with self._lock:
+            self._expect(partition, key, predicate)
+            self._remove(partition, key)
+
+    def close(self) -> None:
+        """See `Store.close`."""
+
+    def _expect(self, partition: bytes, key: bytes, predicate: bytes | None) -> None:
+        found = self._partitions.get(partition)
+        if (found.values.get(key) if found else None) != predicate:
+            raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was changed")
+
+    def _remove(self, partition: bytes, key: bytes) -> None:
+        found = self._partitions.get(partition)
+        if found is None or found.values.pop(key, None) is None:
+            return
+        del found.order[bisect_left(found.order, key)]
+        if not found.order:
+            del self._partitions[partition]
+
+    def _put(self, partition: bytes, key: bytes, value: bytes) -> None:
+        self._partitions.setdefault(partition, _Partition()).put(bytes(key), bytes(value))
+
+    def _page(self, partition: bytes, start: bytes) -> list[Entry]:
+        with self._lock:
+            found = self._partitions.get(partition)
+            if found is None:
+                return []
+            at = bisect_left(found.order, start)
+            return [Entry(key, found.values[key]) for key in found.order[at : at + _PAGE_KEYS]]

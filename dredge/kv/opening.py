@@ -1,59 +1,76 @@
-"""Open a key-value store by URL; the only place that names the drivers."""
+"""Opens a key-value store by URL, as a lakeFS's store or for all of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from dredge.kv.model import Store
+from dredge.kv.model import MemoryKV, Store
+from dredge.kv.rows import ReadRate, RowCleaner, RowReader
 from dredge.kv.urls import absolute_file, driver_of
 
-type Opener = Callable[[str], Store]
+if TYPE_CHECKING:
+    from dredge.kv.dynamodb import AwsKeys
+
+ROW_SCHEMES = ("dynamodb", "postgres", "postgresql", "sqlite")
+SCHEMES = ("dynamodb", "memory", "postgres", "postgresql", "sqlite")
 
 
-def _open_memory(url: str) -> Store:
-    from dredge.kv.memory import MemoryKV
+def open_store(url: str) -> Store:
+    """Open a key-value store; a missing table is created.
 
-    return MemoryKV()
+    Args:
+        url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
+            `postgresql://user@host/database`, `host=… dbname=…` (PostgreSQL) or `dynamodb://table?region=…`.
 
+    Raises:
+        ConfigError: unknown scheme, or the store cannot be opened.
+    """
+    scheme = driver_of(url, SCHEMES)
+    if scheme in ("postgresql", "postgres"):
+        from dredge.kv.postgres import PostgresStore
 
-def _open_sqlite(url: str) -> Store:
+        return PostgresStore(url)
+    if scheme == "dynamodb":
+        from dredge.kv.dynamodb import DynamoStore
+
+        return DynamoStore(url)
+    if scheme == "memory":
+        return MemoryKV()
     from dredge.kv.sqlite import SQLiteKV
 
     return SQLiteKV(unquote(absolute_file(url)))
 
 
-def _open_postgres(url: str) -> Store:
-    from dredge.kv.postgres import PostgresStore
-
-    return PostgresStore(url)
-
-
-def _open_dynamodb(url: str) -> Store:
-    from dredge.kv.dynamodb import DynamoStore
-
-    return DynamoStore(url)
-
-
-DRIVERS: dict[str, Opener] = {
-    "dynamodb": _open_dynamodb,
-    "memory": _open_memory,
-    "postgres": _open_postgres,
-    "postgresql": _open_postgres,
-    "sqlite": _open_sqlite,
-}
-"""Driver by URL scheme; add a new driver here and to the conformance suite."""
-
-
-def open_store(url: str) -> Store:
-    """Open a key-value store.
+def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowReader:
+    """Open a store for reading all of its rows.
 
     Args:
-        url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
-            `postgresql://user@host/database`, `host=… dbname=…` (PostgreSQL) or `dynamodb://table?region=…`; a
-            missing table is created.
+        url: `postgresql://…`, `host=… dbname=…` (PostgreSQL), `dynamodb://…` or `sqlite:///…`; the table must exist.
+        rate: limit for scanning a DynamoDB table.
+        keys: AWS credentials in place of the environment's.
 
     Raises:
-        ConfigError: unknown scheme, or the store cannot be opened.
+        ConfigError: unknown scheme, or the store does not exist.
     """
-    return DRIVERS[driver_of(url, sorted(DRIVERS))](url)
+    return _open(url, rate, keys, read_only=True)
+
+
+def open_row_cleaner(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowCleaner:
+    """Open a store for the trash cleaner, its only user; arguments as for `open_row_reader`."""
+    return _open(url, rate, keys, read_only=False)
+
+
+def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool) -> RowCleaner:
+    scheme = driver_of(url, ROW_SCHEMES)
+    if scheme in ("postgresql", "postgres"):
+        from dredge.kv.postgres_rows import PostgresRows
+
+        return PostgresRows(url, read_only)
+    if scheme == "dynamodb":
+        from dredge.kv.dynamodb_rows import DynamoRows
+
+        return DynamoRows(url, rate, keys=keys)
+    from dredge.kv.sqlite import SQLiteRows
+
+    return SQLiteRows(url, read_only)

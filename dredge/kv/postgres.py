@@ -1,25 +1,19 @@
-"""PostgreSQL driver with the table of a real lakeFS, so that Dredge can serve, read and clean the same database.
+"""PostgreSQL driver with the table of a real lakeFS; connection texts of libpq and lakeFS.
 
-    kv (partition_key bytea, key bytea, value bytea, primary key (partition_key, key))
-    partitioned by hash of partition_key into kv_0 … kv_99; view kv_v shows both keys as text
-
-Every operation is one autocommit statement, as in lakeFS; a scan reads pages of 1,000 rows, one statement per page.
-No statement changes the state of its session (SET, prepared statements, session locks, temporary tables, LISTEN):
-behind a pooler such as PgBouncer, lakeFS's next transaction may run in the same session.
-`dredge.kv.postgres_rows` has raw access to the rows.
-
-Source: L61 of docs/lakefs-behaviour.md (pkg/kv/postgres/store.go).
+The plain part of a connection text may be in messages, values such as passwords never.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from dredge.causes import (
     BUSY,
@@ -34,11 +28,105 @@ from dredge.causes import (
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
-from dredge.kv.postgres_words import hidden_values, location_of, read_words, search_path_of
 from dredge.kv.rows import show_key
+from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
+from dredge.process import need
 
 if TYPE_CHECKING:
     import psycopg
+
+log = logging.getLogger("dredge")
+
+_NUMBERS = re.compile(r"(\d*,)*\d*")
+_HOSTS = re.compile(r"(?:(?:[\w.:%-]*|[/@][^@=,]*)(?:,|$))*")
+_SHAPES = {
+    "host": _HOSTS,
+    "hostaddr": _HOSTS,
+    "port": _NUMBERS,
+    "dbname": re.compile(r"[^=@/:]*"),
+    "connect_timeout": _NUMBERS,
+    "sslmode": re.compile(r"[a-z-]*"),
+    "target_session_attrs": re.compile(r"[a-z-]*"),
+}
+
+
+_SEARCH_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search_path=((?:\\.|[^\s\\])+)")
+
+
+def read_words(url: str) -> dict[str, str]:
+    """Parse a PostgreSQL connection text (`postgresql://…` or `host=… dbname=…`) into libpq's words.
+
+    lakeFS's own words are left out, and `search_path` becomes one of `options`.
+
+    Raises:
+        ConfigError: it is invalid; the message has no value of it.
+    """
+    need("psycopg", "kv")
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    check_postgres_url(url)
+    of_libpq, foreign = without_foreign_words(url)
+    search_path = foreign.pop("search_path", None)
+    if foreign:
+        log.info("words of the PostgreSQL URL that are lakeFS's own and not heeded: %s", ", ".join(foreign))
+    try:
+        found = conninfo_to_dict(of_libpq)
+    except psycopg.ProgrammingError:
+        # libpq's message repeats parts of the URL, possibly the password.
+        known = {item.keyword.decode() for item in psycopg.pq.Conninfo.get_defaults()}
+        unknown = unknown_words(of_libpq, known)
+        why = (
+            f"libpq does not know the word {', '.join(unknown)}" if unknown else "check its percent-encoding"
+        )
+        raise ConfigError(
+            f"the PostgreSQL URL cannot be parsed: {why}; each word must be one of libpq's, pool_… of lakeFS, or"
+            " search_path. Nothing was touched."
+        ) from None
+    if search_path:
+        path = re.sub(r"([\\\s])", r"\\\1", search_path)
+        found["options"] = f"{found.get('options') or ''} -csearch_path={path}".strip()
+    words = {name: str(value) for name, value in found.items() if value not in (None, "")}
+    wrong = [name for name, shape in _SHAPES.items() if not shape.fullmatch(words.get(name, ""))]
+    if wrong:
+        # These are shown in messages and reports, so a password that slipped into one must not pass.
+        raise ConfigError(
+            f"the {' and the '.join(wrong)} of the PostgreSQL URL cannot be one: check its percent-encoding. Nothing"
+            " was touched."
+        )
+    return words
+
+
+def search_path_of(words: Mapping[str, str]) -> str | None:
+    """The `search_path` in words of `read_words`; None for none."""
+    found = _SEARCH_PATH.findall(words.get("options", ""))
+    return re.sub(r"\\(.)", r"\1", found[-1]) if found else None
+
+
+def location_of(words: Mapping[str, str]) -> str:
+    """The store's URL for reports: hosts, ports and database."""
+    hosts, ports = words.get("host", words.get("hostaddr", "")).split(","), words.get("port", "").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    places = [_place(host, port) for host, port in zip(hosts, ports, strict=False)]
+    return f"postgresql://{','.join(places)}/{words.get('dbname', '')}"
+
+
+def _place(host: str, port: str) -> str:
+    if host.startswith(("/", "@")):
+        return host  # a folder with a socket
+    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+
+
+def hidden_values(words: Mapping[str, str]) -> re.Pattern[str] | None:
+    """A pattern of the values that a message must not have."""
+    values = {value for name, value in words.items() if name not in _SHAPES}
+    values |= set(re.findall(r"[^\s=-]{2,}", words.get("options", "")))  # the server names single settings
+    values |= {quote(value, safe="") for value in values}
+    if not values:
+        return None
+    longest_first = sorted(values, key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+
 
 PAGE_ROWS = 1000
 TABLE_PARTITIONS = 100
@@ -89,8 +177,9 @@ _DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 class PostgresStore:
     """A `Store` on a PostgreSQL database; thread-safe.
 
-    A broken connection is discarded together with all idle ones. A read is retried once on a new connection. A write
-    is not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read back.
+    A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write
+    is not,
+    because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
 
     Args:
         url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
@@ -130,12 +219,7 @@ class PostgresStore:
         return PostgresStore, (self._url, False, self._read_only)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """Read a value.
-
-        Raises:
-            KeyNotFoundError: the database answered and does not have the key.
-            UnavailableError: the database did not answer.
-        """
+        """See `Store.get`."""
         rows = self.read(_GET, (partition, key))
         if not rows:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
@@ -143,7 +227,7 @@ class PostgresStore:
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
+        """See `Store.scan`."""
         rows = self.read(PAGE_FROM, (partition, start, PAGE_ROWS))
         while rows:
             for key, value in rows:
@@ -153,19 +237,15 @@ class PostgresStore:
             rows = self.read(PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """See `Store.set`."""
         self._write(_SET, (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Remove a key, if it is there."""
+        """See `Store.delete`."""
         self._write(_DELETE, (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one equals `predicate` (None: if the key does not exist).
-
-        Raises:
-            PredicateFailedError: the stored value differs; nothing was written.
-        """
+        """See `Store.set_if`."""
         if predicate is None:
             count = self._write(_SET_IF_ABSENT, (partition, key, value))
         else:
@@ -174,16 +254,12 @@ class PostgresStore:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Delete a key if its value equals `predicate`.
-
-        Raises:
-            PredicateFailedError: the value differs; nothing was deleted.
-        """
+        """See `Store.delete_if`."""
         if self._write(_DELETE_IF_EQUAL, (partition, key, predicate)) == 0:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def close(self) -> None:
-        """Close the idle connections; those in use are closed when they are returned."""
+        """See `Store.close`."""
         self._closed = True
         if self._pid == os.getpid():
             self._drop_idle()
@@ -242,7 +318,7 @@ class PostgresStore:
                 yield connection
             finally:
                 if connection.broken:
-                    self._drop_idle()  # the server went away, so the idle ones are broken too
+                    self._drop_idle()  # the server is down, so idle connections are broken too
                 if connection.closed or self._closed or connection.info.transaction_status != 0:
                     connection.close()
                 else:
@@ -252,8 +328,9 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the driver's errors as Dredge's. Values of the URL are removed from the message, and the driver's own
-        error, which may have them, is no cause that a log would show."""
+        """Raise Dredge's errors for the driver's, without values of the URL and unchained, as the driver's may have
+        them.
+        """
         import psycopg
 
         try:
@@ -294,7 +371,7 @@ class PostgresStore:
                 self._idle.get_nowait().close()
 
     def _check_search_path(self) -> None:
-        """A pooler may drop the words of a session, and then the table that is found may be another installation's."""
+        # A pooler may drop the settings of a session, and then the table may be another installation's.
         wanted = search_path_of(self._words)
         if wanted is None:
             return
@@ -325,7 +402,7 @@ class PostgresStore:
 
 
 def _cause(error: psycopg.Error) -> Cause | None:
-    """Choose the cause for an error of the driver; None where it is Dredge's own statement that is wrong."""
+    """The cause of an error of the driver; None for a wrong statement of Dredge."""
     state, text = error.sqlstate or "", " ".join(str(error).split())
     if not state:
         found = next((cause for pattern, cause in _NOT_LET_IN if pattern.search(text)), None)
@@ -344,7 +421,7 @@ def _cause(error: psycopg.Error) -> Cause | None:
 
 
 def fnv1a_32(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, from which lakeFS derives the number of its advisory lock."""
+    """The 32-bit FNV-1a hash, from which lakeFS derives the number of its advisory lock."""
     number = 0x811C9DC5
     for byte in data:
         number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF

@@ -1,11 +1,13 @@
-"""Raw rows of a PostgreSQL store: consistent views and conditional deletes.
+"""Rows of a PostgreSQL store: consistent views and conditional deletes.
 
-A view is a REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the next along the
+A view is a REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the next along
+the
 primary key of each table, so the cost grows with the number of partitions, not of rows.
 
 A delete is a short transaction. It locks the guards' rows FOR SHARE (their writers wait until it ends), then deletes
-the rows whose value is unchanged. In PostgreSQL's default isolation a row that is changed concurrently is re-evaluated
-in its new version, so the condition on the value holds in every interleaving.
+the rows with an unchanged value. In PostgreSQL's default isolation a concurrently changed row is evaluated again in
+its
+new version, so the condition on the value holds in every interleaving.
 """
 
 from __future__ import annotations
@@ -54,12 +56,7 @@ _DELETE = (
 
 
 class PostgresRows:
-    """Raw access to the rows of a PostgreSQL database with lakeFS's table.
-
-    Args:
-        url: as for `PostgresStore`; the table must exist.
-        read_only: run every statement in a read-only transaction.
-    """
+    """Access to all rows of a PostgreSQL database; the table must exist."""
 
     guards_max = 1000
 
@@ -69,11 +66,7 @@ class PostgresRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[PostgresView]:
-        """Open a view of the store at one point in time.
-
-        Raises:
-            RefusedError: the server is a standby. It lags behind the primary, so new references would look missing.
-        """
+        """See `RowReader.view`."""
         import psycopg
 
         connection = self._store.connect()
@@ -90,14 +83,13 @@ class PostgresRows:
             connection.close()
 
     def clock(self) -> datetime:
-        """The database's time."""
+        """See `RowReader.clock`."""
         (now,) = self._store.read("SELECT clock_timestamp()", ())[0]
         moment: datetime = now
         return moment.astimezone(UTC)
 
     def own_id(self) -> str:
-        """Return system identifier, timeline and oid of the table. A cluster that was put back or failed over
-        has another timeline, a table that was put back another oid."""
+        """See `RowReader.own_id`."""
         parts = []
         for statement in _OWN_ID:
             try:
@@ -107,7 +99,7 @@ class PostgresRows:
         return ":".join(parts)
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows whose value is unchanged, in transactions of 500 (see `RowCleaner`)."""
+        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for first in range(0, len(rows), BATCH_ROWS):
             batch = rows[first : first + BATCH_ROWS]
@@ -122,7 +114,7 @@ class PostgresRows:
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """Write a row if its key does not exist; returns whether it was written."""
+        """See `RowCleaner.insert_row`."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -130,12 +122,12 @@ class PostgresRows:
         return True
 
     def close(self) -> None:
-        """Close all connections."""
+        """See `RowReader.close`."""
         self._store.close()
 
 
 class PostgresView:
-    """One moment of a database."""
+    """A snapshot of a database."""
 
     consistent = True
 
@@ -143,8 +135,7 @@ class PostgresView:
         self._connection = connection
 
     def partitions(self) -> Iterator[bytes]:
-        """Yield the partitions in byte order, table by table: a skip over all hundred tables at once costs as much as
-        one in each."""
+        """See `RowView.partitions`."""
         from psycopg import sql
 
         tables = [name for (name,) in self._connection.execute(_TABLES)] or ["kv"]
@@ -155,7 +146,7 @@ class PostgresView:
         return iter(sorted(found))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Yield the rows of a partition page by page; most partitions fit in one page and take one round trip."""
+        """See `RowView.scan`."""
         rows = self._page(PAGE_FROM, partition, start)
         while rows:
             for key, value in rows:

@@ -1,10 +1,7 @@
-"""Raw access to all rows of a store, for reports and for the trash cleaner.
+"""Access to all rows of a store, for reports and for the trash cleaner.
 
-A `Store` serves a lakeFS, which only reads keys it can name. A cleaner looks for rows that nothing names any more and
-needs more: the list of partitions, consistent reads, and a delete that removes a row only with exactly the value that
-was examined. Readers get a `RowReader`; only the cleaner gets a `RowCleaner`.
-
-Every driver has both; `dredge.kv.row_opening` opens them by URL.
+A `Store` only reads keys by name. A cleaner also needs the list of partitions, consistent reads, and deletes of rows
+with exactly the examined value. Readers get a `RowReader`; only the cleaner gets a `RowCleaner`.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ class Guard(NamedTuple):
 
 
 class GuardFailedError(ConflictError):
-    """A guard did not hold, so its transaction deleted nothing; read the store again before another attempt."""
+    """A guard failed, so its transaction deleted nothing; read the store again before another attempt."""
 
     kind = "guard_failed"
 
@@ -52,11 +49,11 @@ class GuardFailedError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class ReadRate:
-    """Limits for scanning a whole table of a store that charges for reads.
+    """Limits for scanning a table of a store that charges for reads.
 
     Args:
-        units_per_second: DynamoDB read capacity units per second over all segments; None is unlimited.
-        segments: number of parts of the table that are scanned in parallel.
+        units_per_second: DynamoDB read capacity units over all segments; None is unlimited.
+        segments: parts of the table that are scanned in parallel.
     """
 
     units_per_second: float | None = None
@@ -68,10 +65,10 @@ class RowView(Protocol):
 
     consistent: bool
     """Whether all reads through this view see the same point in time. If not, later reads see later states, so read
-    possible trash first and whatever may refer to it last."""
+    possible trash first, and references last."""
 
     def partitions(self) -> Iterator[bytes]:
-        """Yield every partition that has a row, once, in byte order."""
+        """Yield every partition with a row, once, in byte order."""
         ...
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
@@ -90,12 +87,11 @@ class RowReader(Protocol):
         ...
 
     def clock(self) -> datetime | None:
-        """Return the store's time (aware UTC); None if it has no clock other than this machine's."""
+        """The store's time (aware UTC); None for a store without a clock."""
         ...
 
     def own_id(self) -> str:
-        """Return an id that the database gave itself, and that is another one after it was put back from a backup; ""
-        if it has none."""
+        """The database's own id, which changes when it is restored from a backup; "" without one."""
         ...
 
     def close(self) -> None:
@@ -110,20 +106,19 @@ class RowCleaner(RowReader, Protocol):
     """Maximum number of guards per call of `delete_rows`."""
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows whose value is still exactly the given one.
+        """Delete rows with exactly the given values.
 
         Args:
-            rows: rows to delete, in any order.
             guards: conditions, all checked in each transaction; a transaction deletes as many rows as the store
                 allows.
 
         Returns:
-            For each row, in order, whether it was deleted; False if its value differs or it does not exist.
+            For each row, in order, whether it was deleted; False for another value or a missing row.
 
         Raises:
-            GuardFailedError: a guard did not hold. Rows of earlier transactions of this call are deleted; see the
-                error's `outcomes`.
-            UnavailableError: the store did not answer; it is unknown which rows were deleted.
+            GuardFailedError: a guard failed. Rows of earlier transactions of this call are deleted; see its
+                `outcomes`.
+            UnavailableError: the store did not answer; the deleted rows are unknown.
         """
         ...
 

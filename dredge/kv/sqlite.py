@@ -1,23 +1,134 @@
-"""A store in one SQLite file: the embedded default, for many threads and processes of one machine.
-
-One table, clustered by partition and key, which SQLite compares as bytes. With write-ahead logging readers never wait;
-writers wait for each other. Every operation is a single statement in its own transaction, so a conditional write is
-atomic without further locking.
-"""
+"""SQLite driver: a store in one file, and access to all of its rows."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
+from urllib.parse import unquote
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
+from dredge.kv.urls import absolute_file
 from dredge.process import is_durable
+
+BATCH_ROWS = 500
+_BUSY_SECONDS = 60.0
+_VALUE = "SELECT value FROM kv WHERE partition = ? AND key = ?"
+_PARTITIONS = """
+WITH RECURSIVE found (name) AS (
+  SELECT min(partition) FROM kv
+  UNION ALL
+  SELECT (SELECT min(partition) FROM kv WHERE partition > found.name) FROM found WHERE found.name IS NOT NULL
+)
+SELECT name FROM found WHERE name IS NOT NULL
+"""
+
+
+class SQLiteRows:
+    """Access to all rows of an existing file (`sqlite:///absolute/path.db`)."""
+
+    guards_max = 1000
+
+    def __init__(self, url: str, read_only: bool = True) -> None:
+        self._path = unquote(absolute_file(url))
+        self._read_only = read_only
+        self.location = f"sqlite://{self._path}"
+        if not os.path.isfile(self._path):
+            raise ConfigError(f"{self.location}: no such file")
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[SQLiteView]:
+        """See `RowReader.view`."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            yield SQLiteView(connection)
+
+    def clock(self) -> None:
+        """See `RowReader.clock`."""
+
+    def own_id(self) -> str:
+        """See `RowReader.own_id`."""
+        return ""
+
+    def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        """See `RowCleaner.delete_rows`."""
+        outcomes: list[bool] = []
+        for first in range(0, len(rows), BATCH_ROWS):
+            with self._connection() as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                _check(connection, guards, outcomes)
+                done = [
+                    connection.execute(
+                        "DELETE FROM kv WHERE partition = ? AND key = ? AND value = ?", row
+                    ).rowcount
+                    == 1
+                    for row in rows[first : first + BATCH_ROWS]
+                ]
+                connection.execute("COMMIT")
+            outcomes.extend(done)
+        return outcomes
+
+    def insert_row(self, row: Row) -> bool:
+        """See `RowCleaner.insert_row`."""
+        with self._connection() as connection:
+            return connection.execute("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", row).rowcount == 1
+
+    def close(self) -> None:
+        """See `RowReader.close`."""
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
+        try:
+            if self._read_only:
+                connection.execute("PRAGMA query_only = ON")
+            yield connection
+        except sqlite3.OperationalError as error:
+            family = (
+                ConfigError if "readonly" in str(error) or "no such table" in str(error) else UnavailableError
+            )
+            raise family(f"{self.location}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise FormatError(f"{self.location} is not a Dredge store or is damaged: {error}") from error
+        finally:
+            connection.close()  # an open transaction ends with it, undone
+
+
+class SQLiteView:
+    """A snapshot of a file."""
+
+    consistent = True
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def partitions(self) -> Iterator[bytes]:
+        """See `RowView.partitions`."""
+        for (name,) in self._connection.execute(_PARTITIONS):
+            yield bytes(name)
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """See `RowView.scan`."""
+        query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key"
+        for key, value in self._connection.execute(query, (partition, start)):
+            yield Entry(bytes(key), bytes(value))
+
+
+def _check(connection: sqlite3.Connection, guards: Sequence[Guard], outcomes: Sequence[bool]) -> None:
+    for guard in guards:
+        found = connection.execute(_VALUE, guard[:2]).fetchone()
+        if (None if found is None else bytes(found[0])) != guard.value:
+            raise GuardFailedError(
+                f"{show_key(guard.partition, guard.key)} changed during the delete", outcomes
+            )
+
 
 BUSY_SECONDS = 60.0
 _PAGE_KEYS = 500
@@ -35,8 +146,8 @@ class SQLiteKV:
     """A store in a SQLite file, with a pool of connections.
 
     Args:
-        path: the file; created if missing, in an existing folder.
-        busy_seconds: how long an operation waits for other writers before it raises UnavailableError.
+        path: of the file; created if missing, in an existing folder.
+        busy_seconds: wait for other writers before UnavailableError.
     """
 
     def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
@@ -62,7 +173,7 @@ class SQLiteKV:
         return SQLiteKV, (self._path, self._busy_seconds)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """Read a value; raises KeyNotFoundError."""
+        """See `Store.get`."""
         with self._connection() as db:
             row = db.execute(
                 "SELECT value FROM kv WHERE partition = ? AND key = ?", (partition, key)
@@ -72,7 +183,7 @@ class SQLiteKV:
         return bytes(row[0])
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Iterate over a partition in byte order of the keys, one page per query."""
+        """See `Store.scan`."""
         query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key LIMIT ?"
         while True:
             with self._connection() as db:
@@ -84,15 +195,15 @@ class SQLiteKV:
             start = rows[-1][0] + b"\0"
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value unconditionally."""
+        """See `Store.set`."""
         self._write("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Delete a key; it need not exist."""
+        """See `Store.delete`."""
         self._write("DELETE FROM kv WHERE partition = ? AND key = ?", (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one equals `predicate` (None: if the key does not exist)."""
+        """See `Store.set_if`."""
         if predicate is None:
             changed = self._write("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", (partition, key, value))
         else:
@@ -104,13 +215,13 @@ class SQLiteKV:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was written")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Delete a key if its value equals `predicate`."""
+        """See `Store.delete_if`."""
         statement = "DELETE FROM kv WHERE partition = ? AND key = ? AND value = ?"
         if self._write(statement, (partition, key, predicate)) != 1:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was removed")
 
     def close(self) -> None:
-        """Close all connections."""
+        """See `Store.close`."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._closed = True
@@ -124,7 +235,7 @@ class SQLiteKV:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Take a connection from the pool; SQLite's errors are raised as Dredge's."""
+        """Take a connection from the pool; raises Dredge's errors for SQLite's."""
         db: sqlite3.Connection | None = None
         try:
             db = self._borrow()

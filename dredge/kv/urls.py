@@ -1,4 +1,4 @@
-"""URLs of key-value stores, as users and lakeFS write them. No message repeats any text of one."""
+"""URLs of key-value stores, as users and lakeFS write them. No message has any text of one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ percent-encoded ends the password early: libpq, lakeFS and Python then take diff
 
 
 def driver_of(url: str, known: Collection[str]) -> str:
-    """Return the driver of a URL, `postgresql` also for `host=… password=…`, which lakeFS's own setting may have.
+    """The driver of a URL; `postgresql` also for `host=… password=…`, a form of lakeFS's setting.
 
     Args:
-        url: of a store.
-        known: names of drivers, in the order of the message.
+        known: drivers, in the order of the message.
 
     Raises:
-        ConfigError: it names no known driver.
+        ConfigError: no known driver.
     """
     found = _SCHEME.match(url)
     if found is None and _WORDS.match(url):
@@ -42,11 +41,7 @@ def driver_of(url: str, known: Collection[str]) -> str:
 
 
 def check_postgres_url(url: str) -> None:
-    """Refuse a PostgreSQL URL that can be divided in two ways.
-
-    Raises:
-        ConfigError: a character of a part is not percent-encoded.
-    """
+    """Refuse an ambiguous PostgreSQL URL; raises ConfigError."""
     if _SCHEME.match(url) and not _POSTGRES_URL.fullmatch(url):
         raise ConfigError(
             "the PostgreSQL URL is not postgresql://user:password@host:port/database?word=value. Characters such as"
@@ -56,11 +51,7 @@ def check_postgres_url(url: str) -> None:
 
 
 def absolute_file(url: str) -> str:
-    """Return the path of `sqlite:///folder/file.db`, still percent-encoded.
-
-    Raises:
-        ConfigError: the path is not absolute.
-    """
+    """The path of `sqlite:///folder/file.db`, percent-encoded; raises ConfigError for a relative path."""
     path = url.removeprefix("sqlite://")
     if not path.startswith("/"):
         raise ConfigError("a sqlite:// URL must name an absolute file: sqlite:///folder/file.db")
@@ -73,16 +64,14 @@ _WORD = re.compile(r"(\w+)\s*=\s*((?:\\.|[^\s'\\])+|'(?:\\.|[^'\\])*'|)", re.DOT
 
 
 def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
-    """Take out of a PostgreSQL connection text the words that lakeFS's driver (pgx) knows and libpq does not.
+    """Remove the words of lakeFS's driver (pgx) from a PostgreSQL connection text.
 
-    pgx passes any other word that it does not know to the server as a setting of the session, such as `search_path`.
-    Here that one goes to the server by libpq's `options`; a word that neither knows stays, and libpq refuses it.
-
-    Args:
-        url: `postgresql://…` or `host=… dbname=…`.
+    libpq does not know them. pgx sends unknown words, such as `search_path`, to the server as settings of the
+    session; here
+    `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words.
 
     Returns:
-        The text without them, and the words taken out with their values, plain.
+        The text without them, and the removed words with their plain values.
     """
     taken: dict[str, str] = {}
 
@@ -104,13 +93,7 @@ def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
 
 
 def unknown_words(url: str, known: Collection[str]) -> list[str]:
-    """Name the words of a PostgreSQL connection text that are not known. One that comes after a password may be a part
-    of it, so it is not named.
-
-    Args:
-        url: `postgresql://…` or `host=… dbname=…`.
-        known: names that are right.
-    """
+    """Unknown words of a PostgreSQL connection text. A word after a password may be a part of it, and is left out."""
     if _SCHEME.match(url):
         pairs = [pair.partition("=") for pair in url.partition("?")[2].split("&")]
         names = [unquote(name) for name, equals, _ in pairs if equals]
@@ -121,6 +104,5 @@ def unknown_words(url: str, known: Collection[str]) -> list[str]:
 
 
 def _bare(value: str) -> str:
-    """A value of `name=value` without its quotes."""
     bare = value[1:-1] if value.startswith("'") else value
     return re.sub(r"\\(.)", r"\1", bare)

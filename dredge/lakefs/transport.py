@@ -50,7 +50,7 @@ from dredge.connections import (
     tls_context,
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 log = logging.getLogger("dredge")
 

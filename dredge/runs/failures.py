@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from dredge.errors import ConfigError, DefectError, DredgeError, PartialError, UnavailableError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 log = logging.getLogger("dredge")
 

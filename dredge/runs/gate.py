@@ -31,8 +31,8 @@ from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import ObjectWriter, exists, store_clock
-from dredge.storage.clock import PROBE, probe_of
 from dredge.storage.model import MaySend
+from dredge.storage.probe import PROBE, probe_of
 
 log = logging.getLogger("dredge")
 

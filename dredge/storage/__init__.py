@@ -1,13 +1,12 @@
 """Object storage: local folders, S3, Google Cloud Storage and Azure Blob Storage.
 
-No other package knows the stores' clients.
-Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what they can do.
+Only this package uses the stores' clients. `open_reader`, `open_writer` and `open_deleter` are the entry;
+`model.py` has
+their methods.
 """
 
 from __future__ import annotations
 
-from dredge.storage.children import environment_of_child
-from dredge.storage.clock import store_clock
 from dredge.storage.lookup import exists
 from dredge.storage.model import (
     CHANGED,
@@ -24,6 +23,7 @@ from dredge.storage.model import (
     ObjectWriter,
 )
 from dredge.storage.opening import (
+    environment_of_child,
     open_copier,
     open_deleter,
     open_exact_version_deleter,
@@ -34,6 +34,7 @@ from dredge.storage.opening import (
     open_writer,
 )
 from dredge.storage.options import StorageOptions
+from dredge.storage.probe import store_clock
 from dredge.storage.undo import NULL_VERSION, ObjectCopier, ObjectVersion, VersionReader
 
 __all__ = [

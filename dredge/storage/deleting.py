@@ -1,19 +1,21 @@
-"""The loop around the deletions of every store: batches side by side, permission before each, the truth about each key.
+"""The loop around the deletions of every store: batches in parallel, permission before each, one outcome per key.
 
-    batch → wait for the rate → permission → send ┬ clear answers                        → told
-                                                  ├ too busy, or failed in passing       → asked again, together
-                                                  └ what no answer clearly speaks about  → asked again, alone
+    batch → wait for the rate → permission → send ┬ clear answers                   → outcome
+                                                  ├ throttled, or a transient error → again, together
+                                                  └ no clear answer about a key     → again, alone
 
-A driver says how one request is sent, how much goes into it, and what the codes of its answers mean; everything else
-stands here. Deleting twice is harmless, guessing is not. An answer in doubt is one that leaves open whether the request
-was done: it was lost, cut short, or an error of the service. A key that is gone when asked again after such an answer
-was deleted by our own request, as far as anybody can tell, and says so in its message; one that a clear answer calls
-absent is missing. A request that never left this machine leaves no doubt.
+A driver has the request, its size, and the meaning of its codes. A repeated deletion is harmless. An answer is in
+doubt
+if the request may have been done: the answer was lost, incomplete, or an error of the service. A key missing after
+such
+an answer counts as deleted, with a message; after a clear answer it counts as missing. A request that was not sent
+leaves no doubt.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,30 +26,106 @@ from typing import Any, ClassVar
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
 from dredge.storage.options import StorageOptions
-from dredge.storage.rate import AdaptiveRate
+from dredge.storage.remote import Place
+
+
+class AdaptiveRate:
+    """A limit in keys per second, shared by the threads of one deleter.
+
+    There is no limit until the store throttles. The first limit is half the reached rate. Further throttling halves
+    it, once
+    per burst; every second without throttling raises it by 5 %.
+
+    Args:
+        floor: minimum in keys per second.
+        monotonic: a clock in seconds.
+        sleep: waits for seconds.
+    """
+
+    GROWTH_PER_SECOND = 0.05
+    BURST_SECONDS = 1.0
+
+    def __init__(
+        self,
+        floor: float = 50.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._floor = floor
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._limit: float | None = None
+        self._free_at = 0.0
+        self._changed_at = float("-inf")
+        self._window_start = monotonic()
+        self._window_keys = 0
+
+    @property
+    def limit(self) -> float | None:
+        """Keys per second; None without a limit."""
+        return self._limit
+
+    def acquire(self, keys: int) -> None:
+        """Wait until `keys` more keys may be sent."""
+        with self._lock:
+            now = self._monotonic()
+            self._grow(now)
+            self._count(now, keys)
+            if self._limit is None:
+                return
+            start = max(now, self._free_at)
+            self._free_at = start + keys / self._limit
+        if start > now:
+            self._sleep(start - now)
+
+    def throttled(self) -> None:
+        """Lower the limit."""
+        with self._lock:
+            now = self._monotonic()
+            if now - self._changed_at < self.BURST_SECONDS and self._limit is not None:
+                return
+            reached = self._window_keys / max(now - self._window_start, 0.1)
+            present = reached if self._limit is None else self._limit
+            self._limit = max(self._floor, present / 2)
+            self._changed_at = now
+
+    def _grow(self, now: float) -> None:
+        if self._limit is None:
+            return
+        quiet = now - self._changed_at
+        if quiet >= 1.0:
+            self._limit *= (1 + self.GROWTH_PER_SECOND) ** min(quiet, 10.0)
+            self._changed_at = now
+
+    def _count(self, now: float, keys: int) -> None:
+        if now - self._window_start > 5.0:
+            self._window_start, self._window_keys = now, 0
+        self._window_keys += keys
+
 
 ATTEMPTS = 8
 UNCLEAR = "UnclearAnswer"
-"""Code of a key that no answer clearly speaks about."""
+"""Code of a key without a clear answer."""
 NOT_CONNECTED = "NotConnected"
-"""Code of a key whose deletion did not leave this machine: no connection, or a look before it that failed."""
+"""Code of a key without a sent request: no connection, or a failed lookup before it."""
 CONNECTION_LOST = "ConnectionError"
-"""Code of a key whose request was sent, and its answer lost."""
-_CONFIRMED = "confirmed when asked again; the first answer was {}"
-_GONE = "gone when asked again; the answer was lost ({})"
+"""Code of a key with a sent request and a lost answer."""
+_CONFIRMED = "confirmed by a second request; the first answer was {}"
+_GONE = "missing on a second request; the first answer was lost ({})"
 _NO_VERSION = "; its version id is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Codes:
-    """What the codes of keys that a request did not delete mean.
+    """Meaning of the codes of keys that a request did not delete.
 
     Attributes:
-        throttled: the store was too busy; nothing was done.
-        transient: another attempt may succeed, and the request may have been done all the same.
-        alone: asked about key by key once the batch has had its attempts.
-        no_batches: the store does not know such a request; each key gets one of its own.
-        batch_attempts: after so many, what is to be asked alone is, unless the store is only busy.
+        throttled: the store was busy and did nothing.
+        transient: a retry may succeed; the request may have been done.
+        alone: retried key by key after the attempts of the batch.
+        no_batches: the store has no such request; each key gets its own.
+        batch_attempts: limit of attempts of a batch with codes of `alone`, unless the store is busy.
     """
 
     throttled: frozenset[str]
@@ -57,24 +135,22 @@ class Codes:
     batch_attempts: int = ATTEMPTS
 
     def may_pass(self, code: str | None) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Whether a retry may succeed."""
         return code in self.throttled or code in self.transient or code == NOT_CONNECTED
 
     def is_doubtful(self, code: str | None) -> bool:
-        """Whether an answer leaves open what the store did."""
+        """Whether the request may have been done."""
         return code == UNCLEAR or code in self.transient
 
 
 class DeleteLoop[T]:
-    """Deletes batches of keys, or of keys with their versions.
+    """Deletes batches of keys, or of keys with versions.
 
     Args:
-        send: makes one attempt at some items, and gives an outcome for each in their order; never raises for a key.
-        codes: of its outcomes.
+        send: makes one attempt; returns an outcome for each item in order, and does not raise for a key.
         key_of: the key of an item.
-        rate: how fast; shared by all threads.
-        sleep: waits for seconds.
-        versioned: whether a deletion leaves a version, so that a lost answer is a lost version id.
+        rate: shared by all threads.
+        versioned: whether a deletion makes a version, whose id is lost with the answer.
     """
 
     def __init__(
@@ -96,13 +172,7 @@ class DeleteLoop[T]:
     def delete(
         self, batches: Sequence[list[T]], may_send: MaySend, requests_at_once: int
     ) -> dict[T, DeleteOutcome]:
-        """Delete all batches; gives an outcome for each item.
-
-        Args:
-            batches: of distinct items.
-            may_send: see `ObjectDeleter.delete`.
-            requests_at_once: at most.
-        """
+        """Delete all batches of distinct items; returns an outcome for each item."""
         outcomes: dict[T, DeleteOutcome] = {}
         if not batches:
             return outcomes
@@ -113,13 +183,7 @@ class DeleteLoop[T]:
         return outcomes
 
     def _batch(self, batch: list[T], may_send: MaySend, doubts: dict[T, str]) -> dict[T, DeleteOutcome]:
-        """Delete one request's worth of items, with as many attempts as it needs.
-
-        Args:
-            batch: items.
-            may_send: asked before each attempt.
-            doubts: codes of earlier answers that leave open what became of an item; more are added.
-        """
+        """Delete one batch with all its attempts; codes in doubt are added to `doubts`."""
         outcomes: dict[T, DeleteOutcome] = {}
         left = batch
         for attempt in range(ATTEMPTS):
@@ -140,7 +204,7 @@ class DeleteLoop[T]:
         return outcomes
 
     def _goes_on(self, attempt: int, batch_items: int, again: list[DeleteOutcome]) -> bool:
-        """Whether there is another attempt at what may pass; waits for it."""
+        """Whether there is another attempt; waits for it."""
         busy = any(item.code in self._codes.throttled for item in again)
         unclear = any(item.code in self._codes.alone for item in again)
         if attempt + 1 >= self._codes.batch_attempts and batch_items > 1 and unclear and not busy:
@@ -152,7 +216,6 @@ class DeleteLoop[T]:
         return True
 
     def _alone(self, items: list[T], may_send: MaySend, doubts: dict[T, str]) -> dict[T, DeleteOutcome]:
-        """Ask about items one by one."""
         found: dict[T, DeleteOutcome] = {}
         for item in items:
             found |= self._batch([item], may_send, doubts)
@@ -161,7 +224,6 @@ class DeleteLoop[T]:
     def _told(
         self, found: Mapping[T, DeleteOutcome], before: Mapping[T, DeleteOutcome], doubts: dict[T, str]
     ) -> dict[T, DeleteOutcome]:
-        """The outcomes of one attempt, with what earlier answers left open."""
         told: dict[T, DeleteOutcome] = {}
         for item, outcome in found.items():
             if outcome.code == NOT_SENT and item in before:
@@ -172,7 +234,6 @@ class DeleteLoop[T]:
         return told
 
     def _with_doubt(self, outcome: DeleteOutcome, doubt: str | None) -> DeleteOutcome:
-        """Say of a key that is gone by now what the store answered before."""
         if doubt is None or outcome.outcome not in {"deleted", "missing"}:
             return outcome
         if outcome.outcome == "deleted":
@@ -184,22 +245,18 @@ class DeleteLoop[T]:
         return {item: DeleteOutcome(self._key_of(item), "failed", NOT_SENT) for item in items}
 
 
-class BatchDeleter(ABC):
-    """Deletes objects below a prefix, many a request; what drivers of remote stores have in common.
+class BatchDeleter(Place, ABC):
+    """Deletes objects below a prefix, many per request; for drivers of remote stores.
 
     Args:
-        location: below which keys lie.
-        options: how the store is reached.
-        rate: None makes one.
+        rate: None makes a new one.
     """
 
     BATCH_KEYS: ClassVar[int]
     CODES: ClassVar[Codes]
 
     def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
-        self._location = location
-        self._options = options
-        self._root = location.root + "/" if location.root else ""
+        super().__init__(location, options)
         self._rate = rate or AdaptiveRate()
         self._versioned: bool | None = None
         self._sleep: Callable[[float], None] = time.sleep
@@ -207,16 +264,8 @@ class BatchDeleter(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._location, self._options)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
-        return self._location.uri
-
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key; see `ObjectDeleter.delete`."""
+        """See `ObjectDeleter.delete`."""
         distinct = list(dict.fromkeys(keys))
         wanted = [key for key in distinct if key and self._can_name(key)]
         outcomes = {key: DeleteOutcome(key, "not_addressable") for key in set(distinct).difference(wanted)}
@@ -228,16 +277,10 @@ class BatchDeleter(ABC):
             outcomes |= loop.delete(self._batches(wanted), may_send, self._options.delete_requests)
         return [outcomes[key] for key in keys]
 
-    @abstractmethod
-    def _can_name(self, key: str) -> bool:
-        """Whether the store can be asked for exactly this key."""
-
-    @abstractmethod
     def _prepare(self) -> None:
-        """Learn what must be known before the first request."""
+        """Find out whether the bucket keeps versions, before the first request."""
 
     def _batches(self, keys: list[str]) -> list[list[str]]:
-        """Share keys out to requests."""
         return [keys[start : start + self.BATCH_KEYS] for start in range(0, len(keys), self.BATCH_KEYS)]
 
     @abstractmethod
@@ -246,5 +289,5 @@ class BatchDeleter(ABC):
 
 
 def all_failed(keys: Iterable[str], code: str, message: str = "") -> list[DeleteOutcome]:
-    """The outcomes of a request that failed as a whole."""
+    """Outcomes of a request that failed as a whole."""
     return [DeleteOutcome(key, "failed", code, message) for key in keys]

@@ -1,4 +1,12 @@
-"""URIs of stores: which driver, which bucket or folder, which prefix."""
+"""URIs of stores as locations. The forms for Azure:
+
+    https://<account>.blob.core.windows.net/<container>/<path>      as in lakeFS's namespaces and addresses
+    http://127.0.0.1:10000/<account>/<container>/<path>             an emulator: hosts without a domain name
+    abfss://<container>@<account>.dfs.core.windows.net/<path>       as in Spark (wasbs too)
+    az://<container>/<path>                                         with the account of the options
+
+Source: lakeFS, pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL); Hadoop's Azure documentation.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +16,78 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.storage.azure.uris import split_uri
-from dredge.storage.options import StorageOptions
-from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme, canonical_uri
+from dredge.storage.options import AzureOptions, StorageOptions
+from dredge.storage.schemes import (
+    DRIVERS,
+    Driver,
+    canonical_parts,
+    canonical_scheme,
+    canonical_uri,
+    has_no_domain,
+)
+
+_SIGNED = re.compile(r"[?&]sig=", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container; `endpoint` is the URL of its account, without a trailing slash."""
+
+    account: str
+    name: str
+    endpoint: str
+
+    @property
+    def url(self) -> str:
+        """URL of the container."""
+        return f"{self.endpoint}/{self.name}"
+
+
+def split_uri(scheme: str, rest: str, options: AzureOptions) -> tuple[Container, str]:
+    """Split the URI of a container into container and literal path.
+
+    Args:
+        rest: after `://`.
+        options: with the account of `az://`.
+
+    Raises:
+        ConfigError: it has no container, or contains a secret.
+    """
+    if _SIGNED.search(rest):
+        raise ConfigError("a URI of Azure must not carry a SAS token (sig=…); give it in the connection")
+    if scheme in {"az", "azure"}:
+        return _of_the_account(rest, options)
+    plain = "http" if scheme == "http" else "https"
+    host, _, path = canonical_parts(scheme, rest)[1].partition("/")
+    if "@" in host or not host:
+        raise ConfigError(f"{scheme}:// is not followed by a plain host name, or names no container")
+    if has_no_domain(host):
+        account, _, path = path.partition("/")
+        endpoint = f"{plain}://{host}/{account}"
+    else:
+        account = host.partition(".")[0]
+        endpoint = f"{plain}://{host}"
+    name, _, path = path.partition("/")
+    if not account or not name:
+        raise ConfigError(f"{endpoint} names no container; write https://<account>.blob.…/<container>/<path>")
+    return Container(account, name, endpoint), path
+
+
+def _of_the_account(rest: str, options: AzureOptions) -> tuple[Container, str]:
+    name, _, path = rest.partition("/")
+    if not name or not options.account:
+        raise ConfigError(
+            "az://<container>/… needs a container and the account it is in (AZURE_STORAGE_ACCOUNT)"
+        )
+    endpoint = options.endpoint_url or f"https://{options.account}.blob.core.windows.net"
+    return Container(options.account, name, endpoint.rstrip("/")), path
+
+
+def container_of(url: str) -> Container:
+    """Parse a `Container.url`."""
+    scheme, _, rest = url.partition("://")
+    return split_uri(scheme, rest, AzureOptions())[0]
+
 
 _LOCAL = f"{canonical_scheme('local')}://"
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
@@ -21,7 +98,6 @@ class Location:
     """A parsed URI.
 
     Attributes:
-        driver: which kind of store.
         bucket: name of an S3 or GCS bucket, or the URL of an Azure container; "" for local.
         root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
         uri: the canonical form, without trailing slash.
@@ -34,17 +110,16 @@ class Location:
 
 
 def parse_uri(uri: str, options: StorageOptions) -> Location:
-    """Parse a store's URI. The path is taken literally: no percent-decoding, no normalisation.
+    """Parse a store's URI. The path is literal: no percent-decoding, no normalisation.
 
     Args:
-        uri: `s3://bucket/prefix` (s3a and s3n are the same), `file:///abs`, `local:///abs`, `local://name`
-            (below `options.local_base`), an absolute path, `gs://…`, and those of
-            `dredge.storage.azure.uris`.
-        options: for `local_base`.
+        uri: `s3://bucket/prefix` (or s3a, s3n), `file:///abs`, `local:///abs`, `local://name` (below
+            `options.local_base`),
+            an absolute path, `gs://…`, or a form of Azure (see the module).
 
     Raises:
-        ConfigError: not such a URI.
-        DredgeError: nobody knows how such a store is reached; see `StorageOptions.unknown`.
+        ConfigError: another form.
+        DredgeError: the options of such a store are unknown; see `StorageOptions.unknown`.
     """
     location = _parsed(uri, options)
     for driver, error in options.unknown:
@@ -54,11 +129,8 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
 
 def spelled(uri: str) -> str:
-    """Give the URI of a folder one spelling, without a slash at its end: a folder of a machine has many (`//`, `/./`),
-    and a key of a bucket one. Links count as folders.
-
-    Args:
-        uri: as for `parse_uri`, or a server's; what is no URI stays as it is.
+    """The URI of a folder in one spelling, without a trailing slash. Local folders have many (`//`, `/./`); links
+    stay.
     """
     found = canonical_uri(uri)
     path = found.removeprefix(_LOCAL)
@@ -69,12 +141,11 @@ def spelled(uri: str) -> str:
 
 
 def place_of(uri: str, options: StorageOptions | None = None) -> str:
-    """Give what the URI of a folder is compared as, when two may be one place: its spelling does not matter, nor do
-    links between local folders. Of what is no URI (a glob) only the spelling of its parts is made the same.
+    """The URI of a folder for comparisons: without differences of spelling, and without links between local
+    folders. Of a glob only the spelling of its parts is unified.
 
     Args:
-        uri: as for `spelled`.
-        options: say where `local://name` lies, and that a path is a URI; None where only another machine knows.
+        options: for `local://name` and paths; None if the URI belongs to another machine.
     """
     if options is not None:
         with suppress(DredgeError):

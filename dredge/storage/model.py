@@ -1,20 +1,19 @@
-"""The nouns of object storage: what a store holds, lists and answers, and who may do what.
+"""Types of object storage. A reader cannot write, a writer cannot delete, and a deleter can only delete; each is a
+separate class, so signatures show the rights.
 
-There are three types and nothing else: a reader has no way to write, a writer has no way to delete, and a
-deleter can do nothing but delete. Who holds which is therefore visible in every signature, and true at run
-time as well.
-
-Keys are relative to the `uri` that was opened, raw text, never normalised: `a//b`, `a/./b` and
-`dir/` are three names like any other. Where a store cannot address such a name exactly, it says so
-(`not_addressable`) and touches nothing.
+Keys are relative to the opened `uri`, raw text without normalisation: `a//b`, `a/./b` and `dir/` are three keys.
+For a
+key that a store cannot address exactly, the outcome is `not_addressable`, and no request is sent.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, Self, runtime_checkable
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -28,7 +27,7 @@ LISTING_SCHEMA = pa.schema(
 )
 """Columns of every listing batch; `key` is relative to the reader's URI, `etag` has no quotes."""
 STORAGE_CLASS = "storage_class"
-"""A column besides, where a store tells it: the class or tier of each object by a name that no other store has
+"""An additional column, if the store has it: class or tier of each object, by a name unique to the store
 (`GLACIER`, `GCS_COLDLINE`, `AZURE_ARCHIVE`); null for none, and for the plain one (STANDARD, Hot)."""
 LISTING_SCHEMA_WITH_CLASS = LISTING_SCHEMA.append(pa.field(STORAGE_CLASS, pa.string()))
 
@@ -37,13 +36,13 @@ type Outcome = Literal["deleted", "missing", "kept", "failed", "not_addressable"
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a store knows about one object without reading it.
+    """Description of an object.
 
     Attributes:
-        key: name relative to the store's URI, exact.
+        key: relative to the store's URI, exact.
         size: bytes.
-        last_modified: the store's own time, aware UTC.
-        etag: the store's tag without quotes; a hash of the content in some (S3, for what was written in one piece).
+        last_modified: by the store's clock, aware UTC.
+        etag: without quotes; in some stores a hash of the content (S3, for objects of one request).
         storage_class: see `STORAGE_CLASS`.
     """
 
@@ -56,7 +55,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of a store: folders (each ends with "/") and the objects directly in it, in key order."""
+    """One level of a store, in key order: folders (each ends with "/") and objects."""
 
     folders: list[str]
     objects: list[ObjectInfo]
@@ -64,18 +63,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOutcome:
-    """What became of one key.
+    """The outcome of one key.
 
     Attributes:
-        key: as it was handed in.
-        outcome: "deleted" (the store confirmed it; S3 confirms absent keys too; or the answer to our request was
-            lost, and the key is gone when asked again), "missing" (a clear answer says that there was nothing),
-            "kept" (of `ListedDeleter` alone: it is there, and stays), "failed" (the object may still be there) or
-            "not_addressable" (this store has no exact way to name the key; nothing was sent).
-        code: the store's error code, for failed keys; `CHANGED` or `STORE_HOLD`, for kept ones.
-        message: the store's words, for failed and kept keys; for deleted ones what it answered first, where that was
-            not clear and it had to be asked again.
-        version_id: the delete marker's version, on a versioned bucket; None also where the answer was lost.
+        outcome: "deleted" (confirmed by the store, in S3 also for absent keys; or missing after a lost answer),
+            "missing"
+            (by a clear answer), "kept" (only by `ListedDeleter`), "failed" (the object may exist) or
+                "not_addressable" (the
+            store has no exact name for the key; no request was sent).
+        code: the store's error code of failed keys; `CHANGED` or `STORE_HOLD` of kept keys.
+        message: of the store; for deleted keys its first answer, if that was in doubt.
+        version_id: of the delete marker in a bucket with versions; None after a lost answer.
     """
 
     key: str
@@ -86,52 +84,52 @@ class DeleteOutcome:
 
 
 type SkippedName = Callable[[str], None]
-"""Called with a printable form of each name that a listing met but cannot give as a key."""
+"""Called with a printable form of each listed name without a key."""
 
 
 class ObjectStream(Protocol):
-    """An open object: what is known of it, and its bytes in pieces. A context manager; close it."""
+    """An open object, a context manager; its bytes come in chunks."""
 
     @property
     def info(self) -> ObjectInfo:
-        """The object as it was when it was opened; `size` is the whole object's."""
+        """The object at the time of opening; `size` is that of the whole object."""
 
     def __iter__(self) -> Iterator[bytes]: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
     def close(self) -> None:
-        """Let go of the connection or file; further reading is undefined."""
+        """Close the connection or file."""
 
 
 class ObjectReader(Protocol):
-    """Reads objects below one URI. Has no method that changes anything."""
+    """Reads objects below one URI."""
 
     @property
     def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
+        """The folder of the keys, without a trailing slash."""
 
     @property
     def is_remote(self) -> bool:
-        """Whether each look at an object is a request over a network, so that listing many costs less."""
+        """Whether a lookup is a request over a network."""
 
     def stat(self, key: str) -> ObjectInfo:
-        """Look one object up; raises NotFoundError."""
+        """Describe an object; raises NotFoundError."""
 
     def get(self, key: str) -> bytes:
-        """Read one object whole; raises NotFoundError."""
+        """Read a whole object; raises NotFoundError."""
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
-        """Read many objects, in the order of `keys`; an error of any key is raised, none is skipped.
+        """Read many objects in the order of `keys`; raises the error of any key.
 
-        At most `concurrency` objects are held beyond the one being looked at, or `AHEAD_BYTES` of small ones
+        At most `concurrency` objects are in memory in addition to the current one, or `AHEAD_BYTES` of small objects
         (`dredge.storage.parallel`).
         """
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Read `length` bytes from offset `start`; fewer only where the object ends."""
+        """Read `length` bytes from offset `start`; fewer at the end of the object."""
 
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> ObjectStream:
-        """Open an object (or a part of it) for reading in pieces of bounded size; raises NotFoundError."""
+        """Open an object, or a part of it, for reading in chunks; raises NotFoundError."""
 
     def list(
         self,
@@ -140,37 +138,38 @@ class ObjectReader(Protocol):
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """List everything whose key starts with `prefix`, recursively, as batches of `LISTING_SCHEMA`.
+        """List all keys with a prefix, recursively.
 
         Args:
-            prefix: plain text prefix of the key; "" is everything.
+            prefix: plain text; "" is everything.
             start_after: only keys strictly greater (in bytes of UTF-8); "" is no bound.
             stop_before: only keys strictly smaller; "" is no bound.
-            on_skipped: told of names that no key can express (see `SkippedName`); without it they are logged.
+            on_skipped: called for names that are no keys (see `SkippedName`); by default they are logged.
 
         Returns:
-            Batches of `LISTING_SCHEMA`, all with a column `STORAGE_CLASS` besides or none; none is empty; in byte order
-            of the keys where the store gives it (S3, local and memory do).
+            Batches of `LISTING_SCHEMA`, none empty, all with or all without a column `STORAGE_CLASS`; in byte
+                order of the keys
+            where the store has it (S3, local and memory).
         """
 
     def list_level(self, prefix: str = "") -> Level:
-        """List one level: what lies between `prefix` and the next "/"."""
+        """List the objects and folders between `prefix` and the next "/"."""
 
 
 class ObjectWriter(ObjectReader, Protocol):
-    """Reads and writes objects below one URI. Cannot delete."""
+    """Reads and writes objects below one URI."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """Write an object whole, replacing what was there; nobody sees a part of it. Returns the etag."""
+        """Write or replace an object, atomically; returns the etag."""
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """Write an object that must not exist; raises ConflictError when it does."""
+        """Write an object if the key is free; raises ConflictError."""
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """Replace an object that must still have `etag`; raises ConflictError when it has not, or is gone."""
+        """Replace an object with this `etag`; raises ConflictError for another one, or none."""
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """Write an object from pieces in bounded memory; visible only when complete, not at all on error."""
+        """Write an object from chunks in bounded memory, atomically."""
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object inside the store, replacing `target`; raises NotFoundError."""
@@ -179,51 +178,69 @@ class ObjectWriter(ObjectReader, Protocol):
 type MaySend = Callable[[], bool]
 
 CHANGED = "changed"
-"""Code of a key under which there is something else than what was listed."""
+"""Code of a key with another object than the listed one."""
 STORE_HOLD = "store_hold"
-"""Code of a key that the store itself refuses to delete: it is on hold there, or a retention policy has it."""
+"""Code of a key on hold in the store, or under a retention policy."""
 NOT_SENT = "NotSent"
-"""Code of a key that failed because its request was not allowed to be sent any more."""
+"""Code of a key without permission for its request."""
 
 
 def always() -> bool:
-    """Allow every request."""
+    """Permit every request."""
     return True
 
 
 class ObjectDeleter(Protocol):
-    """Deletes objects below one URI, and can do nothing else."""
+    """Deletes objects below one URI."""
 
     @property
     def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
+        """The folder of the keys, without a trailing slash."""
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key by exactly its own name.
+        """Delete each key by its exact name.
 
         Args:
-            keys: relative to the URI.
-            may_send: asked right before each request, after whatever waiting a busy store needs; must not raise.
-                Once it says no, nothing more is sent. Keys that were never sent have the code `NOT_SENT`.
+            may_send: called right before each request, after any wait; must not raise. After False nothing more
+                is sent, and
+                unsent keys have the code `NOT_SENT`.
 
         Returns:
-            One outcome a key, in the order of `keys`. A key's failure never raises; only an error that
-            concerns no single key (such as a missing bucket) does.
+            One outcome per key, in order. Only an error of the whole request (such as a missing bucket) raises.
         """
 
 
 @runtime_checkable
 class ListedDeleter(ObjectDeleter, Protocol):
-    """A deleter whose store deletes exactly what was listed, and leaves what took its place."""
+    """A deleter whose store deletes exactly the listed objects."""
 
     def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete objects that are still as they were listed; otherwise as `delete`.
+        """Delete objects unchanged since they were listed; otherwise like `delete`.
 
         Args:
-            objects: as a listing or a look of this store described them. One without a tag was not described: whatever
-                has its key is deleted.
-            may_send: see `delete`.
+            objects: from a listing or lookup of this store; one without an etag is deleted by its key.
 
         Returns:
-            One outcome an object, in their order; "kept" where it is another one by now, or the store holds it.
+            One outcome per object, in order; "kept" for a changed object, or one on hold in the store.
         """
+
+
+@runtime_checkable
+class UrlSigner(Protocol):
+    """A store that signs URLs for one object, without a request; the object need not exist."""
+
+    def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
+        """Sign a URL to GET an object; `filename` is for browsers, "" for none."""
+
+    def presign_put(self, key: str, expires_seconds: int) -> str:
+        """Sign a URL to PUT an object; the client may send any content type."""
+
+
+def attachment(filename: str) -> str:
+    """A Content-Disposition with a file name (RFC 6266)."""
+    if re.fullmatch(r"[A-Za-z0-9!#$&+.^_`|~-]+", filename):
+        return f"attachment; filename={filename}"
+    if filename.isascii() and filename.isprintable():
+        escaped = filename.replace("\\", "\\\\").replace('"', '\\"')
+        return f'attachment; filename="{escaped}"'
+    return "attachment; filename*=utf-8''" + quote(filename, safe="", errors="replace")

@@ -1,6 +1,8 @@
-"""Opens a URI for reading, for writing, or for deleting."""
+"""Opens a URI for reading, writing or deleting; options for child processes."""
 
 from __future__ import annotations
+
+import os
 
 from dredge.errors import ConfigError
 from dredge.storage.drivers import driver_of
@@ -21,10 +23,11 @@ _KEEPS_NONE = "{} keeps no versions that Dredge could delete"
 
 
 def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader:
-    """Open a store for reading; the object has no method that changes anything.
+    """Open a store for reading.
 
-    Nothing is connected until the first call, so opening is cheap, safe before a fork, and says nothing about
-    whether the store exists. Readers, writers and deleters can be pickled.
+    The store connects at its first call, so opening is cheap, safe before a fork, and does not check that the store
+    exists.
+    Readers, writers and deleters can be pickled.
 
     Args:
         uri: see `location.parse_uri`.
@@ -36,74 +39,71 @@ def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader
 
 
 def open_writer(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
-    """Open a store for reading and writing; the object cannot delete. Arguments as for `open_reader`."""
+    """Open a store for reading and writing; arguments as for `open_reader`."""
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
     return driver_of(location).writer(location, options)
 
 
 def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDeleter:
-    """Open a store for deleting and nothing else. Only the sweep and the trash cleaner may call this."""
+    """Open a store for deleting. Only the sweeps and the cleaner of own files may call this."""
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
     return driver_of(location).deleter(location, options)
 
 
 def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
-    """Open a way from one folder into another, for copies under the same key and nothing else.
-
-    Args:
-        source: URI of the folder that is copied from.
-        target: URI of the folder that is copied to.
-        options: None reads this process's environment.
+    """Open two folders for copies from `source` to `target` under the same key.
 
     Raises:
-        ConfigError: no copy leads from one to the other inside a store.
+        ConfigError: the store cannot copy between them.
     """
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
-    copier = driver_of(from_).copier(from_, to, options) if from_.driver == to.driver else None
+    driver, _ = driver_of(from_), driver_of(to)  # both check their buckets
+    copier = driver.copier(from_, to, options) if from_.driver == to.driver else None
     if copier is None:
         raise ConfigError(f"nothing can be copied from {from_.uri} to {to.uri} inside a store")
     return copier
 
 
 def open_versions(uri: str, options: StorageOptions | None = None) -> VersionReader:
-    """Open a store for looking at the versions that it keeps; arguments as for `open_reader`."""
+    """Open the versions of a store for reading; arguments as for `open_reader`."""
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
     return driver_of(location).versions(location, options)
 
 
 def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
-    """Open a store for taking delete markers away and nothing else. Only the restore may call this.
+    """Open a store for removing delete markers. Only the restore may call this.
 
     Raises:
-        ConfigError: the store keeps no versions.
+        ConfigError: a store without versions.
     """
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    deleter = driver_of(location).marker_deleter(location, options)
-    if deleter is None:
+    open_deleter = driver_of(location).marker_deleter
+    if open_deleter is None:
         raise ConfigError(_KEEPS_NONE.format(location.uri))
+    deleter = open_deleter(location, options)
     return MarkerRemover(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
 
 
 def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
-    """Open a store for deleting versions that are not current and nothing else. Only the purge may call this.
+    """Open a store for deleting versions that are not current. Only the purge may call this.
 
     Raises:
-        ConfigError: the store keeps no versions.
+        ConfigError: a store without versions.
     """
     deleter = _version_deleter(uri, options)
     return OldVersionDeleter(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
 
 
 def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
-    """Open a store for deleting exactly the versions that were looked at. Only metadata garbage goes this way.
+    """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so.
 
     Raises:
-        ConfigError: the store keeps no versions.
+        ConfigError: a store without versions.
     """
     return ExactVersionDeleter(_version_deleter(uri, options))
 
@@ -111,7 +111,39 @@ def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) 
 def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    deleter = driver_of(location).version_deleter(location, options)
-    if deleter is None:
+    open_deleter = driver_of(location).version_deleter
+    if open_deleter is None:
         raise ConfigError(_KEEPS_NONE.format(location.uri))
-    return deleter
+    return open_deleter(location, options)
+
+
+def environment_of_child(options: StorageOptions) -> dict[str, str]:
+    """The variables for `StorageOptions.from_env` in a child process, with secrets.
+
+    They contain AWS's configuration of this machine, so that a child uses the same store. Credentials of the
+    machine (a
+    role) are not in them; each machine has its own.
+
+    Raises:
+        ConfigError: AWS's configuration contradicts itself.
+    """
+    if not _may_use_aws(options):
+        return options.to_env()
+    from dredge.storage.s3.resolving import for_another_process
+
+    return for_another_process(options).to_env()
+
+
+def _may_use_aws(options: StorageOptions) -> bool:
+    # Reading AWS's configuration takes half a second.
+    if any(name.startswith("AWS_") and value for name, value in os.environ.items()):
+        return True
+    plain = StorageOptions(
+        local_base=options.local_base,
+        delete_requests=options.delete_requests,
+        azure=options.azure,
+        gcs=options.gcs,
+        unknown=options.unknown,
+    )
+    files = ("~/.aws/config", "~/.aws/credentials")
+    return options != plain or any(os.path.exists(os.path.expanduser(file)) for file in files)

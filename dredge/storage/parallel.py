@@ -1,4 +1,4 @@
-"""Doing many requests at once while keeping their order."""
+"""Parallel requests with results in order."""
 
 from __future__ import annotations
 
@@ -14,33 +14,28 @@ _CALLS_AT_ONCE = 16
 def ordered_map[T, R](fn: Callable[[T], R], items: Sequence[T], concurrency: int) -> Iterator[R]:
     """Apply `fn` in threads and yield the results in the order of `items`.
 
-    At most `concurrency` results exist beyond the one the caller holds. The first error ends the iteration;
-    what has not begun by then never does.
+    At most `concurrency` results are in memory in addition to the current one. The first error ends the iteration, and
+    items that
+    have not started are dropped.
     """
     return _ordered(fn, items, concurrency, lambda: concurrency)
 
 
 class Ask:
-    """Begins calls in threads.
-
-    Args:
-        pool: of the threads.
-    """
+    """Starts calls in the threads of a pool."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
 
     def __call__[**P, R](self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Begin a call; its result is that of the future."""
+        """Start a call."""
         return self._pool.submit(fn, *args, **kwargs)
 
 
 @contextmanager
 def at_once() -> Iterator[Ask]:
-    """Make different requests that do not depend on each other at the same time.
-
-    Returns:
-        What begins one; its result gives the answer. All have ended when the block has, also where one failed.
+    """Yield a function that starts independent requests in parallel; all have ended after the block, also after an
+    error.
     """
     who = threading.current_thread().name
     with ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix=f"{who}-asks") as pool:
@@ -57,11 +52,9 @@ def get_ahead(
 ) -> Iterator[tuple[str, bytes]]:
     """Read objects in threads and yield them in the order of `keys`.
 
-    Args:
-        get: reads one.
-        keys: of the objects.
-        concurrency: requests at once, and objects beyond the one that the caller holds. Where objects turn out to be
-            small there are up to 64, as long as that many of the mean size take `AHEAD_BYTES` at most.
+    Up to `concurrency` objects are in memory in addition to the current one; up to 64 small objects, if 64 of their
+    mean size fit
+    into `AHEAD_BYTES`.
     """
     sizes = count = 0
 
@@ -78,7 +71,6 @@ def get_ahead(
 def _ordered[T, R](
     fn: Callable[[T], R], items: Sequence[T], at_most: int, window: Callable[[], int]
 ) -> Iterator[R]:
-    """Results in order, with `window` of them beyond the one that the caller holds, and `at_most` threads."""
     if at_most <= 1 or len(items) <= 1:
         yield from map(fn, items)
         return

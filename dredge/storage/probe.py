@@ -1,8 +1,11 @@
-"""Tries what the credentials may do in a folder, and in which order the store lists, with a few small objects that are
-removed at the end."""
+"""Probes of a store: its clock, its conditional writes, and the rights in a folder.
+
+Only the store's clock may be compared with an object's Last-Modified.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +23,54 @@ from dredge.storage.model import ObjectDeleter, ObjectWriter
 from dredge.storage.opening import open_deleter, open_reader, open_writer
 from dredge.storage.options import StorageOptions
 
+PROBE = ".dredge-clock"
+_PROBES = 256
+"""So many workers ask without getting into each other's way, and no more objects are left."""
+
+
+def probe_of(task: str) -> str:
+    """Name of a probe for frequent questions of a task: Google Cloud Storage allows one write per second to an
+    object.
+    """
+    return f"{PROBE}-{zlib.crc32(task.encode()) % _PROBES:02x}"
+
+
+def store_clock(writer: ObjectWriter, folder: str, probe: str = PROBE) -> datetime:
+    """The store's time: the Last-Modified of a small object, written by this call.
+
+    Args:
+        folder: key prefix of the probe, which every call overwrites. It is below `data/` only if the caller says so.
+        probe: its name. A later write by another process is as good an answer.
+
+    Returns:
+        Aware UTC; whole seconds on S3, rounded down.
+    """
+    base = folder.strip("/")
+    key = f"{base}/{probe}" if base else probe
+    writer.put(key, b"The time this object was written is the store's clock. It is not needed otherwise.\n")
+    return writer.stat(key).last_modified
+
+
+def demand_conditions(writer: ObjectWriter) -> None:
+    """Refuse a store without conditional writes; `store_clock` must have written its probe there.
+
+    Raises:
+        RefusedError: the store ignored the condition, or has no such request.
+    """
+    try:
+        writer.put_if_absent(PROBE, b"A store that has this instead of the probe knows no conditions.\n")
+    except ConflictError:
+        return
+    except ConfigError as error:
+        if error.kind != ConfigError.kind or "NotImplemented" not in str(error):
+            raise
+    raise RefusedError(
+        f"{writer.uri}: this store does not keep the condition that an object must not exist (If-None-Match, or"
+        " ifGenerationMatch). The lease, the state and the tries of a run rest on it: two runs at once could delete by"
+        " each other's plans. Nothing was deleted. Use a version of the store with conditional writes."
+    )
+
+
 NAME = ".dredge-check"
 _DATA = b"Dredge tries here what it may do. It removes this object at once; it may be deleted at any time.\n"
 WRITE, LIST, READ, CONDITIONS, DELETE = "write", "list", "read", "conditions", "delete"
@@ -30,15 +81,13 @@ _ORDERED = ("-B", "-a-x", "-a/x")
 
 @dataclass(slots=True)
 class Probed:
-    """What was tried in a folder.
+    """Results in a folder.
 
     Attributes:
-        uri: of the folder.
-        refused: what could not be done, with the error; of `WRITE`, `LIST`, `READ`, `CONDITIONS`,
-            `ORDER`, `DELETE`.
-        now: the store's time; None when nothing could be written.
-        left: URI of the object where it could not be removed; "" else.
-        has_bulk: whether the store deletes many objects by one request; None where its driver has no choice.
+        refused: errors by right: `WRITE`, `LIST`, `READ`, `CONDITIONS`, `ORDER`, `DELETE`.
+        now: the store's time; None without a write.
+        left: URI of the object, if it could not be deleted; else "".
+        has_bulk: whether the store has bulk deletes; None if its driver has no choice.
     """
 
     uri: str
@@ -49,13 +98,7 @@ class Probed:
 
 
 def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
-    """Write, list, read and delete an object, and a few more beside it.
-
-    Args:
-        uri: of the folder.
-        name: in the names of the objects; nothing else may have it.
-        options: None reads the environment.
-    """
+    """Write, list, read and delete a few small objects; `name` makes their names unique."""
     writer, found, key = open_writer(uri, options), Probed(uri), f"{NAME}-{name}"
 
     def attempt(right: str, action: Callable[[], object]) -> bool:
@@ -70,7 +113,9 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
         return found
     try:
         attempt(LIST, lambda: _expect(key in _first(uri, key, options), f"{uri} does not list {key}"))
-        attempt(READ, lambda: _expect(writer.get(key) == _DATA, f"{uri}/{key} is not what was written"))
+        attempt(
+            READ, lambda: _expect(writer.get(key) == _DATA, f"{uri}/{key} differs from the written bytes")
+        )
         attempt(CONDITIONS, lambda: _write_again(writer, key))
         if LIST not in found.refused:
             attempt(ORDER, lambda: _list_in_order(writer, key, options))
@@ -85,11 +130,7 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
 
 
 def reaches(uri: str, options: StorageOptions | None = None) -> bool:
-    """Whether the credentials may list the whole bucket of a folder, not only the folder.
-
-    Args:
-        uri: of the folder; False for a local one and for a whole bucket.
-        options: None reads the environment.
+    """Whether the credentials may list the whole bucket of a folder; False for local folders and whole buckets.
 
     Raises:
         UnavailableError: the store does not answer.
@@ -123,7 +164,7 @@ def _write_again(writer: ObjectWriter, key: str) -> None:
 
 
 def _list_in_order(writer: ObjectWriter, key: str, options: StorageOptions | None) -> None:
-    """A listing proves its own order, and is refused in another one."""
+    # A listing checks its own order.
     keys = [key, *(f"{key}{end}" for end in _ORDERED)]
     for more in keys[1:]:
         _write(writer, more)

@@ -1,7 +1,8 @@
-"""The kinds of object stores, by the scheme of their URIs: one line each.
+"""The kinds of object stores, by the scheme of their URIs.
 
-Parsing URIs, comparing storage namespaces and resolving lakeFS's physical addresses all go by this table. A new kind
-of store is a line here, one in `dredge.storage.drivers`, and one in the fixture of `tests/contract/conftest.py`.
+Used to parse URIs, to compare storage namespaces, and to resolve lakeFS's physical addresses. A new kind of store
+is a
+line here, one in `dredge.storage.drivers`, and one in the fixture of `tests/contract/conftest.py`.
 """
 
 from __future__ import annotations
@@ -49,16 +50,17 @@ _WITHOUT_DOMAIN = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.]+\]|[^.]+"
 
 
 def canonical_scheme(scheme: str) -> str:
-    """Give the scheme that a scheme is compared as, in lower case."""
+    """The scheme for comparisons, in lower case."""
     lower = scheme.lower()
     return SAME_PLACE.get(lower, lower)
 
 
 def canonical_parts(scheme: str, rest: str) -> tuple[str, str]:
-    """Give what a URI is compared as: its scheme, and what stands behind `://`.
+    """Scheme and rest of a URI for comparisons.
 
     Azure has two spellings of one place, `https://account.blob…/container/path` and
-    `abfss://container@account.dfs…/path`, and host names have no case. All other text is the store's, and stays.
+    `abfss://container@account.dfs…/path`;
+    host names have no case. Other text is not changed.
     """
     canonical = canonical_scheme(scheme)
     if canonical != "https":
@@ -71,7 +73,7 @@ def canonical_parts(scheme: str, rest: str) -> tuple[str, str]:
 
 
 def _canonical_host(scheme: str, host: str) -> str:
-    """A host without the port that its scheme means anyway, and without the dot of a full name."""
+    """A host without the default port of its scheme, and without a trailing dot."""
     name, _, port = host.rpartition(":")
     if not name or not port.isdecimal():
         name, port = host, ""
@@ -82,17 +84,17 @@ def _canonical_host(scheme: str, host: str) -> str:
 
 
 def served_parts(scheme: str, rest: str) -> tuple[str, str]:
-    """Give the same of the place that a URI in lakeFS may lead to: what stands before an `@` is no part of it, on Azure
-    nothing but the account is taken from a host with a domain, and slashes before a key do not count.
+    """Scheme and rest of the place that lakeFS serves for a URI: without text before an `@`, on Azure with only the
+    account of a host with a domain, and without slashes before the key.
 
-    lakeFS passes over the slashes on Azure only. Elsewhere it hands them to the store: to AWS `/x` is another key than
-    `x`, to MinIO it is the same.
+    lakeFS skips those slashes only on Azure. To AWS `/x` is another key than `x`; to MinIO it is the same.
 
-    Source: lakeFS pkg/block/namespace.go (resolveRelative, resolveFull), pkg/block/s3/adapter.go (ExtractParamsFromQK),
+    Source: lakeFS pkg/block/namespace.go (resolveRelative, resolveFull), pkg/block/s3/adapter.go
+    (ExtractParamsFromQK),
     pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL)
     """
     canonical, rest = canonical_parts(scheme, rest)
-    if canonical == "file":  # what stands there is a path
+    if canonical == "file":  # the rest is a path
         return canonical, rest
     host, slash, path = rest.partition("/")
     host = host.rpartition("@")[2]
@@ -102,12 +104,12 @@ def served_parts(scheme: str, rest: str) -> tuple[str, str]:
 
 
 def has_no_domain(host: str) -> bool:
-    """Whether a host, perhaps with a port, is an address or a single name, such as that of an emulator."""
+    """Whether a host (with or without a port) is an address or a single name, such as an emulator's."""
     return _WITHOUT_DOMAIN.fullmatch(host.rpartition(":")[0] or host) is not None
 
 
 def canonical_uri(uri: str) -> str:
-    """Give what the URI of a folder is compared as, without a slash at its end."""
+    """The URI of a folder for comparisons, without a trailing slash."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri.rstrip("/")

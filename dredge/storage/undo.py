@@ -1,78 +1,71 @@
-"""What makes a deletion undoable: copies inside the store, and the versions that a bucket keeps.
+"""Copies inside a store, and the versions of a bucket: the two ways to undo a deletion.
 
-A copier copies from one folder into another under the same key and can do nothing else, so whoever is handed one can
-neither choose a key nor delete. Versions are looked at through a reader; who may take them away holds one of two
-deleters: of delete markers, which takes no byte from anybody, or of versions that are not the current ones.
+A copier copies under the same key only, so it can neither choose a key nor delete. A reader shows versions.
+Deleters of
+versions come with a limit: only markers, only versions that are not current, or only exact versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
 
 from dredge.errors import FormatError, RefusedError
-from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, always
+from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, ObjectReader, ObjectWriter, always
 
 type Versioning = Literal["enabled", "suspended", "off", "unknown"]
-"""Whether a bucket keeps what is deleted; unknown when the credentials may not ask."""
+"""Whether a bucket keeps versions; unknown if the credentials may not ask."""
 
 
+# S3's id of a version or marker made without versioning. Only this id may get another version: while versioning is
+# suspended, a write or delete replaces it.
 NULL_VERSION = "null"
-"""What S3 calls a version or a marker that was made while versioning was off or suspended. It is the one id that may
-come to name something else: while versioning is suspended, whoever writes or deletes replaces what has it."""
 NO_OWN_ID = "NoOwnVersionId"
-"""Code of what was not deleted because its id may name something else by now."""
+"""Code of a version kept because its id may have another version now."""
 
 
 class ObjectCopier(Protocol):
-    """Copies objects from one folder into another under the same key, on the server where the store can."""
+    """Copies objects between two folders under the same key, on the server if the store can."""
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """Copy one object, and look at the copy.
+        """Copy one object, and check the copy.
 
-        The copy has the size of the source, and its checksum where the store tells comparable ones, or an error is
-        raised. Content type, metadata, encryption and storage class are kept where the store has them.
+        The size and any comparable checksums must be equal. The copy keeps content type, metadata, encryption and
+        storage class
+        if the store has them.
 
         Args:
-            key: relative to both folders.
-            if_absent: only where the target has no such object; where the store has no such condition, a look right
-                before the copy stands in.
-            size: bytes that the source must have; None for any.
-            etag: tag that the source must have; None for any.
+            if_absent: only if the key is free in the target; without conditional writes, a check before the copy.
+            size: required size of the source; None for any.
+            etag: required etag of the source; None for any.
 
         Returns:
-            What the store says of the copy.
+            The copy.
 
         Raises:
-            NotFoundError: the source is not there.
-            ConflictError: the target is there already; nothing was written.
-            FormatError: the source is not as it must be, and nothing was written; or the copy is not like the source.
+            NotFoundError: no source.
+            ConflictError: the target exists; nothing was written.
+            FormatError: the source differs, and nothing was written; or the copy differs from the source.
         """
 
 
 def check_source(
     key: str, found_size: int, found_etag: str | None, size: int | None, etag: str | None
 ) -> None:
-    """Demand that what is about to be copied is what the caller means.
-
-    Args:
-        key: for the message.
-        found_size: bytes of the source.
-        found_etag: its tag.
-        size: that it must have; None for any.
-        etag: that it must have; None for any.
+    """Check the size and etag of a source before its copy; None for any.
 
     Raises:
-        FormatError: it is something else.
+        FormatError: it differs.
     """
     if size is not None and found_size != size:
         raise FormatError(f"{key!r} has {found_size} bytes, not {size}; nothing was copied")
     if etag is not None and found_etag != etag:
-        raise FormatError(f"{key!r} is another object than was looked at before; nothing was copied")
+        raise FormatError(f"{key!r} changed since it was looked up; nothing was copied")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +73,8 @@ class ObjectVersion:
     """One version of an object, or a delete marker.
 
     Attributes:
-        version_id: the store's name of it.
-        is_latest: whether it is the current one.
-        is_marker: whether it only says that the object was deleted.
-        size: bytes; 0 of a marker.
-        etag: the store's tag; None of a marker.
+        size: bytes; 0 for a marker.
+        etag: None for a marker.
         last_modified: by the store's clock.
     """
 
@@ -97,45 +87,44 @@ class ObjectVersion:
 
 
 class VersionReader(Protocol):
-    """Looks at the versions that a bucket keeps."""
+    """Reads the versions of a bucket."""
 
     def versioning(self, probe_uri: str = "") -> Versioning:
-        """Whether the bucket keeps what is deleted.
+        """Whether the bucket keeps versions.
 
         Args:
-            probe_uri: a folder of our own in the same account, where a store that tells it only to whoever writes is
-                asked by a small object; "" lets nothing be written.
+            probe_uri: a writable folder in the same account, for stores that show it only after a write; "" for
+                no write.
         """
 
     def versions(self, key: str) -> list[ObjectVersion]:
-        """Every version and marker of exactly this key, the newest first; of those with the same time versions come
-        before markers."""
+        """All versions and markers of exactly this key, newest first; at the same time versions before markers."""
 
 
 @runtime_checkable
 class BringsBackCopies(Protocol):
-    """A store whose markers are taken away by copying the version below, where the copy gets a tag of its own."""
+    """A store whose markers are removed by copying a version; the copy has its own etag."""
 
     def brings_back_copies(self) -> bool:
-        """Whether it does."""
+        """Whether it does so."""
 
 
 @runtime_checkable
 class KeepsDeletedBytes(Protocol):
-    """A store that may keep the bytes of what is deleted, and have them paid for, for a time after every deletion."""
+    """A store that may keep, and bill, deleted bytes for a time."""
 
     def kept_seconds(self) -> int | None:
-        """For how long; 0 for not at all, None when the credentials may not ask."""
+        """The time; 0 for none, None if the credentials may not ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When the lifecycle rules of a bucket remove versions.
+    """Days after which lifecycle rules remove versions.
 
     Attributes:
-        days: after an object was deleted or replaced; None for never.
-        known: whether the credentials may ask; when not, both numbers are None.
-        current_days: age at which a rule removes objects that nobody deleted; None for never.
+        days: after the deletion or replacement of an object; None for never.
+        known: whether the credentials may ask; if not, both numbers are None.
+        current_days: after the write of an object; None for never.
     """
 
     days: int | None
@@ -145,60 +134,53 @@ class Expiry:
 
 @runtime_checkable
 class LocksVersions(Protocol):
-    """A store whose buckets may forbid for a time that versions are deleted (Object Lock)."""
+    """A store whose buckets may lock versions against deletion (Object Lock)."""
 
     def locked_days(self) -> int | None:
-        """For how many days after it was written by the bucket's own rule; 0 for none, None when the store
-        does not tell. Single objects may be locked for longer."""
+        """Days after the write, by the bucket's default rule; 0 for none, None if unknown. Single objects may be
+        locked longer.
+        """
 
 
 @runtime_checkable
 class ExpiresOldVersions(Protocol):
-    """A store whose buckets may have rules that remove old versions."""
+    """A store whose buckets may have lifecycle rules."""
 
     def expiry(self, prefix: str) -> Expiry:
-        """When the first rules remove old versions, and objects themselves.
-
-        Args:
-            prefix: of the keys.
-        """
+        """The earliest expiry of keys with a prefix."""
 
 
 class VersionDeleter(Protocol):
-    """Deletes single versions by their ids, and can do nothing else."""
+    """Deletes single versions by their ids."""
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions for good.
+        """Delete versions permanently.
 
         Args:
             wanted: key and version id of each.
-            may_send: asked right before each request; see `ObjectDeleter.delete`.
+            may_send: see `ObjectDeleter.delete`.
 
         Returns:
-            One outcome each, in their order.
+            One outcome each, in order.
         """
 
 
 class NoVersions:
-    """The versions of a store that keeps none."""
+    """The versions of a store without versions."""
 
     def versioning(self, _probe_uri: str = "") -> Versioning:
-        """None are kept."""
+        """ "off"."""
         return "off"
 
     def versions(self, key: str) -> list[ObjectVersion]:
-        """There are none."""
+        """An empty list."""
         return []
 
 
 class NamedVersionDeleter:
-    """Deletes versions by their ids, and those without one of their own only while nobody can take it from them.
+    """Deletes versions by their ids; versions with `NULL_VERSION` only while versioning is enabled.
 
-    An id never changes what it names, but for `NULL_VERSION`: an upload takes that while versioning is suspended.
-
-    Args:
-        deleter: of versions.
-        versioning: asks whether the bucket keeps what is deleted.
+    An id never changes its version, except `NULL_VERSION`: while versioning is suspended an upload takes it.
     """
 
     def __init__(self, deleter: VersionDeleter, versioning: Callable[[], Versioning]) -> None:
@@ -214,7 +196,7 @@ class NamedVersionDeleter:
         named = [item for item in wanted if item[1] != NULL_VERSION]
         outcomes = dict(zip(named, self._deleter.delete(named, may_send) if named else [], strict=True))
         words = (
-            f"it has no version id of its own, and the versioning of the bucket is {found}: somebody could upload under"
+            f"its version id is {NULL_VERSION}, and the versioning of the bucket is {found}: a new upload could take"
             " that id meanwhile. Turn versioning on"
         )
         outcomes |= {item: DeleteOutcome(item[0], "failed", NO_OWN_ID, words) for item in nameless}
@@ -222,25 +204,13 @@ class NamedVersionDeleter:
 
 
 class MarkerRemover:
-    """Takes delete markers away, so that what lies below comes back. Takes no version.
-
-    Args:
-        deleter: of versions.
-    """
+    """Removes delete markers, which restores the versions below; refuses versions."""
 
     def __init__(self, deleter: VersionDeleter) -> None:
         self._deleter = deleter
 
     def remove(self, key: str, marker: ObjectVersion) -> DeleteOutcome:
-        """Take a marker away.
-
-        Args:
-            key: of the object.
-            marker: as a reader gave it.
-
-        Raises:
-            RefusedError: it is a version.
-        """
+        """Remove a marker; raises RefusedError for a version."""
         if not marker.is_marker:
             raise RefusedError(
                 f"version {marker.version_id} of {key!r} is no delete marker; it was not deleted"
@@ -250,11 +220,7 @@ class MarkerRemover:
 
 
 class OldVersionDeleter:
-    """Deletes versions that are not the current ones, and the markers of a run.
-
-    Args:
-        deleter: of versions.
-    """
+    """Deletes markers, and versions that are not current."""
 
     def __init__(self, deleter: VersionDeleter) -> None:
         self._deleter = deleter
@@ -262,10 +228,10 @@ class OldVersionDeleter:
     def delete(
         self, wanted: Sequence[tuple[str, ObjectVersion]], may_send: MaySend = always
     ) -> list[DeleteOutcome]:
-        """Delete versions for good; arguments as for `VersionDeleter.delete`, with versions as a reader gave them.
+        """Delete versions permanently; see `VersionDeleter.delete`.
 
         Raises:
-            RefusedError: one of them is a current version; none was deleted.
+            RefusedError: one is a current version; none was deleted.
         """
         for key, version in wanted:
             if version.is_latest and not version.is_marker:
@@ -277,21 +243,16 @@ class OldVersionDeleter:
 
 
 class ExactVersionDeleter:
-    """Deletes versions by their ids, current ones too. What is written under the key meanwhile is another version, and
-    stays.
-
-    Args:
-        deleter: of versions.
-    """
+    """Deletes versions by their ids, including current ones. A later write is another version, and stays."""
 
     def __init__(self, deleter: VersionDeleter) -> None:
         self._deleter = deleter
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions for good; arguments as for `VersionDeleter.delete`.
+        """Delete versions permanently; see `VersionDeleter.delete`.
 
         Raises:
-            RefusedError: one of the ids is that of whatever was written without versioning; none was deleted.
+            RefusedError: one has `NULL_VERSION`; none was deleted.
         """
         for key, version_id in wanted:
             if version_id in ("", NULL_VERSION):
@@ -300,3 +261,38 @@ class ExactVersionDeleter:
                     " something newer. Nothing was deleted."
                 )
         return self._deleter.delete(wanted, may_send)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedCopier:
+    """See `dredge.storage.undo.ObjectCopier`.
+
+    Attributes:
+        source: copied from.
+        target: copied to.
+    """
+
+    source: ObjectReader
+    target: ObjectWriter
+
+    def copy(
+        self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
+    ) -> ObjectInfo:
+        """See `ObjectCopier.copy`."""
+        sent = hashlib.sha256()
+        with self.source.open_read(key) as opened:
+            check_source(key, opened.info.size, opened.info.etag, size, etag)
+            written = self.target.put_stream(key, _hashing(opened, sent), if_absent)
+        read = hashlib.sha256()
+        with self.target.open_read(key) as copied:
+            for _ in _hashing(copied, read):
+                pass
+        if opened.info.size != written.size or sent.digest() != read.digest():
+            raise FormatError(f"{key!r} was not copied to {self.target.uri} as it is in {self.source.uri}")
+        return written
+
+
+def _hashing(chunks: Iterable[bytes], into: hashlib._Hash) -> Iterator[bytes]:
+    for chunk in chunks:
+        into.update(chunk)
+        yield chunk

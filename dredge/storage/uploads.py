@@ -1,13 +1,12 @@
-"""Multipart uploads: an object that comes in parts, by several requests, and is seen only when complete.
+"""Multipart uploads: an object in parts, by several requests, visible only when complete.
 
     uploads = open_uploads(writer)
     upload_id = uploads.begin(key)
     first = uploads.put_part(key, upload_id, 1, pieces)
     uploads.complete(key, upload_id, [(1, first.etag)])
 
-Parts are not objects: no listing shows them and no collector can take them, however long an upload lasts. On
-S3 they are the store's own multipart uploads (whose object is as old as the upload's *beginning*); in a
-folder they are hidden files.
+Parts are not objects, so no listing has them and no collector deletes them. In S3 they are the store's own multipart
+uploads (the object's time is the *beginning* of the upload), in a folder hidden files.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ class Part:
     """One part of an upload.
 
     Attributes:
-        number: 1 to PART_NUMBER_MAX; parts are put together in this order.
-        size: bytes.
+        number: 1 to PART_NUMBER_MAX, the order of the parts.
         etag: hash of its content, without quotes.
-        last_modified: the store's time, aware UTC.
+        last_modified: by the store's clock, aware UTC.
     """
 
     number: int
@@ -43,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload that was begun and neither completed nor aborted."""
+    """An open upload."""
 
     key: str
     upload_id: str
@@ -52,18 +50,14 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A complete upload: the object, and the etag that S3 gives such a one (`<32 hex>-<parts>`)."""
+    """A complete upload: the object, and the etag of S3 for it (`<32 hex>-<parts>`)."""
 
     info: ObjectInfo
     etag: str
 
 
 class UploadRefusedError(ConfigError):
-    """The list of parts cannot be completed.
-
-    Args:
-        code: S3's: InvalidPart, InvalidPartOrder or EntityTooSmall.
-    """
+    """An invalid list of parts; `code` is S3's: InvalidPart, InvalidPartOrder or EntityTooSmall."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -71,33 +65,31 @@ class UploadRefusedError(ConfigError):
 
 
 class Uploads(Protocol):
-    """Multipart uploads of one store. Every call but `begin` and `open` raises NotFoundError for an upload
-    that does not exist (any more), or is of another key.
+    """Multipart uploads of one store. All methods except `begin` and `open` raise NotFoundError for an unknown
+    upload, or one of another key.
     """
 
     def begin(self, key: str) -> str:
-        """Begin an upload and give its id."""
+        """Begin an upload; returns its id."""
 
     def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
-        """Write a part from pieces, in bounded memory, replacing one of this number; nothing on error."""
+        """Write or replace a part from chunks in bounded memory."""
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number."""
+        """The parts, by number."""
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
         """Make the object.
 
         Args:
-            key: of the object.
-            upload_id: of the upload.
             parts: number and etag of each, in ascending order.
 
         Raises:
-            UploadRefusedError: no such parts, or not in order; the upload is still open.
+            UploadRefusedError: unknown parts, or another order; the upload is still open.
         """
 
     def abort(self, key: str, upload_id: str) -> None:
-        """Give an upload up, with all its parts."""
+        """Delete an upload with its parts."""
 
     def open(self) -> list[Upload]:
         """All open uploads, by key and id."""
@@ -105,31 +97,27 @@ class Uploads(Protocol):
 
 @runtime_checkable
 class Uploading(Protocol):
-    """A writer whose store takes multipart uploads: a folder, S3, memory."""
+    """A writer whose store has multipart uploads: a folder, S3, memory."""
 
     def uploads(self) -> Uploads:
-        """The multipart uploads of this store, open or new."""
+        """The multipart uploads of this store."""
 
 
 def open_uploads(writer: ObjectWriter) -> Uploads:
-    """The multipart uploads of the store that a writer writes to.
-
-    Raises:
-        ConfigError: this kind of store has none here.
-    """
+    """The multipart uploads of a writer's store; raises ConfigError if it has none."""
     if not isinstance(writer, Uploading):
         raise ConfigError(f"multipart uploads to {writer.uri} are not supported")
     return writer.uploads()
 
 
 def combined_etag(etags: Iterable[str]) -> str:
-    """The etag of an object made of parts: the MD5 of their MD5s, and their number."""
+    """The etag of an object in parts: the MD5 of their MD5s, and their number."""
     digests = [bytes.fromhex(etag) for etag in etags]
     return f"{hashlib.md5(b''.join(digests), usedforsecurity=False).hexdigest()}-{len(digests)}"
 
 
 def check_part_number(number: int) -> None:
-    """Refuse a part number out of range; raises UploadRefusedError."""
+    """Raise UploadRefusedError for a number out of range."""
     if not 1 <= number <= PART_NUMBER_MAX:
         raise UploadRefusedError(
             "InvalidArgument", f"part number {number} is not between 1 and {PART_NUMBER_MAX}"
@@ -137,11 +125,7 @@ def check_part_number(number: int) -> None:
 
 
 def choose_parts(there: Iterable[Part], wanted: Sequence[tuple[int, str]]) -> list[Part]:
-    """The parts that a completion names.
-
-    Raises:
-        UploadRefusedError: none named, one is missing or of another etag, or not in ascending order.
-    """
+    """The parts of a completion; raises UploadRefusedError."""
     known = {(part.number, part.etag): part for part in there}
     numbers = [number for number, _ in wanted]
     if numbers != sorted(set(numbers)):

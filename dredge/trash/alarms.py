@@ -1,22 +1,34 @@
-"""Alarms of the cleaner: something that it removed is named by a record.
+"""Removed rows with a new reference in a record: they are restored, and an alarm is written.
 
-Until a person acknowledges an alarm, nothing is removed. Alarms are kept in the state folder, as those of collections
-(`dredge.undo.alarms`); an address is the name of a partition, or the token of a queue marker.
+A slow operation of the server may reference rows that were unreferenced for the whole grace. So every look compares
+its
+references with all removals of the last 90 days, and verifies a crashed run. An open alarm stops all removals until
+a
+person acknowledges it. Alarms are in the state folder, in the format of collections (`dredge.undo.alarms`); an
+address
+is the name of a partition, or the token of a queue marker.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime
 
 import pyarrow as pa
 
-from dredge.errors import ConfigError, DredgeError
+from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.hashing import hash64
-from dredge.kv.rows import RowReader, show
+from dredge.kv.rows import Row, RowCleaner, RowReader, show
 from dredge.runs.consents import check_reason, record_consent
 from dredge.storage import ObjectWriter, store_clock
+from dredge.trash.apply import Applier, NamedAgainError
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import Look
+from dredge.trash.names import parse_instance
 from dredge.trash.state import STORE, TrashState
+from dredge.trash.undo import put_back
 from dredge.trash.waiting import forget
 from dredge.undo.alarms import (
     NOT_YET,
@@ -33,18 +45,18 @@ from dredge.xid import new_descending_xid
 ACKNOWLEDGE = "acknowledge"
 RESTORED, GONE = "restored", "gone"
 
+log = logging.getLogger("dredge")
+
 
 @contextmanager
 def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Iterator[set[bytes]]:
-    """Write an alarm before something is put back, and again with what became of it.
+    """Write an alarm before a restore, and again with the outcomes after it.
 
     Args:
-        state: on the state folder.
-        run_id: the run that found it.
-        named: what records name, with the run that removed it.
+        named: the referenced names, with the run that removed each.
 
     Yields:
-        A set for what no row is kept of.
+        A set for names whose rows are lost.
     """
     at = store_clock(state, "")
     alarm_id = new_descending_xid(at)
@@ -70,19 +82,17 @@ def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Ite
 def alarm_of(
     state: TrashState, store: RowReader, run_id: str, removed_by: str
 ) -> Callable[[Iterable[bytes]], AbstractContextManager[set[bytes]]]:
-    """Give what an `Applier` calls before it puts something back.
+    """The context manager for a restore by an `Applier`.
 
     Args:
-        state: of the cleaner.
-        store: what is cleaned.
-        run_id: the run that looks.
-        removed_by: the run that removed it.
+        run_id: the run of the look.
+        removed_by: the run with the removal.
     """
 
     @contextmanager
     def of(named: Iterable[bytes]) -> Iterator[set[bytes]]:
         names = list(named)
-        with suppress(DredgeError):  # whatever becomes of the list, the rows come back
+        with suppress(DredgeError):  # the restore matters more than the pending list
             forget(state, store, [(name, None) for name in names], run_id)
         with alarmed(state.writer, run_id, dict.fromkeys(names, removed_by)) as lost:
             yield lost
@@ -91,30 +101,26 @@ def alarm_of(
 
 
 def refuse_alarmed(state: ObjectWriter, run_id: str) -> None:
-    """Refuse to remove anything while an alarm is open.
+    """Refuse a removal while an alarm is open.
 
     Raises:
-        AlarmError: an alarm is open.
-        FormatError: an alarm cannot be read.
+        AlarmError: an open alarm.
+        FormatError: an unreadable alarm.
     """
     if found := open_alarms(state):
         raise alarm_error(f"run {run_id} removes nothing", found, f"dredge trash acknowledge {state.uri}")
 
 
 def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None) -> list[Alarm]:
-    """End the open alarms of a state folder.
+    """Acknowledge the open alarms of a state folder, and return them.
 
     Args:
-        state: on the folder.
-        reason: why removing may go on; kept with the state.
+        reason: kept in the folder.
         who: None is the login name of this process.
 
-    Returns:
-        The alarms that were open.
-
     Raises:
-        ConfigError: there is no reason.
-        FormatError: an alarm cannot be read.
+        ConfigError: no reason was given.
+        FormatError: an unreadable alarm.
     """
     reason, found = check_reason(reason), open_alarms(state)
     if not found:
@@ -126,10 +132,106 @@ def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None)
 
 
 def check_folder(state: ObjectWriter) -> None:
-    """Check that a folder is the state of a cleaner.
+    """Refuse any other folder than the state folder of a cleaner.
 
     Raises:
-        ConfigError: no run has worked there.
+        ConfigError: no run used it.
     """
     if not any(item.key == STORE for item in state.list_level("").objects):
-        raise ConfigError(f"{state.uri} is no state folder of the cleaner: it has no {STORE}")
+        raise ConfigError(f"{state.uri} is not a state folder of the cleaner: it has no {STORE}")
+
+
+def named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
+    """Removed names with a reference in a record now, each with the removing run."""
+    named = set(look.references.partitions) | set(look.references.tokens)
+    return {name: run for name, run in state.removed().items() if name in named}
+
+
+def named_again(partition: bytes, run_id: str) -> TrashFinding:
+    """The finding for a name of `named_after_removal`."""
+    why = f"removed by run {run_id}, and a record references it now: the next clean restores it, or restore that run"
+    return TrashFinding(partition, None, "named-after-removal", "report", why)
+
+
+def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
+    """Restore the rows of `named_after_removal`.
+
+    Raises:
+        NamedAgainError: rows were missing.
+    """
+    named = named_after_removal(state, look)
+    if not named:
+        return
+    taken = {name: runs for name, runs in state.removed_by().items() if name in named}
+
+    def kept_rows() -> Iterator[Row]:
+        # Ids of runs descend, so the rows of the newest run come first and win.
+        for run in sorted({run for runs in taken.values() for run in runs}):
+            yield from (row for row in state.undo(run).read() if run in taken.get(row.partition, ()))
+
+    names = ", ".join(sorted(show(name) for name in named))
+    kept = {row.partition for row in kept_rows()}
+    if kept == named.keys() and not _that_lost_rows(store, kept_rows()):
+        # A restore wrote them all, and crashed before it could forget them.
+        log.warning("trash: %s: removed by an earlier run, referenced by a record now, and complete", names)
+        state.forget_removed(named)
+        return
+    with alarmed(state.writer, run_id, named) as lost:
+        lost |= named.keys() - kept
+        written = put_back(store, kept_rows())[0]
+    state.forget_removed(named)
+    raise NamedAgainError(
+        f"{names}: removed as trash by an earlier run ({', '.join(sorted(set(named.values())))}); a record references"
+        f" it now. {written} rows were restored, nothing else was changed."
+        + (f" {len(lost):,} of them have no rows in the undo files." if lost else "")
+        + " Either an operation of the server took longer than the grace (lengthen the grace), or the database was"
+        " restored from a backup."
+    )
+
+
+def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
+    """Verify a crashed run: restore its removals with a reference, and remember the others.
+
+    Args:
+        verifier: the run of this look.
+
+    Raises:
+        NamedAgainError: a removed name is referenced; its rows were restored.
+    """
+    run_id = state.open_run()
+    if run_id is None:
+        return
+    log.warning("trash: run %s crashed while removing; verifying its removals", run_id)
+    with store.view() as view:
+        unrecorded = [name for name in view.partitions() if parse_instance(name)]
+    try:
+        # Its undo files also have rows of partitions that only lost single keys.
+        keyed = {finding.partition for finding in state.plan(run_id).findings if finding.key is not None}
+    except NotFoundError:
+        keyed = set()
+    alarm = alarm_of(state, store, verifier, run_id)
+    applier = Applier(store, state.undo(run_id), state.check_right, unrecorded, alarm=alarm)
+    named: NamedAgainError | None = None
+    try:
+        applier.verify_removed(keyed)
+    except NamedAgainError as error:
+        named = error  # raised below: others may be referenced later, so they are remembered first
+    gone = {*applier.removed_partitions}
+    lost = _that_lost_rows(store, state.undo(run_id).read(lambda row: row.partition in gone))
+    state.note_removed(lost, run_id, now, forget=False)  # older removals are not yet compared
+    state.set_open_run(None)
+    if named is not None:
+        raise named
+
+
+def _that_lost_rows(store: RowCleaner, rows: Iterable[Row]) -> set[bytes]:
+    """The partitions of rows with at least one row missing."""
+    lost: set[bytes] = set()
+    with store.view() as view:
+        for row in rows:
+            if row.partition in lost:
+                continue
+            found = next(iter(view.scan(row.partition, row.key)), None)
+            if found is None or found.key != row.key:
+                lost.add(row.partition)
+    return lost

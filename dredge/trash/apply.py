@@ -1,16 +1,21 @@
-"""Removing trash beside a live server.
+"""Removal of trash beside a live server.
 
-For every small group of partitions and keys, again and again until the plan is done:
+For every small group of partitions and keys, until the plan is done:
 
-    1  read their rows, then all references (one moment, where the store has one)
-    2  whatever was removed before and is named now: put it back, stop
-    3  keep what a record names, or what has other bytes than the plan
+    1  read their rows, then all references (one point in time, if the store has snapshots)
+    2  if a record references an earlier removal: restore it, stop
+    3  keep rows that a record references, or whose bytes differ from the plan
     4  write the rows to the undo log and flush it
-    5  look whether this still is the newest try and its lease stands: an orphan stops itself here
-    6  delete each row only with its very value, only while the rows that could name it are as they were in 1
+    5  check that this is the newest try and that its lease is valid: an orphaned process stops here
+    6  delete each row only with its exact value, and only if the rows that could reference it are as in 1
 
-and once more 1 and 2 at the end. Partitions go first, queue markers last, and a marker only where its
-partition has no row. Everything is safe to repeat: what is gone is gone, what is left is judged anew.
+Steps 1 and 2 run once more at the end. Partitions come first, queue markers last, and a marker only if its partition is
+empty. A repetition is safe: deleted rows are missing, and the others are checked again.
+
+Guards of a delete are the rows that could come to reference it. Few records can: a staging token is only ever
+referenced by a branch whose repository and name are in its text, an instance only by the record of its repository. The
+deleting transaction checks these rows (with their value, or as absent), so a new reference makes it fail. Guards cannot
+see an operation that has written no record yet, such as a reset by prefix that fills a token; the wait covers those.
 
 Source: docs/trash.md; L63 to L70 of docs/lakefs-behaviour.md.
 """
@@ -28,12 +33,103 @@ from typing import Literal
 from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.model import Entry
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
-from dredge.trash.finding import TrashFinding
-from dredge.trash.guards import guards_of, named_now
-from dredge.trash.look import Contents, contents_of, value_digest
-from dredge.trash.names import MARKERS
-from dredge.trash.references import References, read_references
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import Contents, References, contents_of, read_references, value_digest
+from dredge.trash.names import (
+    ACTIONS,
+    BRANCH_PREFIX,
+    MARKERS,
+    OWNERS,
+    PULLS,
+    REPOSITORIES,
+    REPOSITORY_PREFIX,
+    parse_instance,
+    possible_branches,
+)
+from dredge.trash.rules import (
+    OF_EARLIER_LIFE,
+    OF_MISSING_REPOSITORY,
+    OF_MISSING_RUN,
+    branch_of_owner,
+    pull_of_index,
+    repository_of_action,
+    run_of_action,
+)
+from dredge.trash.settings import INSTANCE_MARGIN
 from dredge.trash.undo import UndoLog, put_back
+
+
+def guards_of(finding: TrashFinding, value: bytes | None, references: References) -> list[Guard]:
+    """The rows in the delete's conditions; `value` is the value of the finding's row, None for a partition."""
+    if finding.key is None:
+        instance = parse_instance(finding.partition)
+        if instance is not None:
+            return [_record_guard(instance.repository, references)]
+        return list(_branch_guards(finding.partition, references))
+    if finding.partition == MARKERS:
+        return list(_branch_guards(finding.key, references))
+    guards = list(_key_guards(finding.partition, finding.key, value or b"", references))
+    if finding.kind == OF_MISSING_RUN:
+        guards.append(Guard(ACTIONS, run_of_action(finding.key), None))
+    return guards
+
+
+def named_now(finding: TrashFinding, references: References) -> bool:
+    """Whether a record references a finding now."""
+    if finding.key is None:
+        return finding.partition in references.partitions or finding.partition in references.tokens
+    if finding.partition == MARKERS:
+        return finding.key in references.tokens
+    if finding.kind == OF_MISSING_REPOSITORY:
+        return repository_of_action(finding.key) in references.repositories
+    if finding.kind == OF_EARLIER_LIFE:
+        return _may_be_of_this_life(finding, references)
+    if finding.partition == OWNERS:
+        found = branch_of_owner(finding.key)
+        record = references.repositories.get(found[0]) if found else None
+        return record is not None and found is not None and found[1] in references.branches[record.partition]
+    return False
+
+
+def _may_be_of_this_life(finding: TrashFinding, references: References) -> bool:
+    # A person may have restored the record of an earlier life.
+    record = references.repositories.get(repository_of_action(finding.key or b"") or "")
+    return record is not None and (finding.since is None or finding.since >= record.created - INSTANCE_MARGIN)
+
+
+def _key_guards(partition: bytes, key: bytes, value: bytes, references: References) -> Iterator[Guard]:
+    if partition == PULLS:
+        found = pull_of_index(key, value)
+        instance = parse_instance(found[0]) if found else None
+        if found and instance:
+            yield _record_guard(instance.repository, references)
+            yield Guard(found[0], b"pulls/" + found[1].encode(), None)
+    elif partition == ACTIONS:
+        repository = repository_of_action(key)
+        if repository:
+            yield _record_guard(repository, references)
+    elif partition == OWNERS:
+        owner = branch_of_owner(key)
+        if owner:
+            yield _record_guard(owner[0], references)
+            record = references.repositories.get(owner[0])
+            if record:
+                yield Guard(record.partition, BRANCH_PREFIX + owner[1].encode(), None)
+
+
+def _record_guard(repository: str, references: References) -> Guard:
+    record = references.repositories.get(repository)
+    key = REPOSITORY_PREFIX + repository.encode()
+    return Guard(REPOSITORIES, key, record.value if record else None)
+
+
+def _branch_guards(token: bytes, references: References) -> Iterator[Guard]:
+    # Each branch that fits the token's text, in each life of its repository.
+    for repository, branch in possible_branches(token):
+        for partition in references.lives.get(repository, ()):
+            record = references.branches[partition].get(branch)
+            yield Guard(partition, BRANCH_PREFIX + branch.encode(), record.value if record else None)
+
 
 log = logging.getLogger("dredge")
 
@@ -45,14 +141,12 @@ Fate = Literal["deleted", "partly", "changed", "named", "busy", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one finding.
+    """The outcome of a finding.
 
     Args:
-        finding: what was to be removed.
-        fate: `deleted` whole; `partly`: some rows had changed and stayed; `changed`: other bytes than
-            planned, nothing touched; `named`: a record names it by now, nothing touched; `busy`: what
-            could name it changed again and again, nothing more touched; `gone`: nothing was there.
-        rows: how many rows were deleted.
+        fate: `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
+            `named`: a record references it now; `busy`: its guards kept changing; `gone`: it had no rows.
+        rows: number of deleted rows.
     """
 
     finding: TrashFinding
@@ -61,12 +155,12 @@ class Outcome:
 
 
 class NamedAgainError(AlarmError):
-    """Something that was removed is named by a record. It was put back where its rows are kept, and the run stopped."""
+    """A record references removed rows. They were restored from the undo files, and the run stopped."""
 
     what_to_do = (
-        "Find out why a record came to name what was unused for the grace: an operation of the server that took longer"
-        " than that, or a database that was put back. Lengthen the grace in the first case. Nothing is removed until"
-        " you acknowledge the alarm: `dredge trash acknowledge STATE --reason`."
+        "Find out why a record references rows that were unreferenced for the whole grace: an operation of the server"
+        " took longer than the grace (lengthen it), or the database was restored from a backup. Nothing is removed"
+        " until you acknowledge the alarm: `dredge trash acknowledge STATE --reason`."
     )
 
 
@@ -74,13 +168,11 @@ class Applier:
     """Removes the trash of one plan.
 
     Args:
-        store: the only thing in this package that can delete.
-        undo: where rows go first.
-        check_right: asked right before each deletion; raises when this try was overtaken.
-        unrecorded: partitions that look like a repository without a record; their branches count as
-            references too.
-        alarm: is entered with what records name before it is put back, and left afterwards.
-        group_rows: how many rows one request removes at most.
+        check_right: called right before each deletion; raises if a later try has taken over.
+        unrecorded: partitions with the shape of a repository and without a record; the references of their branches
+            count too.
+        alarm: surrounds a restore, with the referenced names.
+        group_rows: maximum number of rows per request.
     """
 
     def __init__(
@@ -105,18 +197,15 @@ class Applier:
         self.outcomes: list[Outcome] = []
 
     def run(self, findings: Sequence[TrashFinding]) -> list[Outcome]:
-        """Remove what is still trash.
-
-        Args:
-            findings: `trash`, as the run and its second look saw it.
+        """Remove the trash of both looks of a run.
 
         Returns:
-            What became of each; also in `outcomes` when this raises.
+            The outcomes; also in `outcomes` after an error.
 
         Raises:
-            NamedAgainError: a record names something that was removed; it was put back.
-            LeaseHeldError: a later try, or somebody else, has taken over.
-            UnavailableError: the store does not answer. Run again: `verify_removed` first, then a new look.
+            NamedAgainError: a record references a removal; it was restored.
+            LeaseHeldError: another run or a later try has taken over.
+            UnavailableError: the store does not answer. The next run starts with `verify_removed`.
         """
         for group in _groups(findings, self._group_rows):
             self._group(group)
@@ -125,13 +214,13 @@ class Applier:
         return self.outcomes
 
     def verify_removed(self, standing: Collection[bytes] = ()) -> None:
-        """Check what the undo log says was removed by an earlier, interrupted run.
+        """Check the removals of a crashed run, by its undo log.
 
         Args:
-            standing: partitions that lost single keys only; it is no news when records name them.
+            standing: partitions that only lost single keys; records may reference them.
 
         Raises:
-            NamedAgainError: a record names some of it; it was put back.
+            NamedAgainError: a record references a removal; it was restored.
         """
         self._removed |= {row.partition for row in self._undo.read()}.difference(standing)
         with self._store.view() as view:
@@ -139,17 +228,17 @@ class Applier:
 
     @property
     def removed_partitions(self) -> list[bytes]:
-        """Partitions of which rows were deleted, or may have been, and were not put back."""
+        """Partitions with deleted, or possibly deleted, and not restored rows."""
         return sorted(self._removed)
 
     @property
     def removed_markers(self) -> list[bytes]:
-        """Tokens whose queue markers were deleted, or may have been."""
+        """Tokens with deleted, or possibly deleted, markers."""
         return sorted(self._markers)
 
     def _group(self, group: Sequence[TrashFinding]) -> None:
         with self._store.view() as view:
-            # Rows before references: whatever names them later than this is seen in the references.
+            # Rows before references, so that the references include all that are written in between.
             loaded = [(finding, _load(view, finding, self._group_rows)) for finding in group]
             references = self._references(view)
             self._check_removed(references)
@@ -171,7 +260,7 @@ class Applier:
     def _batches(
         self, doomed: Sequence[tuple[TrashFinding, list[Row]]], references: References
     ) -> Iterator[tuple[list[tuple[TrashFinding, list[Row]]], set[Guard]]]:
-        """Split what may go into parts whose guards the store can check at once."""
+        """Split the findings by the store's maximum of guards."""
         batch: list[tuple[TrashFinding, list[Row]]] = []
         guards: set[Guard] = set()
         for finding, rows in doomed:
@@ -187,10 +276,12 @@ class Applier:
     def _delete_together(
         self, doomed: Sequence[tuple[TrashFinding, list[Row]]], guards: set[Guard], references: References
     ) -> None:
-        """Delete several findings at once, and one by one what a guard of any of them held back."""
+        """Delete several findings at once; after a failed guard the rest separately."""
         self._check_right()
         try:
-            done = self._store.delete_rows([row for _, rows in doomed for row in rows], _in_order(guards))
+            done = self._store.delete_rows(
+                [row for _, rows in doomed for row in rows], sorted(guards, key=lambda guard: guard[:2])
+            )
         except GuardFailedError as error:
             done = error.outcomes
         except UnavailableError:
@@ -213,7 +304,7 @@ class Applier:
             )
 
     def _large(self, view: RowView, finding: TrashFinding, references: References) -> None:
-        """Remove a partition of any size with the memory of its rows' digests."""
+        """Remove a partition of any size; only digests of its rows are in memory."""
         contents, seen = noted_contents(view, finding.partition)
         if contents is None or contents.digest != finding.digest:
             self._done(finding, "gone" if contents is None else "changed", 0)
@@ -243,8 +334,8 @@ class Applier:
     def _delete_rows(
         self, finding: TrashFinding, rows: Sequence[Row], references: References
     ) -> tuple[int, bool]:
-        """Delete under guards; when one fails, look again whether it matters. Returns how many went, and
-        whether what could name them changed too often."""
+        """Delete under guards, and check a failed guard again. Returns the number of deleted rows, and whether the
+        guards kept changing."""
         left, gone = list(rows), 0
         for _ in range(GUARD_TRIES):
             guards = guards_of(finding, rows[0].value, references)
@@ -288,10 +379,9 @@ class Applier:
         self._removed -= named
         names = ", ".join(name.decode("utf-8", "backslashreplace") for name in sorted(named))
         raise NamedAgainError(
-            f"{names}: removed as trash, and now named by a record. {written} rows were put back"
-            f" ({existing} keys existed already). The run stopped; nothing else was touched. Look how that"
-            " came about before the next run: an operation of the server that takes longer than the grace"
-            " period is one way."
+            f"{names}: removed as trash; a record references it now. {written} rows were restored ({existing} keys"
+            " existed already), and the run stopped. One cause is an operation of the server that takes longer than"
+            " the grace."
         )
 
     def _done(self, finding: TrashFinding, fate: Fate, rows: int) -> None:
@@ -299,13 +389,8 @@ class Applier:
         log.info("trash: %s (%s): %s, %d rows", finding.name, finding.kind, fate, rows)
 
 
-def _in_order(guards: Iterable[Guard]) -> list[Guard]:
-    """Put guards in the order of their keys."""
-    return sorted(guards, key=lambda guard: guard[:2])
-
-
 def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashFinding]]:
-    """Partitions first, then keys, markers last; several small ones share a look at the references."""
+    # Partitions first, then keys, markers last; small findings share a read of the references.
 
     def place(finding: TrashFinding) -> tuple[bool, bool]:
         return finding.key is not None, finding.partition == MARKERS
@@ -323,8 +408,7 @@ def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashF
 
 
 def _load(view: RowView, finding: TrashFinding, most: int) -> list[Row] | None:
-    """Read a finding's rows, or nothing where it is too large to hold; None: a marker whose partition
-    has rows again."""
+    """A finding's rows; [] for a large partition, None for a marker with rows in its partition."""
     if finding.key is not None:
         entry = next(iter(view.scan(finding.partition, finding.key)), None)
         rows = [Row(finding.partition, entry.key, entry.value)] if entry and entry.key == finding.key else []
@@ -337,7 +421,7 @@ def _load(view: RowView, finding: TrashFinding, most: int) -> list[Row] | None:
 
 
 def _fate(finding: TrashFinding, rows: Sequence[Row] | None, references: References) -> Fate | None:
-    """Say why a finding must stay; None when it may go."""
+    """The reason to keep a finding; None to delete it."""
     if not rows:
         return "changed" if rows is None else "gone"
     if finding.key is None:
@@ -351,12 +435,12 @@ def _fate(finding: TrashFinding, rows: Sequence[Row] | None, references: Referen
 
 
 def row_digest(key: bytes, value: bytes) -> bytes:
-    """A short digest of a row, for the memory of many."""
+    """A short digest of a row."""
     return hashlib.blake2b(b"%d:" % len(key) + key + value, digest_size=16).digest()
 
 
 def noted_contents(view: RowView, partition: bytes) -> tuple[Contents | None, set[bytes]]:
-    """Summarise a partition of any size (None when it has no row), with its rows' digests as a memory of them."""
+    """Summary of a partition (None without rows), and the digests of its rows."""
     seen: set[bytes] = set()
 
     def noting() -> Iterator[Entry]:

@@ -1,15 +1,14 @@
-"""The cleaner of the design's step 2: repositories that were deleted and handed over in `graveler_deleted`.
+"""The cleaner of the design's step 2: deleted repositories, handed over in `graveler_deleted`.
 
     for each repo/<repository>/<xid>:
-        delete every row of <repository>-<xid>; when all are gone, delete the entry
-    a failure at any step: leave the entry, go on with the next
+        delete every row of <repository>-<xid>; then delete the entry
+    a failure at any step: keep the entry, continue with the next
 
-The entry stays until its partition is empty, so a run that was killed is simply run again.
+The entry stays until its partition is empty, so a repetition continues a run that was killed.
 
-Three things are stricter than the design. A partition that a record still names is skipped, whatever the
-entry says: an active record means that the entry is wrong, one in deletion that the deletion has not
-finished. Only what the run's plan names goes, with the rows that the plan saw, so that limits and approvals hold. And
-every row is written to the undo log first, and deleted only with its very value.
+Three rules are stricter than the design. A partition with a record is skipped: an active record proves the entry wrong,
+one in deletion means that the deletion continues. Only rows of the run's plan are deleted, for limits and approvals.
+Every row is first in the undo log, and is deleted only with its exact value.
 
 Source: design "Repository operations error handling", trash cleaner.
 """
@@ -22,6 +21,7 @@ from typing import Literal
 
 from dredge.errors import DredgeError, LeaseHeldError
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView, show
+from dredge.lakefs.files.records import Repository
 from dredge.trash.apply import GROUP_ROWS, noted_contents, row_digest
 from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, deleted_instance
 from dredge.trash.undo import UndoLog
@@ -31,15 +31,14 @@ _ENTRY_PREFIX = b"repo/"
 
 @dataclass(frozen=True, slots=True)
 class DeletedOutcome:
-    """What became of one entry.
+    """The outcome of one entry.
 
     Args:
         entry: its key as text.
-        fate: `cleaned`: partition and entry are gone; `skipped`: it must stay as things are; `failed`: the store
-            did not do it. The entry stays for the next run.
-        rows: how many rows of the partition were deleted.
+        fate: `cleaned`: partition and entry are deleted; `skipped` or `failed`: the entry stays for the next run.
+        rows: number of deleted rows of the partition.
         message: why it stayed.
-        error: the store's, where it failed.
+        error: of the store, if it failed.
     """
 
     entry: str
@@ -56,7 +55,7 @@ class DeletedOutcome:
 
     @property
     def rows_removed(self) -> int:
-        """How many rows were deleted, the entry among them."""
+        """Number of deleted rows, including the entry."""
         return self.rows + (self.fate == "cleaned")
 
 
@@ -67,22 +66,20 @@ def clean_deleted(
     planned: Mapping[bytes, str],
     group_rows: int = GROUP_ROWS,
 ) -> Iterator[DeletedOutcome]:
-    """Delete what deleted repositories left, entry by entry.
+    """Delete the rows of deleted repositories, entry by entry.
 
     Args:
-        store: what to clean.
-        undo: where rows go first.
-        check_right: asked right before each deletion; raises when this try was overtaken.
-        planned: partitions that may go, each with the digest of the rows that the plan saw there ("" where it saw
-            none, and only the entry may go). What was handed over later, or is there with other rows since a request
-            that was frozen has written some, is for the next plan: nobody has approved it, and no limit has counted it.
-        group_rows: how many rows one request removes at most.
+        check_right: called right before each deletion; raises if a later try has taken over.
+        planned: the planned partitions, each with the digest of its rows in the plan ("" without rows: only the entry
+            is deleted). A later entry, or one with other rows, is left for the next plan: it is neither approved nor
+            counted by a limit.
+        group_rows: maximum number of rows per request.
 
     Yields:
-        What became of each entry; one that could not be cleaned does not keep the others back.
+        The outcome of each entry.
 
     Raises:
-        LeaseHeldError: a later try, or somebody else, has taken over.
+        LeaseHeldError: another run or a later try has taken over.
     """
     with store.view() as view:
         entries = [Row(DELETED, entry.key, entry.value) for entry in view.scan(DELETED, _ENTRY_PREFIX)]
@@ -117,7 +114,7 @@ def _clean(
                 rows, is_empty = _next_rows(view, instance.partition, seen, group_rows)
             if named:
                 return DeletedOutcome(
-                    name, "skipped", deleted, "a record still names this life of the repository"
+                    name, "skipped", deleted, "a record still references this life of the repository"
                 )
             if instance.partition not in planned:
                 return DeletedOutcome(
@@ -147,10 +144,7 @@ def _clean(
 
 
 def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:
-    """The repository's record as a guard, and whether it is of this life; unreadable records count as
-    such."""
-    from dredge.lakefs.files.records import Repository
-
+    """The repository's record as a guard, and whether it is of this life."""
     key = REPOSITORY_PREFIX + instance.repository.encode()
     found = next((entry.value for entry in view.scan(REPOSITORIES, key) if entry.key == key), None)
     guard = Guard(REPOSITORIES, key, found)
@@ -158,7 +152,7 @@ def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:
 
 
 def _planned_rows(view: RowView, partition: bytes, planned: Mapping[bytes, str]) -> Set[bytes]:
-    """Digests of the rows of a partition that may go: of all, or of none when they are not those of the plan."""
+    """Digests of a partition's rows; none if they differ from the plan."""
     if not planned.get(partition):
         return frozenset()
     found, seen = noted_contents(view, partition)
@@ -166,7 +160,7 @@ def _planned_rows(view: RowView, partition: bytes, planned: Mapping[bytes, str])
 
 
 def _next_rows(view: RowView, partition: bytes, seen: Set[bytes], most: int) -> tuple[list[Row], bool]:
-    """The first rows that may go, and whether there is no row at all."""
+    """The next planned rows, and whether the partition is empty."""
     entries = view.scan(partition)
     if not seen:
         return [], next(iter(entries), None) is None

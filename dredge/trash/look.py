@@ -1,12 +1,12 @@
-"""One look at a store: everything the rules need, as a value.
+"""The rows of a store as the rules need them: `Look`, a value.
 
-Keys and reference records are read whole, values of staging partitions only where a partition may be
-trash, and of those only a digest is kept.
+Only references in repository and branch records keep a partition alive, so an unreadable or unknown record ends the
+run: its references are unknown. Keys and these records are read whole, values of staging partitions only if the
+partition may be trash; only a digest of them is kept.
 
-Order matters where the store has no snapshots (DynamoDB): first what may be trash, then repository
-records, then branch records, then the rest of the repositories. What was named at the beginning and is
-not at the end is not judged in this look: it was in use a moment ago. A store with snapshots gives the
-same answer in any order.
+The order matters in a store without snapshots (DynamoDB): possible trash first, then repository records, branch
+records, and the rest of the repositories. A partition that was referenced at the start and is not at the end was in
+use, so this look does not classify it.
 
 Source: docs/trash.md; L63, L64 of docs/lakefs-behaviour.md.
 """
@@ -14,19 +14,25 @@ Source: docs/trash.md; L63, L64 of docs/lakefs-behaviour.md.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
 
+from dredge import xid
 from dredge.errors import FormatError, RefusedError
 from dredge.kv.model import Entry
 from dredge.kv.rows import Row, RowReader, RowView, show_key
 from dredge.lakefs.files import messages
+from dredge.lakefs.files.records import Branch
 from dredge.trash.names import (
     BRANCH_PREFIX,
     COMMIT_PREFIX,
+    MARKERS,
     METADATA,
     OTHERS,
     REPOSITORIES,
+    REPOSITORY_PREFIX,
     SCHEMA_VERSION,
     SCHEMA_VERSION_KEY,
     SMALL,
@@ -35,15 +41,142 @@ from dredge.trash.names import (
     parse_instance,
     tail,
 )
-from dredge.trash.references import References, read_references
+
+State = Literal["active", "in-deletion", "initial"]
+_STATES: Mapping[int, State] = {
+    messages.RepositoryState.ACTIVE: "active",
+    messages.RepositoryState.IN_DELETION: "in-deletion",
+    messages.RepositoryState.INITIAL: "initial",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryRecord:
+    """A repository's record.
+
+    Args:
+        name: the repository's id.
+        uid: xid of this life of the name.
+        state: initial: its creation has not ended (the design's step 2).
+        value: the record's bytes.
+    """
+
+    name: str
+    uid: str
+    state: State
+    created: datetime
+    value: bytes = field(repr=False)
+
+    @property
+    def partition(self) -> bytes:
+        """The partition of the instance's records."""
+        return f"{self.name}-{self.uid}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRecord:
+    """A branch's record.
+
+    Args:
+        name: the branch's id.
+        commit: its head.
+        tokens: staging partitions, current first, then all sealed tokens.
+        value: the record's bytes.
+    """
+
+    name: str
+    commit: str
+    tokens: tuple[bytes, ...]
+    value: bytes = field(repr=False)
+
+
+class References:
+    """Repository and branch records at one point in time (in stores without snapshots: over one period).
+
+    Args:
+        repositories: by name.
+        branches: by partition, then by name; of every repository partition, with or without a record.
+
+    Attributes:
+        partitions: repository records by partition.
+        tokens: for each referenced token, the partitions of its branches.
+        lives: partitions by repository name, with and without a record.
+    """
+
+    def __init__(
+        self,
+        repositories: Mapping[str, RepositoryRecord],
+        branches: Mapping[bytes, Mapping[str, BranchRecord]],
+    ) -> None:
+        self.repositories = repositories
+        self.branches = branches
+        self.partitions = {record.partition: record for record in repositories.values()}
+        self.tokens: dict[bytes, set[bytes]] = {}
+        self.lives: dict[str, list[bytes]] = {}
+        for partition, named in branches.items():
+            for branch in named.values():
+                for token in branch.tokens:
+                    self.tokens.setdefault(token, set()).add(partition)
+            instance = parse_instance(partition)
+            if instance is not None:
+                self.lives.setdefault(instance.repository, []).append(partition)
+
+
+def read_references(view: RowView, others: Iterable[bytes] = ()) -> References:
+    """Read repository records, then branch records.
+
+    Args:
+        others: partitions with the shape of a repository and without a record; their branches are read too.
+
+    Raises:
+        FormatError: an unreadable record.
+        RefusedError: an unknown repository state.
+    """
+    repositories = {record.name: record for record in _repositories(view)}
+    partitions = {record.partition for record in repositories.values()} | set(others)
+    branches = {partition: _branches(view, partition) for partition in sorted(partitions)}
+    return References(repositories, branches)
+
+
+def _repositories(view: RowView) -> Iterator[RepositoryRecord]:
+    for entry in view.scan(REPOSITORIES, REPOSITORY_PREFIX):
+        if not entry.key.startswith(REPOSITORY_PREFIX):
+            return
+        name = show_key(REPOSITORIES, entry.key)
+        record = messages.decode(messages.RepositoryData, entry.value, name)
+        if record.id != tail(entry.key, REPOSITORY_PREFIX) or not xid.is_xid(record.instance_uid):
+            raise FormatError(
+                f"{name}: the record has another repository id, or no instance. The run stopped."
+            )
+        if record.state not in _STATES:
+            raise RefusedError(f"{name}: state {record.state} is unknown to this version. The run stopped.")
+        created = messages.from_timestamp(record.creation_date)
+        yield RepositoryRecord(record.id, record.instance_uid, _STATES[record.state], created, entry.value)
+
+
+def _branches(view: RowView, partition: bytes) -> dict[str, BranchRecord]:
+    found: dict[str, BranchRecord] = {}
+    for entry in view.scan(partition, BRANCH_PREFIX):
+        if not entry.key.startswith(BRANCH_PREFIX):
+            break
+        name = show_key(partition, entry.key)
+        try:
+            branch = Branch.decode(entry.value)
+        except FormatError as error:
+            raise FormatError(f"{name}: {error}") from error
+        if branch.name != tail(entry.key, BRANCH_PREFIX):
+            raise FormatError(f"{name}: the record has another branch name. The run stopped.")
+        tokens = tuple(token.encode() for token in branch.tokens)
+        found[branch.name] = BranchRecord(branch.name, branch.commit_id, tokens, entry.value)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a set of rows amounts to.
+    """Summary of rows.
 
     Args:
-        rows: how many.
+        rows: their number.
         size_bytes: of keys and values.
         digest: SHA-256 over all keys and values in order, hex.
     """
@@ -55,7 +188,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class CommitLook:
-    """What the rules ask of a commit."""
+    """Fields of a commit for the rules."""
 
     parents: tuple[str, ...]
     has_metarange: bool
@@ -68,11 +201,11 @@ class InstanceLook:
 
     Args:
         contents: all of its rows.
-        commits: by id; not kept for an active repository, which may have millions.
-        dangling: commits of an active repository that no branch and no tag leads to.
+        commits: by id; empty for an active repository, which may have millions.
+        dangling: commits of an active repository that no branch or tag reaches.
         tags: commit ids by tag.
-        others: every other key but branches, with its value.
-        names: every key with the size of its row, in order; not kept for an active repository.
+        others: all keys but branches, commits and tags, with their values.
+        names: every key with the size of its row, in order; empty for an active repository.
     """
 
     contents: Contents
@@ -85,19 +218,18 @@ class InstanceLook:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a store.
+    """The state of a store at one time.
 
     Args:
-        references: all that records name.
-        partitions: every partition that has a row.
+        partitions: every partition with a row.
         instances: every partition with the shape or the record of a repository.
-        staging: every partition with the shape of a token, or named as one; those that live branches
-            alone use have None for contents.
-        small: rows of the partitions that are judged key by key.
-        unknown: partitions of no known shape that nothing names.
-        unsure: partitions that were named when the look began and were not any more when it ended.
-        heads: commits of branches that have a record, by the partition of an active repository.
-        lost_commits: of the commits that were noted before, those without a record now, by partition.
+        staging: every partition with the shape of a token, or referenced as a token; the contents are None if only
+            active branches reference it.
+        small: rows of the partitions classified key by key.
+        unknown: unreferenced partitions of unknown shape.
+        unsure: partitions referenced at the start of the look, and not at its end.
+        heads: commits of branches with a record, by the partition of an active repository.
+        lost_commits: the noted commits without a record now, by partition.
     """
 
     references: References
@@ -115,11 +247,10 @@ def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None =
     """Read a store.
 
     Args:
-        reader: of the store.
-        noted: commits whose records are looked for, by the partition of their repository.
+        noted: commits to look up, by the partition of their repository.
 
     Raises:
-        FormatError: a repository, branch, tag or commit record cannot be read; nothing may be judged.
+        FormatError: an unreadable repository, branch, tag or commit record.
         RefusedError: an unknown repository state or schema version.
         UnavailableError: the store did not answer.
     """
@@ -128,7 +259,7 @@ def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None =
 
 
 def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = None) -> Look:
-    """Read a store through a view that is already open; see `read_look`."""
+    """Read a store through an open view; see `read_look`."""
     partitions = list(view.partitions())
     check_schema(view, partitions)
     present = frozenset(partitions)
@@ -137,7 +268,7 @@ def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = 
     unrecorded = [name for name in shaped if name not in early.partitions]
     unnamed = [name for name in partitions if is_token(name) and name not in early.tokens]
 
-    # What may be trash, before the references that count.
+    # Possible trash, before the references that decide.
     instances = {name: _read_instance(view, name) for name in unrecorded}
     staging: dict[bytes, Contents | None] = {name: contents_of(view.scan(name)) for name in unnamed}
     small = {name: {row.key: row.value for row in view.scan(name)} for name in SMALL if name in present}
@@ -146,16 +277,15 @@ def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = 
     unsure = (set(early.partitions) - set(references.partitions)) | (
         set(early.tokens) - set(references.tokens)
     )
-    markers = small.get(b"cleanup-tokens", {})
+    markers = small.get(MARKERS, {})
     for name in present & set(references.tokens):
-        # Who is judged by another partition, or is queued although a branch names it, is reported with
-        # its size.
-        told = name in markers or not _all_active(references, name)
-        staging[name] = contents_of(view.scan(name)) if told else None
+        # Staging of an inactive repository, and queued staging, is reported with its size.
+        reported = name in markers or not _all_active(references, name)
+        staging[name] = contents_of(view.scan(name)) if reported else None
     heads: dict[bytes, frozenset[str]] = {}
     lost: dict[bytes, tuple[str, ...]] = {}
     for name, record in references.partitions.items():
-        # A partition without any row is looked at too: its rows may be what was lost.
+        # Partitions without rows are read too: their rows may be lost.
         instance = _read_instance(view, name)
         if record.state == "active":  # a deletion removes commits before the record
             named = {branch.commit for branch in references.branches[name].values()}
@@ -179,13 +309,13 @@ def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = 
     )
 
 
-def check_schema(view: RowView, partitions: Iterable[bytes]) -> None:
-    """Refuse a store whose layout these rules were not made for.
+def check_schema(view: RowView, partitions: Collection[bytes]) -> None:
+    """Refuse a store with rows and another schema version than 4.
 
     Raises:
-        RefusedError: the schema version is not 4.
+        RefusedError: it has another schema version.
     """
-    if not list(partitions):
+    if not partitions:
         return
     found = next(
         (row.value for row in view.scan(METADATA, SCHEMA_VERSION_KEY) if row.key == SCHEMA_VERSION_KEY), None
@@ -193,8 +323,8 @@ def check_schema(view: RowView, partitions: Iterable[bytes]) -> None:
     if found != SCHEMA_VERSION:
         version = "missing" if found is None else repr(found.decode("ascii", "replace"))
         raise RefusedError(
-            f"the store's schema version is {version}, and these rules are for {SCHEMA_VERSION.decode()}."
-            " Nothing was judged. Migrate lakeFS, or use a newer Dredge."
+            f"the store's schema version is {version}; this Dredge supports {SCHEMA_VERSION.decode()}."
+            " Nothing was removed. Migrate lakeFS, or use a newer Dredge."
         )
 
 
@@ -203,33 +333,18 @@ def value_digest(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-class _Sum:
-    """Adds rows up."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self.rows = 0
-        self.size_bytes = 0
-
-    def add(self, key: bytes, value: bytes) -> None:
-        self._hash.update(b"%d:%d:" % (len(key), len(value)) + key + value)
-        self.rows += 1
-        self.size_bytes += len(key) + len(value)
-
-    def contents(self) -> Contents:
-        return Contents(self.rows, self.size_bytes, self._hash.hexdigest())
-
-
 def contents_of(rows: Iterable[Entry | Row]) -> Contents | None:
-    """Summarise rows in key order; None when there are none."""
-    total = _Sum()
+    """Summarise rows in key order; None for no rows."""
+    digest, count, size = hashlib.sha256(), 0, 0
     for row in rows:
-        total.add(row.key, row.value)
-    return total.contents() if total.rows else None
+        count += 1
+        digest.update(b"%d:%d:" % (len(row.key), len(row.value)) + row.key + row.value)
+        size += len(row.key) + len(row.value)
+    return Contents(count, size, digest.hexdigest()) if count else None
 
 
 def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) -> tuple[str, ...]:
-    """Name the commits that none of the heads leads to, by any parent, in order."""
+    """The commits without a path from any head, sorted."""
     unreached = set(commits)
     waiting = list(heads)
     while waiting:
@@ -241,7 +356,6 @@ def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) ->
 
 
 def _of_record(instance: InstanceLook, partition: bytes, references: References) -> InstanceLook:
-    """Keep of a recorded instance what its state asks for."""
     if references.partitions[partition].state != "active":
         return instance
     heads = [branch.commit for branch in references.branches[partition].values()]
@@ -250,30 +364,33 @@ def _of_record(instance: InstanceLook, partition: bytes, references: References)
 
 
 def _read_instance(view: RowView, partition: bytes) -> InstanceLook:
-    total = _Sum()
     commits: dict[str, CommitLook] = {}
     tags: dict[str, str] = {}
     others: dict[bytes, bytes] = {}
     names: dict[bytes, int] = {}
-    for row in view.scan(partition):
-        key, value = row.key, row.value
-        total.add(key, value)
-        names[key] = len(key) + len(value)
-        if key.startswith(COMMIT_PREFIX):
-            commits[tail(key, COMMIT_PREFIX)] = _read_commit(partition, key, value)
-        elif key.startswith(TAG_PREFIX):
-            tag = messages.decode(messages.TagData, value, show_key(partition, key))
-            tags[tail(key, TAG_PREFIX)] = tag.commit_id
-        elif not key.startswith(BRANCH_PREFIX):
-            others[key] = value
-    return InstanceLook(total.contents(), commits, (), tags, others, names)
+
+    def read() -> Iterator[Entry]:
+        for row in view.scan(partition):
+            key, value = row.key, row.value
+            names[key] = len(key) + len(value)
+            if key.startswith(COMMIT_PREFIX):
+                commits[tail(key, COMMIT_PREFIX)] = _read_commit(partition, key, value)
+            elif key.startswith(TAG_PREFIX):
+                tag = messages.decode(messages.TagData, value, show_key(partition, key))
+                tags[tail(key, TAG_PREFIX)] = tag.commit_id
+            elif not key.startswith(BRANCH_PREFIX):
+                others[key] = value
+            yield row
+
+    contents = contents_of(read()) or Contents(0, 0, hashlib.sha256().hexdigest())
+    return InstanceLook(contents, commits, (), tags, others, names)
 
 
 def _read_commit(partition: bytes, key: bytes, value: bytes) -> CommitLook:
     name = show_key(partition, key)
     record = messages.decode(messages.CommitData, value, name)
     if record.id != tail(key, COMMIT_PREFIX):
-        raise FormatError(f"{name}: the record names another commit. Nothing is judged.")
+        raise FormatError(f"{name}: the record has another commit id. The run stopped.")
     return CommitLook(tuple(record.parents), bool(record.meta_range_id), record.generation)
 
 

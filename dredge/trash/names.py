@@ -4,12 +4,12 @@
     <repository>-<xid>             branches/… commits/… tags/… settings/… imports/… tasks/… pulls/…
                                    repo-metadata copies/… (the embedded server's profile `design`)
     <repository>-<branch>:<uuid4>  a staging token: <path>
-    cleanup-tokens                 <staging token>: waits to be dropped
-    graveler_deleted               repo/<repository>/<xid>: waits for the cleaner (the design's step 2)
+    cleanup-tokens                 <staging token>: queued for dropping
+    graveler_deleted               repo/<repository>/<xid>: handed to the cleaner (the design's step 2)
     pulls · catalog · actions · multiparts · mc-ownership · auth · basicAuth · usage · kv-internal-metadata
 
-A shape proves little: `a-b` with branch `c` and `a` with branch `b-c` give the same token. Records
-decide first; what has none of these shapes is never touched.
+A shape proves little: `a-b` with branch `c` and `a` with branch `b-c` have the same token. So records decide first.
+Names of other shapes are never touched.
 
 Source: L62 of docs/lakefs-behaviour.md.
 """
@@ -36,8 +36,8 @@ SCHEMA_VERSION = b"4"
 
 CREDENTIALS = frozenset({b"auth", b"basicAuth"})
 OTHERS = CREDENTIALS | {METADATA, b"usage"}
+# Partitions whose rows are classified one by one.
 SMALL = (MARKERS, PULLS, INSTANCES, ACTIONS, OWNERS, MULTIPARTS, DELETED)
-"""Partitions whose rows are judged one by one."""
 
 REPOSITORY_PREFIX = b"repos/"
 BRANCH_PREFIX = b"branches/"
@@ -50,7 +50,9 @@ _REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}", re.ASCII)
 _TOKEN = re.compile(
     r"[a-z0-9][a-z0-9-]{2,62}-[\w-]+:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
 )
-_INGEST = re.compile(r"import-ingest_range:.*", re.ASCII)
+# Ids of action runs and pull requests count down to this Unix time; those of slices and GC runs to another.
+_COUNTDOWN_END = 32_500_915_200
+_WRAP = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,12 @@ class Instance:
 
     @property
     def partition(self) -> bytes:
-        """Where its records are."""
+        """The partition of its records."""
         return f"{self.repository}-{self.uid}".encode()
 
 
 def parse_instance(partition: bytes) -> Instance | None:
-    """Read `<repository>-<xid>`; None when it has another shape."""
+    """Read `<repository>-<xid>`; None for another shape."""
     text = _text(partition)
     if text is None:
         return None
@@ -79,24 +81,21 @@ def parse_instance(partition: bytes) -> Instance | None:
 
 
 def deleted_instance(key: bytes) -> Instance | None:
-    """Read an entry's key in DELETED, `repo/<repository>/<xid>`; None when it has another shape."""
+    """Read a key of `DELETED`, `repo/<repository>/<xid>`; None for another shape."""
     parts = key.split(b"/")
     found = parse_instance(b"-".join(parts[1:])) if len(parts) == 3 and parts[0] == b"repo" else None
     return found if found and found.uid.encode() == parts[2] else None
 
 
 def is_token(partition: bytes) -> bool:
-    """Say whether a partition has the shape of a branch's staging token.
-
-    `import-ingest_range:…` has not: it belongs to whoever called the plumbing that made it, and no
-    record ever names it.
-    """
+    """Whether a partition has the shape of a branch's staging token."""
     text = _text(partition)
-    return text is not None and bool(_TOKEN.fullmatch(text)) and not _INGEST.fullmatch(text)
+    # A caller of lakeFS's plumbing API owns `import-ingest_range:…`; no record references it.
+    return text is not None and bool(_TOKEN.fullmatch(text)) and not text.startswith("import-ingest_range:")
 
 
 def possible_branches(token: bytes) -> list[tuple[str, str]]:
-    """Every (repository, branch) whose staging token could have this text."""
+    """Every (repository, branch) whose staging token can have this text."""
     text = _text(token)
     if text is None:
         return []
@@ -105,13 +104,21 @@ def possible_branches(token: bytes) -> list[tuple[str, str]]:
 
 
 def first_part(key: bytes) -> str:
-    """Family of a key in a repository's partition: what stands before the first "/"."""
+    """Family of a key in a repository's partition: the text before the first "/"."""
     return key.partition(b"/")[0].decode("utf-8", "backslashreplace")
 
 
 def tail(key: bytes, prefix: bytes) -> str:
-    """What follows a prefix, as text; bytes that are not UTF-8 survive as surrogates."""
+    """The text after a prefix; bytes that are not UTF-8 become surrogates."""
     return key[len(prefix) :].decode("utf-8", "surrogateescape")
+
+
+def countdown_time(text: str) -> datetime | None:
+    """Creation time of an action run or a pull request, from its id; None for another id."""
+    if not xid.is_xid(text):
+        return None
+    left = int(xid.ascending_time(text).timestamp())
+    return datetime.fromtimestamp((_COUNTDOWN_END - left) % _WRAP, UTC)
 
 
 def _text(name: bytes) -> str | None:
@@ -119,18 +126,3 @@ def _text(name: bytes) -> str | None:
         return name.decode("ascii")
     except UnicodeDecodeError:
         return None
-
-
-_COUNTDOWN_END = 32_500_915_200  # Unix seconds; where the ids of action runs and pull requests count down to
-_WRAP = 1 << 32
-
-
-def countdown_time(text: str) -> datetime | None:
-    """Tell when an action run or a pull request was made, from its id; None when it is no such id.
-
-    These ids count down to another moment than those of slices and runs of garbage collection.
-    """
-    if not xid.is_xid(text):
-        return None
-    left = int(xid.ascending_time(text).timestamp())
-    return datetime.fromtimestamp((_COUNTDOWN_END - left) % _WRAP, UTC)

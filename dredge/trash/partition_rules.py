@@ -1,31 +1,156 @@
-"""Whole partitions that are trash: of repositories, and of staged changes.
+"""Rules for whole partitions, of repositories and of staged changes; the status of each repository's partition.
 
-Records decide first, the shape of a name only afterwards. Whatever matches no rule is live or a person's
-business.
+Records decide first, then the shape of a name. A partition without a matching rule is live, or a person decides.
+
+Source: docs/trash.md ("What is trash"), measured on a real server; every rule has its dumps in tests/fixtures/kv.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal
 
-from dredge.trash.classifier import Classifier, Status
-from dredge.trash.finding import TrashFinding, Verdict
-from dredge.trash.look import Contents, InstanceLook
-from dredge.trash.names import MARKERS, REPOSITORIES, REPOSITORY_PREFIX, first_part, parse_instance
-from dredge.trash.references import RepositoryRecord
+from dredge.trash.findings import HELD, TrashFinding, Verdict
+from dredge.trash.look import Contents, InstanceLook, Look, RepositoryRecord, value_digest
+from dredge.trash.names import (
+    DELETED,
+    MARKERS,
+    OTHER_KEYS,
+    REPOSITORIES,
+    REPOSITORY_METADATA_KEY,
+    REPOSITORY_PREFIX,
+    first_part,
+    parse_instance,
+)
+from dredge.trash.noted import Noted
+from dredge.trash.settings import TrashMargins
+
+# Status of a repository's partition. The first three are in its record; the others have no record.
+Status = Literal[
+    "active", "in-deletion", "initial", "handed-over", "zombie", "leftovers", "lost", "unclear", "unsure"
+]
+_CREATING = "young: may be a repository being created"
+
+
+class Classifier:
+    """Classifies the rows of one look.
+
+    Args:
+        now: time of the look (aware UTC, of the store's clock within `margins.clock_skew`).
+        noted: references of earlier looks and of this one.
+    """
+
+    def __init__(self, look: Look, now: datetime, margins: TrashMargins, noted: Noted | None = None) -> None:
+        self.look = look
+        self.references = look.references
+        self.now = now
+        self.margins = margins
+        self._noted = noted or Noted()
+        self.statuses: dict[bytes, Status] = {
+            partition: self._status(partition, instance) for partition, instance in look.instances.items()
+        } | dict.fromkeys(look.unsure, "unsure")
+
+    def candidate(
+        self,
+        partition: bytes,
+        key: bytes | None,
+        kind: str,
+        why: str,
+        contents: Contents,
+        *,
+        since: datetime | None = None,
+        young: str = "",
+        held: str = "",
+    ) -> TrashFinding:
+        """A finding without references, for a wait and then removal.
+
+        Args:
+            key: None for the whole partition.
+            why: the rule in words.
+            since: time in its id, if there is one.
+            young: why it is too young by that time; "" if it is not.
+            held: why it cannot be proved unreferenced; "" if it can.
+        """
+        return TrashFinding(
+            partition,
+            key,
+            kind,
+            "wait" if young or held else "trash",
+            held or young or why,
+            contents.rows,
+            contents.size_bytes,
+            contents.digest,
+            since,
+            code=HELD if held else "",
+        )
+
+    def is_young(self, since: datetime) -> bool:
+        """Whether the time in an id is too recent, or in the future."""
+        return self.now - since < self.margins.id_age
+
+    def was_named_lately(self, token: bytes) -> bool:
+        """Whether an earlier look within `margins.unnamed` saw a reference to a token."""
+        since = self._noted.missed_since(token)
+        return since is not None and self.now - since < self.margins.unnamed
+
+    def status_of(self, partition: bytes) -> Status | None:
+        """Status of a repository's partition, or None."""
+        record = self.references.partitions.get(partition)  # a bare repository has a record and no rows
+        return self.statuses.get(partition) if record is None else record.state
+
+    def _status(self, partition: bytes, instance: InstanceLook) -> Status:
+        record = self.references.partitions.get(partition)
+        if record is not None:
+            return record.state
+        if _handed_over(self.look, partition):
+            return "handed-over"
+        branches = self.references.branches.get(partition, {})
+        staged = any(token in self.look.partitions for branch in branches.values() for token in branch.tokens)
+        commits = instance.commits
+        heads = [branch.commit for branch in branches.values()] + list(instance.tags.values())
+        first = [commit for commit in commits.values() if not commit.parents]
+        if staged:
+            return "lost"
+        if len(commits) == 1 and first and first[0].generation == 1 and not first[0].has_metarange:
+            only_head = all(branch.commit in commits for branch in branches.values())
+            if len(branches) <= 1 and only_head and not instance.tags and not instance.others:
+                return "zombie"
+        usable = any(head in commits for head in heads)
+        if usable or (first and any(commit.has_metarange for commit in commits.values())):
+            return "lost"
+        # A delete removes branches and tags first: if one is left, its commit was lost in another way.
+        if not (heads or first) and all(_known_leftover(key) for key in instance.others):
+            return "leftovers"
+        return "unclear"
+
+
+def one_row(key: bytes, value: bytes) -> Contents:
+    """Contents of a single row."""
+    return Contents(1, len(key) + len(value), value_digest(value))
+
+
+def _handed_over(look: Look, partition: bytes) -> bool:
+    life = parse_instance(partition)
+    return life is not None and f"repo/{life.repository}/{life.uid}".encode() in look.small.get(DELETED, {})
+
+
+def _known_leftover(key: bytes) -> bool:
+    return key == REPOSITORY_METADATA_KEY or key.startswith(OTHER_KEYS)
 
 
 def partitions(classifier: Classifier) -> Iterator[TrashFinding]:
     """Classify the partitions of repositories and of staged changes."""
-    for partition, instance in classifier.look.instances.items():
-        if partition not in classifier.look.unsure:
+    look = classifier.look
+    for partition, instance in look.instances.items():
+        if partition not in look.unsure:
             yield from _instance(classifier, partition, instance)
-    for partition, contents in classifier.look.staging.items():
-        if partition not in classifier.look.unsure:
+    for partition, contents in look.staging.items():
+        if partition not in look.unsure:
             yield from _staging(classifier, partition, contents)
-    for partition in sorted(classifier.look.unsure):
+    for partition in sorted(look.unsure):
         yield TrashFinding(partition, None, "in-motion", "wait", "was in use when this look began")
-    for partition in classifier.look.unknown:
+    for partition in look.unknown:
         yield TrashFinding(partition, None, "unknown", "report", "not a name that lakeFS writes: left alone")
 
 
@@ -45,19 +170,19 @@ def _instance(classifier: Classifier, partition: bytes, instance: InstanceLook) 
         why = "deleted and handed over to the cleaner"
         yield classifier.candidate(partition, None, "deleted-repository", why, contents)
     elif status == "lost":
-        why = "holds history or staged data but no record names it"
-        yield _report(classifier, partition, "lost-repository", why, contents)
+        why = "has history or staged data, but no record references it"
+        yield _reported(classifier, partition, "lost-repository", why, contents)
     elif status == "unclear":
-        why = "no record names it, and it is neither a failed create nor what a delete leaves"
-        yield _report(classifier, partition, "repository-unclear", why, contents)
+        why = "no record references it; neither a failed create nor the leftovers of a delete"
+        yield _reported(classifier, partition, "repository-unclear", why, contents)
     else:
         yield _unrecorded(classifier, partition, status, contents)
 
 
 def _unrecorded(classifier: Classifier, partition: bytes, status: Status, contents: Contents) -> TrashFinding:
     life = parse_instance(partition)
-    assert life is not None  # only its shape made it an instance
-    young = "young: may be a repository being created" if classifier.is_young(life.created) else ""
+    assert life is not None  # it is an instance only by its shape
+    young = _CREATING if classifier.is_young(life.created) else ""
     if status == "zombie":
         kind, why = "zombie-create", "first commit and branch only, no record"
     else:
@@ -65,36 +190,27 @@ def _unrecorded(classifier: Classifier, partition: bytes, status: Status, conten
     return classifier.candidate(partition, None, kind, why, contents, since=life.created, young=young)
 
 
-def _report(
+def _reported(
     classifier: Classifier, partition: bytes, kind: str, why: str, contents: Contents
 ) -> TrashFinding:
     life = parse_instance(partition)
     since = life.created if life else None
+    verdict: Verdict = "report"
     if since is not None and classifier.is_young(since):
-        return TrashFinding(
-            partition,
-            None,
-            kind,
-            "wait",
-            "young: may be a repository being created",
-            contents.rows,
-            contents.size_bytes,
-            since=since,
-        )
-    return TrashFinding(partition, None, kind, "report", why, contents.rows, contents.size_bytes, since=since)
+        verdict, why = "wait", _CREATING
+    return TrashFinding(partition, None, kind, verdict, why, contents.rows, contents.size_bytes, since=since)
 
 
 def _unusable(classifier: Classifier, record: RepositoryRecord) -> TrashFinding:
-    """A repository that is being deleted or created: the server's business, or a person's."""
+    """A repository in deletion or creation: lakeFS or a person has to finish it."""
     key = REPOSITORY_PREFIX + record.name.encode()
     size = len(key) + len(record.value)
     if record.state == "in-deletion":
         why = "repeat the delete through the API"
         return TrashFinding(REPOSITORIES, key, "repository-in-deletion", "report", why, 1, size)
     if classifier.is_young(record.created):
-        why = "young: may be a repository being created"
-        return TrashFinding(REPOSITORIES, key, "repository-initial", "wait", why, 1, size)
-    why = "its create failed: ask for it through the API, which marks it, then delete it there"
+        return TrashFinding(REPOSITORIES, key, "repository-initial", "wait", _CREATING, 1, size)
+    why = "its create failed: get it through the API, which marks it, then delete it there"
     return TrashFinding(REPOSITORIES, key, "repository-initial", "report", why, 1, size)
 
 
@@ -106,24 +222,19 @@ def _staging(classifier: Classifier, partition: bytes, contents: Contents | None
         rows, size = (contents.rows, contents.size_bytes) if contents else (0, 0)
         if "active" in statuses:
             if queued:
-                why = "the server will drop a partition that a branch still names"
+                why = "the server will drop a partition that a branch still references"
                 yield TrashFinding(partition, None, "staging-live-but-queued", "report", why, rows, size)
             return
         verdict: Verdict = "report" if statuses & {"lost", "unclear"} else "wait"
-        yield TrashFinding(partition, None, "staging", verdict, "named by a branch record", rows, size)
+        yield TrashFinding(partition, None, "staging", verdict, "referenced by a branch record", rows, size)
     elif contents is None:
-        return  # emptied while this look went on
+        return  # emptied during this look
     elif queued:
-        why = "queued for dropping and named by no branch"
+        why = "queued for dropping; no branch references it"
         yield classifier.candidate(partition, None, "staging-queued", why, contents)
     else:
+        named = classifier.was_named_lately(partition)
+        held = "a branch referenced it lately; the branch's record may be lost" if named else ""
         yield classifier.candidate(
-            partition,
-            None,
-            "staging-orphan",
-            "named by no branch",
-            contents,
-            held="named by no branch any more: its record may be lost"
-            if classifier.was_named_lately(partition)
-            else "",
+            partition, None, "staging-orphan", "no branch references it", contents, held=held
         )

@@ -1,17 +1,18 @@
-"""The preflight of the trash cleaner: what it will need, asked before the first look."""
+"""The preflight of the trash cleaner."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 
 from dredge.errors import RefusedError
 from dredge.kv.rows import RowReader
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
 from dredge.storage import StorageOptions, open_writer
-from dredge.trash.config import TrashConfig
 from dredge.trash.look import check_schema
+from dredge.trash.settings import TrashConfig
 from dredge.trash.state import TrashState
 from dredge.undo.alarms import open_alarms
 from dredge.undo.preflight import check_folders
@@ -23,14 +24,13 @@ type OpenStore = Callable[[], AbstractContextManager[RowReader]]
 def check(
     config: TrashConfig, store: OpenStore, options: StorageOptions | None = None, clock: Clock = utc_now
 ) -> Preflight:
-    """Ask for everything that a look and a cleaning will need. Leaves nothing behind; nothing is written to lakeFS's
-    database, so the right to delete rows is not tried.
+    """Check the requirements of a scan and a clean. Writes nothing to lakeFS's database, so the right to delete rows is
+    not checked.
 
     Args:
-        config: of the runs to come.
-        store: opens the key-value store to look at it.
-        options: how the store of the state folder is reached; None reads the environment.
-        clock: this machine's.
+        store: opens the key-value store for reading.
+        options: of the state folder; None reads the environment.
+        clock: of this machine.
     """
     return perform(config.state_uri, _groups(config, store, options, clock))
 
@@ -52,8 +52,8 @@ def _store(config: TrashConfig, store: OpenStore, state: TrashState, clock: Cloc
     with store() as found:
         yield ok("kv", f"{found.location} answers")
         with found.view() as view:
-            check_schema(view, _first(view.partitions()))
-        yield ok("kv_schema", "its layout is one that the rules were made for")
+            check_schema(view, list(islice(view.partitions(), 1)))
+        yield ok("kv_schema", "its schema version is supported")
         told, now = found.clock(), clock()
         if told is not None and abs(told - now) > config.margins.clock_skew:
             yield Line(
@@ -64,7 +64,7 @@ def _store(config: TrashConfig, store: OpenStore, state: TrashState, clock: Cloc
                 RefusedError.kind,
             )
         else:
-            yield ok("kv_clock", "none of its own" if told is None else "it agrees with this machine's")
+            yield ok("kv_clock", "it has none" if told is None else "it agrees with this machine's")
         yield _state_line(found, state)
 
 
@@ -74,25 +74,20 @@ def _state_line(store: RowReader, state: TrashState) -> Line:
         return Line(
             "state",
             "error",
-            f"{state.writer.uri} is about another store, or this one was set up anew",
-            "Use a folder of its own for each store.",
+            f"{state.writer.uri} belongs to another store, or this store was set up again",
+            "Use a separate folder for each store.",
             RefusedError.kind,
         )
     if not is_same:
         return Line(
             "state",
             "warning",
-            "the database was put back or failed over since the last look: everything waits anew",
-            "See whether lakeFS lost commits with it: `dredge gc check` of its repositories.",
+            "the database was restored or failed over since the last look: all waits begin again",
+            "Check its repositories for lost commits: `dredge gc check`.",
         )
-    return ok("state", "the folder is about this store, or new")
+    return ok("state", "the folder belongs to this store, or is new")
 
 
 def _alarms(state: TrashState) -> Iterator[Line]:
-    todo = f"Find out why, then `dredge trash acknowledge {state.writer.uri} --reason …`."
+    todo = f"Find the cause, then `dredge trash acknowledge {state.writer.uri} --reason …`."
     yield alarms_line(len(open_alarms(state.writer)), todo)
-
-
-def _first(partitions: Iterator[bytes]) -> list[bytes]:
-    found = next(partitions, None)
-    return [] if found is None else [found]

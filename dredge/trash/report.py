@@ -1,11 +1,12 @@
-"""What a run found and did, for people: sums by kind, and one page of HTML that needs nothing else."""
+"""Reports of a scan and a clean: JSON with every finding, and one page of HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dredge.kv.rows import show
 from dredge.runs import rendering
@@ -13,24 +14,106 @@ from dredge.runs.payload import Json, to_json
 from dredge.runs.rendering import duration_text
 from dredge.trash.apply import Outcome
 from dredge.trash.deleted import DeletedOutcome
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import TrashFinding, TrashPlan, by_kind
 
 LINES_MAX = 2000  # of one table of the page; report.json has all
 _VERDICTS = ("trash", "wait", "report")
 _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 
-def add_up(findings: Iterable[TrashFinding], now: datetime) -> list[dict[str, Any]]:
-    """Add findings up by verdict, kind and reason.
+@dataclass(frozen=True, slots=True)
+class ScanReport:
+    """The result of a look.
 
     Args:
-        findings: of one look.
-        now: when that was.
-
-    Returns:
-        Objects with verdict, kind, why, partitions, keys, rows, size_bytes and the age of the oldest in
-        seconds (None where nothing tells it); trash first.
+        plan: the trash of the requested kinds.
+        findings: all rows that are not plainly live.
+        repositories: number of repository records.
+        notes: remarks about the look, for a person.
     """
+
+    plan: TrashPlan
+    findings: tuple[TrashFinding, ...]
+    repositories: int
+    notes: tuple[str, ...] = ()
+
+    def figures(self) -> dict[str, Any]:
+        """The report without single findings."""
+        return {
+            "run_id": self.plan.run_id,
+            "location": self.plan.location,
+            "looked": self.plan.made.isoformat(),
+            "partitions": self.plan.partitions,
+            "repositories": self.repositories,
+            "trash_rows": self.plan.rows,
+            "trash_bytes": self.plan.size_bytes,
+            "digest": self.plan.digest,
+            "kinds": by_kind(self.findings),
+            "pending": self.pending(),
+            "notes": [*self.notes],
+        }
+
+    def pending(self) -> dict[str, Any]:
+        """Figures of the pending list: `found_now` (added by this look), `waiting` (`count`, `rows`, `size_bytes`),
+        `first_deletion` and `last_deletion` (ends of the first and last wait, ISO 8601, or None)."""
+        waiting = [finding for finding in self.findings if finding.waits_until is not None]
+        until = [finding.waits_until.isoformat() for finding in waiting if finding.waits_until]
+        began = [f.first_seen for f in self.findings if f.first_seen is not None]
+        return {
+            "found_now": sum(at >= self.plan.made for at in began),
+            "waiting": {
+                "count": len(waiting),
+                "rows": sum(finding.rows for finding in waiting),
+                "size_bytes": sum(finding.size_bytes for finding in waiting),
+            },
+            "first_deletion": min(until, default=None),
+            "last_deletion": max(until, default=None),
+        }
+
+    def to_report(self) -> dict[str, Any]:
+        """The report as a JSON object, with every finding and its age."""
+        now = self.plan.made
+        findings = [finding_row(finding, now) for finding in self.findings]
+        return self.figures() | {"summary": add_up(self.findings, now), "findings": findings}
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """The result of a clean.
+
+    Args:
+        scan: its first look.
+        status: `dry_run`; `done`; `partial`: a part of the plan stayed, the outcomes have the reasons; `stopped`: a
+            record references a removal, which was restored; `failed`: the store did not answer.
+        outcomes: one for each finding of the plan that was trash in the second look too.
+        deleted: one for each repository handed over to the cleaner.
+        message: of the error that ended the run.
+    """
+
+    scan: ScanReport
+    status: Literal["dry_run", "done", "partial", "stopped", "failed"]
+    outcomes: tuple[Outcome, ...] = ()
+    deleted: tuple[DeletedOutcome, ...] = ()
+    message: str = ""
+
+    @property
+    def rows_removed(self) -> int:
+        """Number of deleted rows."""
+        return sum(item.rows for item in self.outcomes) + sum(item.rows_removed for item in self.deleted)
+
+    def to_report(self) -> dict[str, Any]:
+        """The report as a JSON object, with every finding of the first look."""
+        return self.scan.to_report() | {
+            "status": self.status,
+            "message": self.message,
+            "rows_removed": self.rows_removed,
+            "outcomes": [outcome_row(outcome, self.scan.plan.made) for outcome in self.outcomes],
+            "deleted_repositories": [deleted_row(outcome) for outcome in self.deleted],
+        }
+
+
+def add_up(findings: Iterable[TrashFinding], now: datetime) -> list[dict[str, Any]]:
+    """Sums of findings by verdict, kind and reason, trash first; with the age of the oldest in seconds, or None."""
     groups: dict[tuple[int, str, str], list[TrashFinding]] = {}
     for finding in findings:
         place = (_VERDICTS.index(finding.verdict), finding.kind, finding.why)
@@ -53,24 +136,19 @@ def add_up(findings: Iterable[TrashFinding], now: datetime) -> list[dict[str, An
 
 
 def finding_row(finding: TrashFinding, now: datetime) -> Json:
-    """A finding as reports have it: its names as text, and its age.
-
-    Args:
-        finding: of a look.
-        now: when that was.
-    """
+    """A finding in a report: names as text, with its age."""
     key = None if finding.key is None else show(finding.key)
     named = {"partition": show(finding.partition), "key": key}
     return to_json(finding) | named | {"age_seconds": age_seconds(finding, now)}
 
 
 def outcome_row(outcome: Outcome, now: datetime) -> Json:
-    """What became of a finding, as reports have it; see `finding_row`."""
+    """The outcome of a finding in a report."""
     return finding_row(outcome.finding, now) | {"fate": outcome.fate, "rows_deleted": outcome.rows}
 
 
 def deleted_row(outcome: DeletedOutcome) -> Json:
-    """What became of a repository that was handed over, as reports have it."""
+    """The outcome of a repository handed over, in a report."""
     return {
         "entry": outcome.entry,
         "fate": outcome.fate,
@@ -80,17 +158,13 @@ def deleted_row(outcome: DeletedOutcome) -> Json:
 
 
 def age_seconds(finding: TrashFinding, now: datetime) -> float | None:
-    """How old a finding is; None where nothing tells."""
+    """Age of a finding; None if it is unknown."""
     age = finding.age(now)
     return None if age is None else age.total_seconds()
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """Draw a report as a page.
-
-    Args:
-        report: as it is stored: what `ScanReport.to_report` or `CleanReport.to_report` gives, with `status`.
-    """
+    """The HTML page of a report of `ScanReport.to_report` (with `status`) or `CleanReport.to_report`."""
     sentences = [
         f"Run {report['run_id']} of {report['looked']} UTC: {report['status']}.",
         f"{report['partitions']:,} partitions, {report['repositories']:,} repositories.",
@@ -100,8 +174,8 @@ def render(report: Mapping[str, Any]) -> str:
     if pending.get("first_deletion"):
         waiting = pending["waiting"]
         sentences.append(
-            f"Waits: {waiting['rows']:,} rows, {waiting['size_bytes']:,} bytes; found now: {pending['found_now']:,}."
-            f" The first may be removed from {pending['first_deletion']} on, the last from {pending['last_deletion']}."
+            f"Waiting: {waiting['rows']:,} rows, {waiting['size_bytes']:,} bytes; found now: {pending['found_now']:,}."
+            f" The first wait ends at {pending['first_deletion']}, the last at {pending['last_deletion']}."
         )
     if "rows_removed" in report:
         sentences.append(f"Removed: {report['rows_removed']:,} rows.")
@@ -128,20 +202,19 @@ def render(report: Mapping[str, Any]) -> str:
         (each["entry"], each["fate"], each["rows_deleted"], each["message"])
         for each in report.get("deleted_repositories", [])
     ]
-    tables = [
-        ("By kind", ("kind", "verdict", "why", "partitions", "keys", "rows", "bytes", "oldest"), sums),
-        ("Repositories that were handed over", ("entry", "outcome", "rows", "why"), handed_over),
-        (
-            "One by one",
-            ("partition", "key", "kind", "verdict", "outcome", "why", "rows", "bytes", "age"),
-            single,
-        ),
-    ]
     return rendering.render(
         _TEMPLATE,
         title=f"Trash of {report['location']}",
         sentences=sentences,
-        tables=tables,
+        tables=[
+            ("By kind", ("kind", "verdict", "why", "partitions", "keys", "rows", "bytes", "oldest"), sums),
+            ("Deleted repositories", ("entry", "outcome", "rows", "why"), handed_over),
+            (
+                "Findings",
+                ("partition", "key", "kind", "verdict", "outcome", "why", "rows", "bytes", "age"),
+                single,
+            ),
+        ],
         lines_max=LINES_MAX,
     )
 

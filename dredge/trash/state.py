@@ -1,15 +1,16 @@
-"""What the cleaner remembers between its runs: a folder on any object store.
+"""The state folder of the cleaner, on any object store.
 
-store.json               which store this is about
-lease.json               who works on it, under which number
-pending/…                what is unused, since when (`waiting`)
-open.json                the run that is removing, until it has verified
-removed.json             what was removed in the last 90 days, by which runs
+store.json               the store of this folder
+lease.json               the holder, with its number
+pending/…                unreferenced rows, since when (`waiting`)
+noted.json               references of earlier looks (`noted`)
+open.json                the removing run, until it is verified
+removed.json             removals of the last 90 days, with their runs
 runs/<run id>/plan.json · undo/00001.jsonl … · report.json · report.html
 
-Every try has a number, that of its lease. A worker that was given up may go on later: its lease has gone to
-another number by then, and each write of a file that tries share looks at the number first and replaces only
-what this try has read. `removed.json` is the exception. Whoever removed something adds it, overtaken or not.
+Every try has the number of its lease. An orphaned process may continue after a later try took the lease, so each write
+of a shared file first checks the number, and replaces only the version that this try read. `removed.json` is the
+exception: every try adds its removals.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import is_part, list_superseded_parts
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectWriter, StorageOptions, store_clock
+from dredge.trash.findings import TrashPlan
 from dredge.trash.noted import Noted
-from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
-from dredge.trash.undo import UndoLog, flush_local
+from dredge.trash.undo import UndoLog
 
 log = logging.getLogger("dredge")
 
@@ -57,24 +58,14 @@ _MERGES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One try's right to work on a state folder, and on the store that it is about.
-
-    Args:
-        lease: of the folder.
-        grant: with the number of the try.
-        clock: the folder's own time, by which leases expire.
-    """
+    """The right of one try to write a state folder and its store; `clock` is the folder's."""
 
     lease: Lease
     grant: LeaseGrant
     clock: Callable[[], datetime]
 
     def check(self) -> None:
-        """Look whether this is still the newest try, and its lease has not expired.
-
-        Raises:
-            LeaseHeldError: it is not; nothing more may be removed.
-        """
+        """Raise LeaseHeldError unless this is the newest try and its lease is valid."""
         self.lease.check(self.grant, self.clock())
 
 
@@ -82,9 +73,8 @@ class TrashState:
     """The state folder of one key-value store.
 
     Args:
-        writer: on the folder.
-        right: of the try that works on it; None may read, and write what is its own.
-        options: how the folder is reached; None reads the environment.
+        right: None may read, and write the files of its run.
+        options: of the folder; None reads the environment.
     """
 
     def __init__(
@@ -97,17 +87,14 @@ class TrashState:
 
     @contextmanager
     def held(self, holder: str) -> Iterator[TrashState]:
-        """Work alone.
+        """Take the lease, and yield the folder with the right to write.
 
         Args:
-            holder: who. Every try of a task uses the same name: a later one fences the earlier one off, and does
-                not have to wait until its lease expires.
-
-        Yields:
-            The folder as this try may write to it.
+            holder: the same for every try of a task, so that a later try fences the earlier off without waiting for its
+                lease to expire.
 
         Raises:
-            LeaseHeldError: somebody else does.
+            LeaseHeldError: another run holds the lease.
         """
         lease = Lease(self.writer, _LEASE, self.now)
         grant = lease.acquire(holder)
@@ -116,34 +103,30 @@ class TrashState:
 
     @property
     def attempt(self) -> int:
-        """Number of the try; larger than that of every earlier one. 0 where no try works."""
+        """Number of the try, larger than all earlier numbers; 0 without a right."""
         return self._right.grant.fencing if self._right else 0
 
     def now(self) -> datetime:
-        """The folder's own time."""
+        """Time of the folder's store."""
         return store_clock(self.writer, "")
 
     def check_right(self) -> None:
-        """Look whether this try may go on; ask right before removing anything.
-
-        Raises:
-            LeaseHeldError: a later try, or somebody else, has taken over, or the lease expired.
-        """
+        """Raise LeaseHeldError unless this try may continue; called right before every removal."""
         if self._right is None:
-            raise LeaseHeldError(f"{self.writer.uri} is not held by this run. Nothing was touched.")
+            raise LeaseHeldError(f"{self.writer.uri} is not held by this run. Nothing was changed.")
         self._right.check()
 
     def claim(self, store: RowReader) -> str:
-        """Check that the folder is about this store; the first use of a folder makes it so.
+        """Check that the folder belongs to this store; the first use of a folder decides.
 
-        What was unused in one store says nothing about a copy of it, which may be older. The store's own id changes
-        when its database is put back: then the times of tokens that were named begin anew, as all that waits does.
+        The rows of one store prove nothing about a copy of it, which may be older. A restore of the database changes
+        the store's id; then the times of tokens begin again, like all waits.
 
         Returns:
-            What changed, for the report; "" where nothing did.
+            The change, for the report; "" without a change.
 
         Raises:
-            RefusedError: it is about another one.
+            RefusedError: the folder belongs to another store.
         """
         identity, own = _identity(store), store.own_id()
         known = self._read(STORE)
@@ -151,25 +134,24 @@ class TrashState:
             self._replace(STORE, identity | {"own_id": own})
         elif not _is_about(known, identity):
             raise RefusedError(
-                f"{self.writer.uri} is about {known.get('location')}, not about {store.location}"
-                " (or that store was set up anew since). Nothing was judged. Use a folder of its own for each"
-                " store."
+                f"{self.writer.uri} belongs to {known.get('location')}, not to {store.location} (or that store was set"
+                " up again since). Nothing was removed. Use a separate folder for each store."
             )
         elif known.get("own_id", own) != own:
             self.save_noted(self.noted().begun_anew())
             self._replace(STORE, identity | {"own_id": own})
             note = (
-                f"The database of {store.location} is another one than at the last look (PostgreSQL: system"
-                " identifier, timeline or table; DynamoDB: TableId), as after a restore or a failover: everything"
-                " waits anew."
+                f"The database of {store.location} is not that of the last look (PostgreSQL: system identifier,"
+                " timeline or table; DynamoDB: TableId), as after a restore or a failover: all waits begin again."
             )
             log.warning("trash: %s", note)
             return note
         return ""
 
     def belongs(self, store: RowReader) -> tuple[bool, bool]:
-        """Whether the folder is about this store, or about none yet; and whether the database is the one of the last
-        look. Changes nothing."""
+        """Whether the folder belongs to this store or is new, and whether the database is the same as at the last
+        look.
+        """
         known = self._read(STORE)
         if known is None:
             return True, True
@@ -177,50 +159,38 @@ class TrashState:
         return _is_about(known, _identity(store)), bool(known.get("own_id", own) == own)
 
     def noted(self) -> Noted:
-        """What earlier looks saw named; nothing at the first one."""
+        """References of earlier looks; none before the first look."""
         known = self._read(_NOTED)
         return Noted() if known is None else from_file(Noted, known)
 
     def save_noted(self, noted: Noted) -> None:
-        """Remember what this look saw named.
-
-        Raises:
-            LeaseHeldError: this try was overtaken; what a later look noted stays.
-        """
+        """Keep the references of this look; raises LeaseHeldError if a later try has taken over."""
         self._replace(_NOTED, to_json(noted) | {"try": self.attempt})
 
     def open_run(self) -> str | None:
-        """The run that was removing when it ended without verifying."""
+        """The removing run, if it is not verified."""
         known = self._read(_OPEN)
         return known.get("run_id") if known else None
 
     def set_open_run(self, run_id: str | None) -> None:
-        """Say which run is removing.
-
-        Raises:
-            LeaseHeldError: this try was overtaken.
-        """
+        """Set the removing run; raises LeaseHeldError if a later try has taken over."""
         self._replace(_OPEN, {"run_id": run_id, "try": self.attempt})
 
     def removed(self) -> dict[bytes, str]:
-        """Partitions that were removed lately, with the last run that did it."""
+        """Partitions with removals in the last 90 days, with the last removing run."""
         return {name: runs[-1] for name, runs in self.removed_by().items()}
 
     def removed_by(self) -> dict[bytes, list[str]]:
-        """As `removed`, with every run that removed rows of a partition: one that was killed leaves some."""
+        """Like `removed`, with every removing run: a killed run leaves some rows."""
         known = self._read(_REMOVED) or {}
         return {base64.b64decode(name): _runs_of(run) for name, run in known.items()}
 
     def note_removed(
         self, partitions: Iterable[bytes], run_id: str, now: datetime, *, forget: bool = True
     ) -> None:
-        """Remember what a run removed, and forget what is older than `REMEMBERED`.
+        """Add the removals of a run; with `forget`, drop those older than `REMEMBERED`.
 
-        Args:
-            partitions: that it removed.
-            run_id: of the run.
-            now: when.
-            forget: whether anything is forgotten: only whoever has looked whether a record names it again may do so.
+        A run may forget old removals only after comparing them with the references.
         """
         names = [base64.b64encode(name).decode() for name in partitions]
 
@@ -236,12 +206,7 @@ class TrashState:
         self._merge_removed(merged)
 
     def forget_removed(self, partitions: Iterable[bytes], run_id: str | None = None) -> None:
-        """Forget partitions that were put back.
-
-        Args:
-            partitions: these.
-            run_id: only what this run removed of them; None is all.
-        """
+        """Drop the removals of restored partitions by one run; None: by all runs."""
         back = {base64.b64encode(name).decode() for name in partitions}
 
         def merged(known: dict[str, Any]) -> dict[str, Any]:
@@ -259,23 +224,22 @@ class TrashState:
         return UndoLog(self.writer, f"runs/{run_id}/undo")
 
     def save_plan(self, plan: TrashPlan) -> None:
-        """Keep a plan for approval; the one plan of a run."""
+        """Write the plan of a run, once."""
         key = f"runs/{plan.run_id}/plan.json"
         try:
             self.writer.put_if_absent(key, _encode(to_sealed(plan)))
         except ConflictError:
             raise LeaseHeldError(
-                f"{self.writer.uri}/{key}: this run has a plan already, so another process works under its id."
-                " Nothing was removed. Run again."
+                f"{self.writer.uri}/{key}: this run already has a plan, so another process uses its id. Nothing was"
+                " removed. Run again."
             ) from None
-        flush_local(self.writer.uri, key)
 
     def plan(self, run_id: str) -> TrashPlan:
-        """Read a plan.
+        """Read the plan of a run.
 
         Raises:
-            NotFoundError: the run has none.
-            FormatError: it was changed.
+            NotFoundError: the run has no plan.
+            FormatError: the plan was changed.
         """
         known = self._read(f"runs/{run_id}/plan.json")
         if known is None:
@@ -283,15 +247,15 @@ class TrashState:
         return from_sealed(TrashPlan, known)
 
     def save_report(self, run_id: str, report: dict[str, Any]) -> None:
-        """Keep what a run found and did, for programs and for people, and who did it."""
+        """Write the report of a run, as JSON and HTML, with the holder."""
         if self._right is not None:
             report = {**report, "holder": self._right.grant.holder}
         self.writer.put(f"runs/{run_id}/report.json", _encode(report))
         self.writer.put(f"runs/{run_id}/report.html", render(report).encode())
 
     def remove_old_lists(self) -> None:
-        """Remove parts of earlier pending lists, a week later. Whatever goes wrong is a warning: no run is worse for
-        files that stay."""
+        """Remove parts of pending lists that were replaced a week ago; an error is a warning, as the files do no
+        harm."""
         try:
             week_ago = self.now() - timedelta(days=KEEP_DAYS_MIN)
             old = list(
@@ -322,11 +286,11 @@ class TrashState:
         except ValueError:
             pass
         raise FormatError(
-            f"{self.writer.uri}/{key} cannot be read. Nothing was judged. Start with an empty folder."
+            f"{self.writer.uri}/{key} cannot be read. Nothing was removed. Start with an empty folder."
         )
 
     def _replace(self, key: str, value: dict[str, Any]) -> None:
-        """Write a file that tries share, if it is what this try read, and this try is the newest."""
+        """Write a shared file, if it is unchanged since this try read it, and this try is the newest."""
         if key not in self._tags:
             self._read(key)
         self.check_right()
@@ -334,9 +298,8 @@ class TrashState:
             self._put(key, value)
         except ConflictError:
             raise LeaseHeldError(
-                f"{self.writer.uri}/{key} was changed by another run while this one (number {self.attempt}) was"
-                " at work. What that run wrote was left alone, and nothing more was removed. Run again when it"
-                " has ended."
+                f"{self.writer.uri}/{key} was changed by another run during this run (number {self.attempt}). That"
+                " file is kept, and nothing more was removed. Run again after that run."
             ) from None
 
     def _merge_removed(self, merge: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -347,12 +310,12 @@ class TrashState:
             except ConflictError:
                 continue
         raise UnavailableError(
-            f"{self.writer.uri}/{_REMOVED} changes all the time, so what was removed could not be added to it."
-            " The undo files have it. Run again when no other run is at work."
+            f"{self.writer.uri}/{_REMOVED} kept changing, so the removals of this run are only in its undo files. Run"
+            " again without another run at the same time."
         )
 
     def _put(self, key: str, value: dict[str, Any]) -> None:
-        """Put a file if it still is what was read last."""
+        """Write a file if it is unchanged since the last read."""
         tag = self._tags.pop(key)
         if tag is None:
             written = self.writer.put_if_absent(key, _encode(value))
@@ -360,7 +323,6 @@ class TrashState:
             written = self.writer.put_if_match(key, _encode(value), tag)
         if written is not None:
             self._tags[key] = written
-        flush_local(self.writer.uri, key)
 
 
 def _runs_of(entry: Mapping[str, Any] | None) -> list[str]:
@@ -386,7 +348,7 @@ def _is_about(known: Mapping[str, Any], identity: Mapping[str, Any]) -> bool:
 
 
 def _installation(store: RowReader) -> str:
-    """Digest of the id that a lakeFS installation gives itself; "" where there is none."""
+    """Digest of the id of the lakeFS installation; "" without one."""
     with store.view() as view:
         key = b"installation_id"
         found = next((entry.value for entry in view.scan(b"auth", key) if entry.key == key), b"")

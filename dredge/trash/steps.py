@@ -1,14 +1,13 @@
-"""Scan, clean, restore: what operators and the command line call."""
+"""Scan and clean, as called by operators and the command line."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from dredge.errors import (
     ConfigError,
@@ -17,23 +16,35 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.kv.rows import Row, RowCleaner, RowReader, show
-from dredge.runs.failures import as_partial, partial_after
-from dredge.trash.alarms import alarm_of, refuse_alarmed
+from dredge.kv.rows import RowCleaner, RowReader
+from dredge.runs.failures import as_partial
+from dredge.trash.alarms import (
+    alarm_of,
+    named_after_removal,
+    named_again,
+    put_back_named,
+    refuse_alarmed,
+    verify_open_run,
+)
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
-from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import (
+    TrashFinding,
+    TrashLimits,
+    TrashPlan,
+    check_kinds,
+    check_limits,
+    choose,
+    in_both,
+)
 from dredge.trash.look import Look, read_look
-from dredge.trash.margins import UNNAMED, TrashLimits, TrashMargins
-from dredge.trash.names import MARKERS, deleted_instance, parse_instance
+from dredge.trash.names import deleted_instance, parse_instance
 from dredge.trash.noted import Noted, check_known
-from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
-from dredge.trash.references import read_references
-from dredge.trash.results import CleanReport, ScanReport
+from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.rules import classify
+from dredge.trash.settings import UNNAMED, TrashMargins
 from dredge.trash.state import TrashState
-from dredge.trash.waiting import advance_waiting, forget, leave_waiting, no_list, read_waiting
+from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
 from dredge.undo.alarms import open_alarms
 from dredge.xid import new_descending_xid
 
@@ -51,20 +62,18 @@ def scan(
     kinds: Iterable[str] | None = None,
     holder: str | None = None,
 ) -> ScanReport:
-    """Look at a store, and let the wait begin of what is unused. Nothing is removed.
+    """Read a store, and start the wait of its unreferenced rows, without removals.
 
     Args:
-        store: what to look at.
-        state: where the pending list is; None: this look stands alone, and everything waits.
+        state: the state folder with the pending list; None for a single look, in which everything waits.
         clock: this machine's time (aware UTC).
-        margins: the margins.
-        kinds: which trash goes into the plan; None is all.
-        holder: name of the task, the same for all its tries: a later one fences the earlier one off. None is a
-            name that no other call has.
+        kinds: of trash, for the plan; None is all.
+        holder: name of the task, the same for all its tries, so that a later try fences the earlier off. None is a
+            unique name.
 
     Raises:
         RefusedError: the store, its clock or the state folder cannot be trusted.
-        FormatError: a record cannot be read: nothing may be judged.
+        FormatError: an unreadable record.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -92,27 +101,21 @@ def clean(
     """Remove the trash of a store that an earlier run found, and that has waited for the grace since.
 
     Args:
-        store: what to clean.
-        state: pending list, undo files, reports.
         clock: this machine's time (aware UTC).
-        margins: the margins.
-        limits: what it may remove at most.
-        kinds: which trash; None is all.
-        planned: remove nothing beyond the plan of this earlier run (one that was approved).
-        planned_digest: digest of that plan, as its look reported it; None takes the plan as it is.
-        dry_run: only say what would go.
+        kinds: of trash; None is all.
+        planned: remove nothing beyond the (approved) plan of this earlier run.
+        planned_digest: digest of that plan in the report of its look; None is not compared.
+        dry_run: only report.
         holder: see `scan`.
-        group_rows: how many rows one request removes at most.
+        group_rows: maximum number of rows per request.
 
     Raises:
-        RefusedError: see `scan`; or a limit is exceeded, nothing was removed; or the plan is not that of the one
-            look that made it.
-        LeaseHeldError: a later try, or somebody else, has taken over; nothing more was removed.
-        NamedAgainError: something removed was named again. It was put back; the report says so.
-        AlarmError: nobody has acknowledged an earlier alarm.
-        UnavailableError: the store went away, also while it emptied a repository that was handed over. The next
-            run verifies what this one removed, and tries the rest again.
-        PartialError: something was removed, and the store does not allow the rest.
+        RefusedError: see `scan`; or a limit is exceeded; or the digest of the plan differs.
+        LeaseHeldError: another run or a later try has taken over; nothing more was removed.
+        NamedAgainError: a record references a removal; it was restored.
+        AlarmError: an alarm is open.
+        UnavailableError: the store stopped answering. The next run verifies the removals and continues.
+        PartialError: the store stopped allowing removals part-way.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -125,100 +128,17 @@ def clean(
             refuse_alarmed(held.writer, run_id)
         plan = report.plan
         if planned is not None:
-            plan = _within(plan, _approved(held, planned, planned_digest))
+            approved = _approved(held, planned, planned_digest)
+            plan = replace(plan, findings=in_both(approved.findings, plan.findings))
             report = replace(report, plan=plan)
         check_limits(plan, limits, report.repositories)
         if dry_run:
-            told = CleanReport(report, "dry_run")
-            held.save_report(run_id, told.to_report())
-            return told
+            found = CleanReport(report, "dry_run")
+            held.save_report(run_id, found.to_report())
+            return found
         done = _remove(store, held, report, look, clock, margins, group_rows)
         held.remove_old_lists()
         return done
-
-
-def restore(
-    store: RowCleaner,
-    state: TrashState,
-    run_id: str,
-    *,
-    partitions: Iterable[bytes] | None = None,
-    dry_run: bool = True,
-) -> dict[str, Any]:
-    """Put back what a run removed; a key that exists by now stays as it is.
-
-    What comes back has its whole grace again. A queue marker of a token that a branch names does not come back, not
-    even that of a run that took it off the queue: the server would delete the branch's acknowledged uploads.
-
-    Args:
-        store: where to.
-        state: where the undo files are.
-        run_id: whose.
-        partitions: only these; None is all.
-        dry_run: only count.
-
-    Raises:
-        ConfigError: there is no such run, or it removed nothing of one of the partitions.
-        FormatError: an undo file was damaged, or markers are to come back and a record cannot be read.
-        PartialError: some rows were put back, and the store does not allow the rest.
-    """
-    asked = None if partitions is None else frozenset(partitions)
-    with state.held(f"restore {run_id}") as held:
-        held.claim(store)
-        if run_id not in held.runs():
-            raise ConfigError(
-                f"{state.writer.uri}: no run {run_id}; there are {', '.join(held.runs()) or 'none'}"
-            )
-        undo = held.undo(run_id)
-
-        def wanted(row: Row) -> bool:
-            return asked is None or row.partition in asked
-
-        count: Counter[bytes] = Counter()
-        markers: set[bytes] = set()
-        back: set[tuple[bytes, bytes | None]] = set()
-        for row in undo.read(wanted):
-            count[row.partition] += 1
-            back.update([(row.partition, None), (row.partition, row.key)])
-            if row.partition == MARKERS:
-                markers.add(row.key)
-        left = _live_tokens(store, markers)
-        absent = sorted((asked or frozenset()) - count.keys())
-        if absent:
-            raise ConfigError(f"run {run_id} removed nothing of {', '.join(map(show, absent))}")
-        if dry_run:
-            return {
-                "run_id": run_id,
-                "status": "dry_run",
-                "rows": count.total() - len(left),
-                "markers_of_live_tokens": len(left),
-            }
-        if back:
-            forget(held, store, back, run_id)
-        written: Counter[bool] = Counter()
-        with partial_after(lambda: f"{written[True]:,} rows were put back." if written[True] else ""):
-            for row in undo.read(
-                lambda row: wanted(row) and not (row.partition == MARKERS and row.key in left)
-            ):
-                written[store.insert_row(row)] += 1
-        held.forget_removed([name for name in held.removed() if asked is None or name in asked], run_id)
-    log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written[True], written[False])
-    return {
-        "run_id": run_id,
-        "status": "done",
-        "rows_written": written[True],
-        "keys_existing": written[False],
-        "markers_of_live_tokens": len(left),
-    }
-
-
-def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
-    """Give those of some tokens that branches name, also those of a repository whose record was lost."""
-    if not tokens:
-        return tokens
-    with store.view() as view:
-        lives = [name for name in view.partitions() if parse_instance(name)]
-        return tokens.intersection(read_references(view, lives).tokens)
 
 
 def _scan(
@@ -233,10 +153,10 @@ def _scan(
     now = trusted_now(store, clock(), margins)
     waiting, noted = (read_waiting(state, store), state.noted()) if state else (no_list(), Noted())
     if waiting.problem and not notes:
-        notes += (f"Everything waits anew: the pending list cannot be used: {waiting.problem}.",)
+        notes += (f"All waits begin again: the pending list cannot be used: {waiting.problem}.",)
     look = read_look(store, noted.heads)
     check_known(look, store.location)
-    # A look with shorter margins forgets nothing that later ones ask for.
+    # A look with shorter margins must keep tokens for later looks.
     noted = noted.after(look, now, max(margins.unnamed, UNNAMED))
     found = classify(look, now, margins, noted)
     read = max(now, store.clock() or clock())
@@ -299,7 +219,7 @@ def _remove(
 
     def removed() -> str:
         rows = applier.rows_deleted + sum(done.rows_removed for done in deleted)
-        return f"{rows:,} rows were removed; restore --run {run_id} puts them back." if rows else ""
+        return f"{rows:,} rows were removed; to restore them: restore --run {run_id}." if rows else ""
 
     state.set_open_run(run_id)
     try:
@@ -309,18 +229,18 @@ def _remove(
         applier.run(still)
     except NamedAgainError as error:
         finish("stopped", str(error))
-        state.set_open_run(None)  # what was named is put back
+        state.set_open_run(None)  # its referenced removals are restored
         raise
     except DredgeError as error:
-        told = as_partial(error, removed())
-        finish("failed", str(told))  # the run stays open: the next one verifies what this one removed
-        if told is error:
+        partial = as_partial(error, removed())
+        finish("failed", str(partial))  # the run stays open: the next run verifies its removals
+        if partial is error:
             raise
-        raise told from error
+        raise partial from error
     failed = [outcome for outcome in deleted if outcome.error is not None]
     if failed:
         stays = _not_emptied(report.plan.run_id, failed, removed())
-        finish("partial", str(stays))  # the run stays open here, too
+        finish("partial", str(stays))  # this run stays open too
         raise stays
     whole = all(outcome.fate == "deleted" for outcome in applier.outcomes)
     whole = whole and all(outcome.fate == "cleaned" for outcome in deleted)
@@ -330,20 +250,19 @@ def _remove(
 
 
 def _handed_over(finding: TrashFinding) -> bytes:
-    """The partition of a repository that was handed over; only its entry is left where it has no row."""
+    # An empty partition leaves only the entry.
     instance = deleted_instance(finding.key) if finding.key is not None else None
     return instance.partition if instance else finding.partition
 
 
 def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) -> DredgeError:
-    """The error of a run that could not empty repositories that were handed over to it."""
     errors = [outcome.error for outcome in failed if outcome.error is not None]
-    # What may pass by itself decides: then a retry has something to do.
+    # A retryable error decides: then a retry continues.
     worst = next((error for error in errors if isinstance(error, UnavailableError)), errors[0])
     text = (
-        f"run {run_id}: {len(failed):,} repositories that were handed over could not be emptied, such as"
-        f" {failed[0].entry}: {failed[0].message.rstrip('. ')}. {removed or '0 rows were removed.'} What is left"
-        " of them is listed still. The next run tries again."
+        f"run {run_id}: {len(failed):,} deleted repositories could not be emptied, such as {failed[0].entry}:"
+        f" {failed[0].message.rstrip('. ')}. {removed or '0 rows were removed.'} Their entries stay; the next run tries"
+        " again."
     )
     if isinstance(worst, ConfigError) and removed:
         return PartialError(text)
@@ -353,7 +272,6 @@ def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) ->
 def _second_look(
     store: RowCleaner, state: TrashState, clock: Callable[[], datetime], margins: TrashMargins
 ) -> tuple[TrashFinding, ...]:
-    """Say once more right before removing what is unused."""
     noted = state.noted()
     look = read_look(store, noted.heads)
     check_known(look, store.location)
@@ -361,34 +279,25 @@ def _second_look(
 
 
 def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:
-    """Read the plan that bounds a run.
-
-    Raises:
-        RefusedError: it is not the plan whose digest was reported.
-    """
     plan = state.plan(run_id)
     if plan.run_id != run_id or digest not in (None, plan.digest):
         raise RefusedError(
-            f"{state.writer.uri}: what lies under run {run_id} is not the plan that its look reported. Nothing was"
-            " removed. Make a new one."
+            f"{state.writer.uri}: the plan of run {run_id} differs from its report. Nothing was removed. Make a new"
+            " plan."
         )
     return plan
 
 
-def _within(plan: TrashPlan, approved: TrashPlan) -> TrashPlan:
-    return replace(plan, findings=in_both(approved.findings, plan.findings))
-
-
 def trusted_now(store: RowReader, machine: datetime, margins: TrashMargins) -> datetime:
-    """Take the store's time, or this machine's where the store has none.
+    """The store's time, or this machine's if the store has no clock.
 
     Raises:
-        RefusedError: the two differ too much.
+        RefusedError: they differ by more than `margins.clock_skew`.
     """
-    told = store.clock()
-    if told is not None and abs(told - machine) > margins.clock_skew:
+    now = store.clock()
+    if now is not None and abs(now - machine) > margins.clock_skew:
         raise RefusedError(
-            f"this machine's clock says {machine:%Y-%m-%d %H:%M:%S}, the store's {told:%Y-%m-%d %H:%M:%S}"
-            " UTC. All ages would be wrong. Nothing was judged. Set the clock."
+            f"this machine's clock is at {machine:%Y-%m-%d %H:%M:%S}, the store's at {now:%Y-%m-%d %H:%M:%S} UTC. All"
+            " ages would be wrong. Nothing was removed. Set the clock."
         )
-    return told or machine
+    return now or machine

@@ -1,16 +1,14 @@
-"""Undo files: every row, written and flushed before it is deleted.
+"""Undo files: every row, written and flushed before its deletion.
 
     <folder>/00001.jsonl …   {"partition": …, "key": …, "value": …}, base64, one row a line
 
-The same form as a dump of a whole store. Putting rows back never overwrites: a key that exists meanwhile
-stays as it is.
+The format is that of a dump of a whole store. A restore never overwrites an existing key.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dredge.errors import FormatError
@@ -19,7 +17,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 
 class UndoLog:
-    """Writes the undo files of one run.
+    """The undo files of one run.
 
     Args:
         writer: the state folder.
@@ -32,19 +30,20 @@ class UndoLog:
         self.files = len(undo_files(writer, folder))
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows that are about to be deleted; when this returns they are on disk."""
+        """Write the rows of the next deletion; they are on disk afterwards."""
         self.files += 1
-        key = f"{self.folder}/{self.files:05d}.jsonl"
-        self.writer.put_if_absent(key, encode_rows(rows))
-        flush_local(self.writer.uri, key)
+        # Object stores and local folders acknowledge a write only when it is on disk.
+        self.writer.put_if_absent(f"{self.folder}/{self.files:05d}.jsonl", encode_rows(rows))
 
     def read(self, wanted: Callable[[Row], bool] = lambda row: True) -> Iterator[Row]:
-        """Read rows back."""
-        return (row for row in read_undo(self.writer, self.folder) if wanted(row))
+        """Read the rows; raises FormatError for a damaged file."""
+        for key in undo_files(self.writer, self.folder):
+            rows = decode_rows(self.writer.get(key), f"{self.writer.uri}/{key}")
+            yield from filter(wanted, rows)
 
 
 def encode_rows(rows: Iterable[Row]) -> bytes:
-    """Write rows as lines of JSON."""
+    """Encode rows as lines of JSON."""
     return b"".join(
         json.dumps({name: base64.b64encode(part).decode() for name, part in row._asdict().items()}).encode()
         + b"\n"
@@ -53,11 +52,7 @@ def encode_rows(rows: Iterable[Row]) -> bytes:
 
 
 def decode_rows(data: bytes, name: str) -> Iterator[Row]:
-    """Read rows from lines of JSON.
-
-    Raises:
-        FormatError: a line is not such a row.
-    """
+    """Decode lines of JSON; raises FormatError."""
     for number, line in enumerate(data.splitlines(), 1):
         try:
             value = json.loads(line)
@@ -67,24 +62,14 @@ def decode_rows(data: bytes, name: str) -> Iterator[Row]:
 
 
 def undo_files(reader: ObjectReader, folder: str) -> list[str]:
-    """List the undo files of a run, in order."""
+    """The undo files of a run, in order."""
     return sorted(
         found.key for found in reader.list_level(f"{folder}/").objects if found.key.endswith(".jsonl")
     )
 
 
-def read_undo(reader: ObjectReader, folder: str) -> Iterator[Row]:
-    """Read all rows of a run's undo files.
-
-    Raises:
-        FormatError: a file was damaged.
-    """
-    for key in undo_files(reader, folder):
-        yield from decode_rows(reader.get(key), f"{reader.uri}/{key}")
-
-
 def put_back(store: RowCleaner, rows: Iterable[Row]) -> tuple[int, int]:
-    """Write rows where nothing is; returns how many were written, and how many keys existed."""
+    """Restore rows; returns the number of written rows and of keys that existed."""
     written = existing = 0
     for row in rows:
         if store.insert_row(row):
@@ -92,16 +77,3 @@ def put_back(store: RowCleaner, rows: Iterable[Row]) -> tuple[int, int]:
         else:
             existing += 1
     return written, existing
-
-
-def flush_local(uri: str, key: str) -> None:
-    """Make sure that a file of a local folder survives a power cut; object stores promise it themselves."""
-    if not uri.startswith("file://"):
-        return
-    path = os.path.join(uri.removeprefix("file://"), key)
-    for name in (path, os.path.dirname(path)):
-        handle = os.open(name, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

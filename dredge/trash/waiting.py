@@ -1,9 +1,9 @@
-"""The pending list of the cleaner: what a look found waits until another look, a grace later, finds it as it was.
+"""The pending list of the cleaner: a finding waits until another look, a grace later, finds it unchanged.
 
     pending/current.json    in the state folder; see `dredge.runs.pending`
 
-A partition is one row, with a digest of all its keys and values: a slow reset fills a token that nothing names yet,
-while its early keys would have waited already. Single keys are rows where the partition as a whole is in use.
+A partition is one row, with a digest of all its keys and values: a slow reset fills a token before it references it,
+and its early keys would have waited already. Single keys are rows in partitions that are in use as a whole.
 """
 
 from __future__ import annotations
@@ -18,22 +18,18 @@ from dredge.errors import ConflictError, LeaseHeldError
 from dredge.kv.rows import RowReader, show
 from dredge.runs.pending.rows import YOUNG, Turn
 from dredge.runs.pending.store import Expected, SmallList, found_rows
-from dredge.trash.finding import TrashFinding
-from dredge.trash.margins import TrashMargins
+from dredge.trash.findings import TrashFinding
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 
 
 def address_of(partition: bytes, key: bytes | None) -> str:
-    """Name a partition or a key in the list."""
+    """Address of a partition or key in the list."""
     return show(partition) if key is None else f"{show(partition)}\n{show(key)}"
 
 
 def read_waiting(state: TrashState, store: RowReader) -> SmallList:
-    """Read the list of a store.
-
-    Args:
-        state: the folder.
-        store: what is looked at; with another id of its database everything waits anew.
+    """Read the list of a store; after a change of the database's own id, all waits begin again.
 
     Raises:
         RefusedError: a newer version of Dredge wrote the list.
@@ -44,7 +40,7 @@ def read_waiting(state: TrashState, store: RowReader) -> SmallList:
 
 
 def no_list() -> SmallList:
-    """The list of a look that stands alone."""
+    """The list of a look without a state folder."""
     return SmallList(Expected(subject="", life=""))
 
 
@@ -56,18 +52,13 @@ def advance_waiting(
     now: datetime,
     margins: TrashMargins,
 ) -> tuple[TrashFinding, ...]:
-    """Advance the list by what a look found.
+    """Advance the list by the findings of a look, and return them; trash in its wait gets the verdict `wait`.
 
     Args:
-        waiting: the list.
-        findings: of the look; those with a digest become rows.
-        run_id: the run.
-        marked_at: when the look began, by the store's clock.
-        now: when it had read everything.
-        margins: how long what is unused waits (a grace of 0: not at all), and the ages by which it was found.
-
-    Returns:
-        The findings; what has not waited is no trash yet.
+        findings: those with a digest become rows.
+        marked_at: start of the look, by the store's clock.
+        now: its end.
+        margins: of the wait; with a grace of 0 nothing waits.
     """
     turn = Turn(
         run_id=run_id,
@@ -83,52 +74,47 @@ def advance_waiting(
     findings = tuple(findings)
     places = {address_of(f.partition, f.key): place for place, f in enumerate(findings) if f.digest}
     confirmed = waiting.advance(_found([findings[place] for _, place in sorted(places.items())]), turn)
-    told = list(findings)
+    judged = list(findings)
     for row in waiting.rows.select(["address", "since"]).to_pylist():
         place, since = places[row["address"]], row["since"]
-        told[place] = replace(findings[place], first_seen=since)
+        judged[place] = replace(findings[place], first_seen=since)
         if findings[place].verdict == "trash" and row["address"] not in confirmed:
             until = since + margins.grace
             why = f"{findings[place].why}; waits until {until:%Y-%m-%d %H:%M:%S} UTC"
-            told[place] = replace(told[place], verdict="wait", why=why, waits_until=until)
-    return tuple(told)
+            judged[place] = replace(judged[place], verdict="wait", why=why, waits_until=until)
+    return tuple(judged)
 
 
 def leave_waiting(state: TrashState, waiting: SmallList, run_id: str, marked_at: datetime) -> None:
-    """Leave the list for the next run.
+    """Write the list for the next run.
 
     Args:
-        state: the folder.
-        waiting: the list.
-        run_id: the run.
-        marked_at: when it began to look.
+        marked_at: start of the look.
 
     Raises:
-        LeaseHeldError: this try was overtaken; what a later one left stays.
+        LeaseHeldError: a later try has taken over; its list stays.
     """
     state.check_right()
     try:
         waiting.leave(state.writer, f"{run_id}-{state.attempt}", run_id, marked_at, state.now())
     except ConflictError:
         raise LeaseHeldError(
-            f"{state.writer.uri}: another run left its pending list while this one (number {state.attempt}) was at"
-            " work. That list was left alone, and nothing more was removed. Run again when that run has ended."
+            f"{state.writer.uri}: another run wrote its pending list during this run (number {state.attempt}). That"
+            " list is kept, and nothing more was removed. Run again after that run."
         ) from None
 
 
 def forget(
     state: TrashState, store: RowReader, names: Iterable[tuple[bytes, bytes | None]], run_id: str
 ) -> None:
-    """Take rows off the list, so that they wait anew: they are about to be put back.
+    """Remove rows from the list before a restore; their wait begins again.
 
     Args:
-        state: the folder.
-        store: whose list it is.
-        names: partitions, and keys or None for the whole of each.
-        run_id: who puts them back.
+        names: partitions, each with a key, or None for the whole partition.
+        run_id: the restoring run.
 
     Raises:
-        LeaseHeldError: this try was overtaken.
+        LeaseHeldError: a later try has taken over.
     """
     waiting = read_waiting(state, store)
     waiting.forget(address_of(*name) for name in names)

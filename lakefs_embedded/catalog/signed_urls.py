@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
-from dredge.storage.signed_urls import UrlSigner
+from dredge.storage.model import UrlSigner
 from lakefs_embedded.catalog.model import Clock, Namespaces
 from lakefs_embedded.catalog.object_bytes import ObjectBytes
 from lakefs_embedded.catalog.results import SignedUrl

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 from airflow.providers.common.compat.sdk import mask_secret
 
 from dredge.errors import ConfigError
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

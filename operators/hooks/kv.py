@@ -45,7 +45,7 @@ _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 class LakeFSKVConnection:
     """Address and credentials of a key-value store.
 
-    :param url: for `dredge.kv.row_opening`; it may contain a password
+    :param url: for `dredge.kv.opening`; it may contain a password
     :param keys: key pair for DynamoDB; None for the worker's own credentials
     """
 
@@ -73,13 +73,13 @@ class LakeFSKVConnection:
 
     def reader(self, rate: ReadRate | None = None) -> closing[RowReader]:
         """Open the store for reading."""
-        from dredge.kv.row_opening import open_row_reader
+        from dredge.kv.opening import open_row_reader
 
         return closing(open_row_reader(self.url, rate, self.keys))
 
     def cleaner(self, rate: ReadRate | None = None) -> closing[RowCleaner]:
         """Open the store for cleaning."""
-        from dredge.kv.row_opening import open_row_cleaner
+        from dredge.kv.opening import open_row_cleaner
 
         return closing(open_row_cleaner(self.url, rate, self.keys))
 

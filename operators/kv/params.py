@@ -12,8 +12,7 @@ from airflow_dredge.operators.failures import retry_arguments
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
 from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from dredge.settings import setting, settings_of
-from dredge.trash.config import TrashConfig
-from dredge.trash.restore_config import TrashRestoreConfig
+from dredge.trash.settings import TrashConfig, TrashRestoreConfig
 
 
 @dataclass(frozen=True, kw_only=True)

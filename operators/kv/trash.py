@@ -29,8 +29,7 @@ from dredge.kv.rows import ReadRate
 from dredge.runs.clock import utc_now
 from dredge.runs.consents import check_variables
 from dredge.storage import open_writer
-from dredge.trash.config import TrashConfig
-from dredge.trash.restore_config import TrashRestoreConfig
+from dredge.trash.settings import TrashConfig, TrashRestoreConfig
 from dredge.trash.state import TrashState
 
 if TYPE_CHECKING:
@@ -249,7 +248,7 @@ class LakeFSKVRestoreTrashOperator(LakeFSKVOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Restore; in a dry run count."""
-        from dredge.trash.steps import restore
+        from dredge.trash.restore import restore
 
         config = self.checked
         with self.connection.cleaner(ReadRate(None, self.segments)) as store:

@@ -18,8 +18,7 @@ from dredge.kv.dynamodb import AwsKeys, DynamoStore
 from dredge.kv.postgres import PostgresStore
 from dredge.lakefs import LakeFSClient
 from dredge.storage import StorageOptions, open_reader, open_writer
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 from dredge.storage.s3 import clients
 from tests.support import failing
 from tests.support.failing import Answer, FailingServer
@@ -112,9 +111,9 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("dredge.kv.postgres._CONNECT_SECONDS", 2)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    clients.forget_clients()
+    clients.CLIENTS.forget()
     yield
-    clients.forget_clients()
+    clients.CLIENTS.forget()
 
 
 def check(call: Call, url: str, cause: Cause) -> DredgeError:
@@ -294,7 +293,6 @@ def test_a_role_whose_service_does_not_answer(
 def test_one_variable_names_the_authority_for_every_client(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The server is trusted, and then says nothing."""
     for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     with failing.port_with_unknown_certificate(tmp_path) as port:

@@ -114,7 +114,6 @@ def assert_twins_are_kept(world: World, after: str) -> Run:
 
 
 def test_trap_14_an_entry_of_the_oldest_kind_is_in_the_records(world: World) -> None:
-    """Staged with a relative address of type 0: the server's answer skips it."""
     old = world.orphan("data/old", b"old")
     entry = Entry(old, size=3, etag="e")
     message = messages.decode(messages.Entry, entry.encode(), "entry")
@@ -142,7 +141,6 @@ def test_trap_22_hidden_branches_have_records_too(world: World) -> None:
 def test_an_old_object_staged_with_committed_content_after_the_mark_is_found_by_the_re_check(
     world: World,
 ) -> None:
-    """L24 and L6 together: neither the server's answer nor a question before the guards shows it."""
     first = world.upload("a", b"same")
     world.lake.commit()
     checksum = world.lake.objects.stat(first).etag

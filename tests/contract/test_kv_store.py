@@ -248,7 +248,6 @@ def test_large_values_come_back_whole_and_are_compared_whole(store: Store, drive
 
 
 def test_partitions_do_not_run_into_each_other(store: Store) -> None:
-    """L36: one keyspace with a separator makes a + b/c and a/b + c the same key."""
     pairs = [
         (b"a", b"b/c"),
         (b"a/b", b"c"),

@@ -16,14 +16,13 @@ from dredge.storage import (
     open_versions,
     open_writer,
 )
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 from tests.support.azure import make_container
 from tests.support.losing_proxy import LosingProxy
 from tests.support.objectstore import make_bucket
 
-GONE = "gone when asked again; the answer was lost"
-CONFIRMED = "confirmed when asked again; the first answer was"
+GONE = "missing on a second request; the first answer was lost"
+CONFIRMED = "confirmed by a second request; the first answer was"
 
 
 @dataclass
@@ -124,7 +123,6 @@ def test_what_a_clear_answer_calls_absent_is_missing_and_nothing_is_noted(place:
 
 
 def test_an_answer_that_stays_lost_is_no_deletion(place: Place) -> None:
-    """The keys are gone, but nobody has said so: a later try asks again."""
     open_writer(place.uri, place.options).put("data/a", b"x")
     asked = iter([True, False])
     with place.losing(loses_the_first(99)) as (_, uri, options):

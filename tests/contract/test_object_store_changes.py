@@ -108,7 +108,6 @@ def test_delete_answers_for_every_key_in_input_order_and_keeps_the_rest(stores: 
 
 
 def test_delete_never_takes_an_object_of_another_name(stores: Stores) -> None:
-    """P14: the native client deletes data/dir when it is told data/dir/."""
     stores.writer.put("data/dir", b"live")
     stores.writer.put("data/a", b"live")
     names = [

@@ -31,8 +31,8 @@ from dredge.storage import (
     open_writer,
 )
 from dredge.storage.location import parse_uri
-from dredge.storage.s3 import copying
-from dredge.storage.s3.copying import S3Copier
+from dredge.storage.s3 import undo as copying
+from dredge.storage.s3.undo import S3Copier
 from tests.support.azure import make_container
 from tests.support.memory_store import forget_memory_store, memory_store
 from tests.support.memory_versions import OlderVersions
@@ -130,7 +130,6 @@ def copier_of(kind: type[S3Copier], bucket: TestBucket, source: str, target: str
 
 @pytest.mark.parametrize("kind", [S3Copier, InParts])
 def test_a_copy_on_s3_keeps_what_is_known_of_the_object(bucket: TestBucket, kind: type[S3Copier]) -> None:
-    """Above 5 GiB the copy is made in parts, which takes nothing along by itself."""
     content = b"0123456789" * (600_000 if kind is InParts else 1)
     bucket.client.put_object(
         Bucket=bucket.bucket,
@@ -170,7 +169,6 @@ def test_a_copy_in_parts_that_fails_leaves_no_upload_and_no_object(bucket: TestB
 
 @pytest.mark.parametrize("content", [b"what was deleted", b""])
 def test_what_is_put_under_the_key_between_look_and_copy_stays(bucket: TestBucket, content: bytes) -> None:
-    """Some stores, as the one of this test, know no condition for CopyObject, and do it all the same."""
     bucket.put("q/data/a", data=content)
 
     class Late(S3Copier):
@@ -197,8 +195,6 @@ def test_a_copy_to_a_free_key_keeps_what_is_known_of_the_object(bucket: TestBuck
 
 
 def test_an_upload_that_is_gone_does_not_say_that_its_source_is(bucket: TestBucket) -> None:
-    """A request to complete it that is sent again after a lost answer is told so. Whoever took it for a source that is
-    gone would write down as deleted what is there, and give up what could be brought back."""
     bucket.put("lake/data/a", data=b"content")
 
     class Client:

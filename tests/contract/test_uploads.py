@@ -215,7 +215,6 @@ def test_a_store_without_uploads_says_so() -> None:
 def test_who_comes_second_to_a_folder_hears_that_the_upload_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The winner removes the parts while the other one looks for them."""
     uploads = open_uploads(open_writer(f"file://{tmp_path}"))
     upload_id = uploads.begin("key")
     part = uploads.put_part("key", upload_id, 1, [b"part"])

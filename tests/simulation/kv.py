@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Self
 
 from dredge.kv import Entry, Store
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from tests.simulation.doors import Doors, answer_lost, not_done
 
 PAGE_KEYS = 50

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.trash.margins import TrashLimits
+from dredge.trash.findings import TrashLimits
 from lakefs_embedded.catalog import Catalog, Settings
 from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.simulation.clock import HOUR, Clock

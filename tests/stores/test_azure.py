@@ -14,9 +14,10 @@ import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage import StorageOptions, open_copier, open_deleter, open_reader, open_writer
-from dredge.storage.azure import clients, copying, deleting
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.signed_urls import UrlSigner
+from dredge.storage.azure import clients, deleting
+from dredge.storage.azure import undo as copying
+from dredge.storage.model import UrlSigner
+from dredge.storage.options import AzureOptions
 from tests.support.azure import ACCOUNT, KEY, TestContainer, make_container
 
 pytestmark = pytest.mark.stores
@@ -58,7 +59,6 @@ def test_a_copy_keeps_what_is_known_of_the_object(
 def test_what_took_the_place_of_the_source_is_not_copied(
     container: TestContainer, in_blocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the source and the copy somebody writes; a copy of that would restore another object."""
     if in_blocks:
         monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 1)
     writer = open_writer(f"{container.uri}/lake", container.options)
@@ -122,7 +122,6 @@ def test_bytes_are_given_as_they_lie_there(container: TestContainer) -> None:
 def test_long_objects_are_read_as_one_object(
     container: TestContainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read in several requests; what is written between two of them must not be mixed in."""
     writer = open_writer(container.uri, container.options)
     writer.put("k", b"1" * (clients.PIECE_BYTES + 5))
     with writer.open_read("k") as stream:
@@ -145,8 +144,6 @@ def test_signed_urls_let_others_in_for_one_object(container: TestContainer) -> N
 
 
 def test_a_sas_token_is_enough_for_a_collection_and_never_shows(container: TestContainer) -> None:
-    """The emulator answers batches that are signed so with error 500, which the service does not: so this shows as well
-    that blobs are asked about alone then."""
     from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 
     token = generate_account_sas(

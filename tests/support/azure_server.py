@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from dredge.storage import StorageOptions
-from dredge.storage.azure.options import AzureOptions
+from dredge.storage.options import AzureOptions
 from tests.support.azure_state import Blob, Container, Refused
 from tests.support.http import HTTPServer
 

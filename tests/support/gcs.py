@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 
 from demo.stores.fake_gcs import fake_gcs_process, make_bucket
 from dredge.storage import StorageOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import GcsOptions
 from tests.support.gcs_state import Bucket, Generation, PartsUpload, Refused
 from tests.support.http import HTTPServer
 

@@ -18,7 +18,8 @@ from typing import Any
 from dredge.kv import Store, open_store
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.storage import open_writer
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.findings import TrashLimits
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, scan
 from lakefs_embedded.catalog import Catalog

@@ -13,7 +13,7 @@ from typing import Any
 
 from dredge import xid
 from dredge.kv import Entry
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.kv.rows import Guard, Row, RowCleaner, RowView
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp

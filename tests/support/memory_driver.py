@@ -1,10 +1,9 @@
-"""Opens stores in memory (`memory_store.py`), as `dredge.storage.drivers` has it."""
+"""The driver of stores in memory (`memory_store.py`)."""
 
 from __future__ import annotations
 
-from dredge.storage.location import Location
-from dredge.storage.options import StorageOptions
-from dredge.storage.streamed_copy import StreamedCopier
+from dredge.storage.drivers import Driver
+from dredge.storage.undo import StreamedCopier
 from tests.support.memory_store import (
     MemoryDeleter,
     MemoryReader,
@@ -14,31 +13,14 @@ from tests.support.memory_store import (
 )
 
 
-def reader(location: Location, options: StorageOptions) -> MemoryReader:
-    return MemoryReader(location)
-
-
-def writer(location: Location, options: StorageOptions) -> MemoryWriter:
-    """Open for reading and writing."""
-    return MemoryWriter(location)
-
-
-def deleter(location: Location, options: StorageOptions) -> MemoryDeleter:
-    return MemoryDeleter(location)
-
-
-def copier(source: Location, target: Location, options: StorageOptions) -> StreamedCopier:
-    """Open a way from one folder into another."""
-    return StreamedCopier(MemoryReader(source), MemoryWriter(target))
-
-
-def versions(location: Location, options: StorageOptions) -> MemoryVersions:
-    """Open for looking at versions."""
-    return MemoryVersions(location)
-
-
-def version_deleter(location: Location, options: StorageOptions) -> MemoryVersionDeleter:
-    return MemoryVersionDeleter(location)
-
-
-marker_deleter = version_deleter
+def driver() -> Driver:
+    """The classes as they are in this module at the call; a simulation replaces some."""
+    return Driver(
+        reader=lambda location, _: MemoryReader(location),
+        writer=lambda location, _: MemoryWriter(location),
+        deleter=lambda location, _: MemoryDeleter(location),
+        copier=lambda source, target, _: StreamedCopier(MemoryReader(source), MemoryWriter(target)),
+        versions=lambda location, _: MemoryVersions(location),
+        version_deleter=lambda location, _: MemoryVersionDeleter(location),
+        marker_deleter=lambda location, _: MemoryVersionDeleter(location),
+    )

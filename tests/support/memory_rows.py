@@ -6,8 +6,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
-from dredge.kv.memory import MemoryKV
-from dredge.kv.model import Entry, PredicateFailedError
+from dredge.kv.model import Entry, MemoryKV, PredicateFailedError
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
 
 

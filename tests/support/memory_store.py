@@ -16,7 +16,7 @@ from typing import Self
 import pyarrow as pa
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError
-from dredge.storage.drivers import MODULES
+from dredge.storage.drivers import KINDS, Driver
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.location import Location
 from dredge.storage.model import (
@@ -37,7 +37,15 @@ from tests.support.memory_versions import OlderVersions
 from tests.support.stand_ins import can_be_stood_in
 
 DRIVERS["memory"] = "memory"
-MODULES["memory"] = "tests.support.memory_driver"
+
+
+def _driver() -> Driver:
+    from tests.support.memory_driver import driver
+
+    return driver()
+
+
+KINDS["memory"] = _driver
 
 CHUNK_BYTES = 1 << 20
 

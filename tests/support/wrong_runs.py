@@ -18,7 +18,7 @@ from dredge.gc.check_limits import step as check_limits
 from dredge.gc.run import open_state
 from dredge.gc.witness import mark, owner
 from dredge.gc.witness.unnamed import Unnamed
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.storage import ObjectWriter
 from dredge.undo.alarms import Acknowledged, Alarm, acknowledge
 from tests.support.gc import CatalogClient, World, make_world

@@ -9,7 +9,7 @@ import pytest
 
 from demo import trash as demo
 from dredge.kv.rows import Row
-from dredge.trash.finding import KINDS
+from dredge.trash.findings import KINDS
 
 pytestmark = pytest.mark.system
 

@@ -16,10 +16,10 @@ import pytest
 
 from dredge.kv.rows import Guard
 from dredge.lakefs.files import messages
-from dredge.trash import apply, guards, key_rules, look, references
+from dredge.trash import apply, look, rules
 from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.rules import Classifier
+from dredge.trash.partition_rules import Classifier
 from lakefs_embedded.errors import GravelerError
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
 from tests.support.kv_world import countdown_id
@@ -269,12 +269,12 @@ def only_the_current_token(patch: Patch) -> None:
         def decode(value: bytes) -> Any:
             return replace(references_branch.decode(value), sealed_tokens=())
 
-    references_branch = references.Branch
-    patch.setattr(references, "Branch", OnlyCurrent)
+    references_branch = look.Branch
+    patch.setattr(look, "Branch", OnlyCurrent)
 
 
 def believe_the_queue(patch: Patch) -> None:
-    read = references.read_references
+    read = look.read_references
 
     def without_queued(view: Any, others: Any = ()) -> Any:
         found = read(view, others)
@@ -297,7 +297,7 @@ def delete_by_key(patch: Patch) -> None:
 
 def no_pull_guard(patch: Patch) -> None:
     """The pull's own guard also notices; without it only the value decides."""
-    made = guards.guards_of
+    made = apply.guards_of
 
     def fewer(*args: Any) -> list[Guard]:
         return [guard for guard in made(*args) if not guard.key.startswith(b"pulls/")]
@@ -306,7 +306,7 @@ def no_pull_guard(patch: Patch) -> None:
 
 
 def skip_what_cannot_be_read(patch: Patch) -> None:
-    decode = references.Branch.decode
+    decode = look.Branch.decode
 
     class Lenient:
         @staticmethod
@@ -316,33 +316,33 @@ def skip_what_cannot_be_read(patch: Patch) -> None:
             except Exception:
                 return references_branch("new", "", "")
 
-    references_branch = references.Branch
-    patch.setattr(references, "Branch", Lenient)
+    references_branch = look.Branch
+    patch.setattr(look, "Branch", Lenient)
 
 
 def no_update_is_needed(patch: Patch) -> None:
-    original = key_rules._expired
+    original = rules._expired
 
     def hasty(classifier: Classifier, *args: Any) -> Any:
         classifier.margins = replace(classifier.margins, expiry=timedelta(0))
         return original(classifier, *args)
 
-    patch.setattr(key_rules, "_expired", hasty)
+    patch.setattr(rules, "_expired", hasty)
 
 
 def runs_begin_after_the_record(patch: Patch) -> None:
-    original = key_rules._action_kind
+    original = rules._action_kind
 
     def exact(classifier: Classifier, *args: Any) -> Any:
         classifier.margins = replace(classifier.margins, instance_margin=timedelta(0))
         return original(classifier, *args)
 
-    patch.setattr(key_rules, "_action_kind", exact)
-    patch.setattr(guards, "INSTANCE_MARGIN", timedelta(0))
+    patch.setattr(rules, "_action_kind", exact)
+    patch.setattr(apply, "INSTANCE_MARGIN", timedelta(0))
 
 
 def only_active_records_count(patch: Patch) -> None:
-    read = references.read_references
+    read = look.read_references
 
     def without(view: Any, others: Any = ()) -> Any:
         found = read(view, others)

@@ -17,8 +17,7 @@ from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.kv.dynamodb import AwsKeys, DynamoStore
 from dredge.lakefs import LakeFSClient
 from dredge.storage import StorageOptions
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
 
 _URLS = (

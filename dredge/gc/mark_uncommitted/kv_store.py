@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING
 
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.namespaces import Keys, canonical_namespace
-from dredge.kv.row_opening import open_row_reader
+from dredge.kv.opening import open_row_reader
 from dredge.kv.rows import RowReader, RowView, show_key
 from dredge.lakefs import Commit, CommitText, LakeFS, Ref, Usage
 from dredge.lakefs.files import messages

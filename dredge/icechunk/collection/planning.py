@@ -22,7 +22,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.run import local_holder
 from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
-from dredge.storage.conditions import demand_conditions
+from dredge.storage.probe import demand_conditions
 from dredge.undo.deletions import read_deletions
 from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid

@@ -1,1 +1,1 @@
-"""Azure Blob Storage, through the service's own SDK (extra `azure`); docs/stores/azure.md says what it rests on."""
+"""Azure Blob Storage, through the service's own SDK (extra `azure`); see docs/stores/azure.md."""

@@ -1,32 +1,37 @@
-"""The Azure clients of this process: built when first needed, shared by all, rebuilt after a fork."""
+"""The Azure clients of this process, and signed URLs, for others and for the service when it copies.
+
+URLs are signed with an account's key, or with a user delegation key of an identity, which is requested once an
+hour, as
+in lakeFS. A SAS token signs nothing: it would give access to more than one object.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from dredge.causes import UNUSABLE
 from dredge.errors import ConfigError
 from dredge.storage.azure.errors import translated
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.azure.uris import Container, container_of
-from dredge.storage.https import mount
-from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
-from dredge.storage.options import StorageOptions
+from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS, mount
+from dredge.storage.location import Container, container_of
+from dredge.storage.model import attachment
+from dredge.storage.options import AzureOptions, StorageOptions
+from dredge.storage.remote import ProcessCache
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobServiceClient, ContainerClient
 
 PIECE_BYTES = 8 << 20
-"""What a single request reads."""
+"""Bytes per request."""
 _POOL_CONNECTIONS = 64
 _READ_RETRIES = 5
-# Whoever is handed a token of an identity may use it on every account, so only the service gets one.
+# A token of an identity is valid for every account, so it is only sent to the service.
 _SERVICE = (
     ".core.windows.net",
     ".core.chinacloudapi.cn",
@@ -41,48 +46,23 @@ _SCOPE = "https://storage.azure.com/.default"
 _LOUD = ("azure.core.pipeline.policies.http_logging_policy", "azure.identity")
 
 
-@dataclass(slots=True)
-class _Clients:
-    """What one process holds."""
-
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    containers: dict[tuple[StorageOptions, str, bool], ContainerClient] = field(default_factory=dict)
-    identities: dict[tuple[AzureOptions, str], Any] = field(default_factory=dict)
-
-
-_clients = _Clients()
-
-
-def forget_clients() -> None:
-    """Let clients be built anew. In a forked child the parent's sockets are not ours, and threads that the child lacks
-    may hold the parent's locks.
-    """
-    global _clients
-    _clients = _Clients()
-
-
-os.register_at_fork(after_in_child=forget_clients)
+CLIENTS = ProcessCache()
 
 
 def require() -> None:
-    """Demand that the SDK is installed, and load it, one thread at a time: its modules import each other in circles, so
-    that threads which begin at different ones see them half made.
-
-    Raises:
-        ConfigError: it is not; says what to install.
-    """
+    """Load the SDK; raises ConfigError if it is not installed."""
     if not is_installed():
         raise ConfigError(
             "Azure Blob Storage needs azure-storage-blob and azure-identity: pip install 'dredge[azure]', here and"
             " where Spark's executors run. Nothing was touched."
         )
-    with _clients.lock:
+    with CLIENTS.lock:
         import azure.identity
         import azure.storage.blob  # noqa: F401
 
 
 def is_installed() -> bool:
-    """Whether the extra `azure` is; imports none of it."""
+    """Whether the extra `azure` is installed; does not import it."""
     return all(_is_there(name) for name in ("azure.storage.blob", "azure.identity"))
 
 
@@ -97,25 +77,14 @@ def container_client(options: StorageOptions, url: str, retries: bool = True) ->
     """The SDK's client of a container.
 
     Args:
-        options: account, credentials, endpoint.
-        url: of the container; see `Container.url`.
-        retries: False for a client that reports throttling at once instead of waiting and trying again.
+        url: see `Container.url`.
+        retries: False for a client that reports throttling instead of trying again.
     """
-    held = _clients
-    with held.lock:
-        client = held.containers.get((options, url, retries))
-        if client is None:
-            client = held.containers[options, url, retries] = _build(options, container_of(url), retries)
-        return client
+    return CLIENTS.get((options, url, retries), lambda: _build(options, container_of(url), retries))
 
 
 def service_client(options: StorageOptions, url: str) -> BlobServiceClient:
-    """The SDK's client of the account that a container is in, for a few calls; close it.
-
-    Args:
-        options: account, credentials, endpoint.
-        url: of the container.
-    """
+    """The SDK's client of a container's account; close it."""
     from azure.storage.blob import BlobServiceClient
 
     container = container_of(url)
@@ -129,7 +98,7 @@ def service_client(options: StorageOptions, url: str) -> BlobServiceClient:
 
 
 def endpoint_of(container: Container, options: AzureOptions) -> str:
-    """Where requests for an account go: to the endpoint of the options, if that is the account's."""
+    """URL of an account: the endpoint in the options, if it is that account's."""
     own = options.endpoint_url if options.account == container.account else None
     return (own or container.endpoint).rstrip("/")
 
@@ -170,10 +139,10 @@ def _build(options: StorageOptions, container: Container, retries: bool) -> Cont
 
 
 def credential_of(container: Container, options: AzureOptions) -> Any:
-    """What requests for an account are signed with: its key or SAS token, or an identity.
+    """Credentials for an account: its key or SAS token, or an identity.
 
     Raises:
-        ConfigError: an identity's token would go to a host that is not known to be the service's.
+        ConfigError: an identity's token would be sent to a host other than the service's.
     """
     from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
@@ -239,20 +208,111 @@ def access_to(options: AzureOptions, url: str) -> AzureAccess:
 
 
 def _identity(options: AzureOptions, host: str) -> Any:
-    """A service principal, or what the machine has."""
     from azure.identity import ClientSecretCredential, DefaultAzureCredential
 
     authority = next((name for end, name in _AUTHORITIES.items() if host.endswith(end)), "")
     more: dict[str, Any] = {"authority": authority} if authority else {}
-    held = _clients
-    with held.lock:
-        found = held.identities.get((options, authority))
-        if found is None:
-            if options.tenant_id and options.client_id and options.client_secret:
-                found = ClientSecretCredential(
-                    options.tenant_id, options.client_id, options.client_secret, **more
-                )
-            else:
-                found = DefaultAzureCredential(managed_identity_client_id=options.client_id, **more)
-            held.identities[options, authority] = found
-        return found
+
+    def build() -> Any:
+        if options.tenant_id and options.client_id and options.client_secret:
+            return ClientSecretCredential(options.tenant_id, options.client_id, options.client_secret, **more)
+        return DefaultAzureCredential(managed_identity_client_id=options.client_id, **more)
+
+    return CLIENTS.get((options, authority), build)
+
+
+_SKEW = timedelta(minutes=5)
+_DELEGATED = timedelta(hours=2)
+_keys: dict[tuple[int, StorageOptions, str], tuple[Any, datetime]] = {}
+
+
+def signed_url(
+    options: StorageOptions,
+    url: str,
+    name: str,
+    expires_seconds: int,
+    rights: str,
+    filename: str = "",
+    version: str = "",
+) -> str:
+    """Sign the URL of a blob.
+
+    Args:
+        url: of the container.
+        name: whole name of the blob.
+        rights: of the token, such as "r".
+        filename: for browsers; "" for none.
+        version: id of a version; "" for the current one.
+
+    Raises:
+        ConfigError: the credentials cannot sign.
+    """
+    from azure.storage.blob import generate_blob_sas
+
+    container = container_of(url)
+    expires = datetime.now(UTC) + timedelta(seconds=expires_seconds)
+    endpoint = endpoint_of(container, options.azure)
+    token = generate_blob_sas(
+        container.account,
+        container.name,
+        name,
+        permission=rights,
+        expiry=expires,
+        protocol="https" if endpoint.startswith("https:") else None,
+        content_disposition=attachment(filename) if filename else None,
+        version_id=version or None,
+        **_signer(options, url, expires),
+    )
+    return f"{endpoint}/{container.name}/{quote(name, safe='~/')}?{_of_version(version)}{token}"
+
+
+def _of_version(version: str) -> str:
+    return f"versionid={quote(version, safe='')}&" if version else ""
+
+
+def _signer(options: StorageOptions, url: str, expires: datetime) -> dict[str, Any]:
+    container = container_of(url)
+    if options.azure.account == container.account:
+        if options.azure.key:
+            return {"account_key": options.azure.key}
+        if options.azure.sas_token:
+            raise ConfigError(
+                f"URLs for {container.url} cannot be signed with a SAS token; give the account's key or an identity"
+            )
+    return {"user_delegation_key": _delegation_key(options, url, expires)}
+
+
+def _delegation_key(options: StorageOptions, url: str, expires: datetime) -> Any:
+    held = os.getpid(), options, url
+    found = _keys.get(held)
+    if found is None or found[1] < expires:
+        until = max(expires, datetime.now(UTC)) + _DELEGATED
+        with translated(f"asking for a key to sign URLs of {url}"), service_client(options, url) as service:
+            found = service.get_user_delegation_key(datetime.now(UTC) - _SKEW, until), until
+        _keys[held] = found
+    return found[0]
+
+
+def source_access(
+    options: StorageOptions, url: str, name: str, seconds: int, version: str = ""
+) -> tuple[str, dict[str, str]]:
+    """URL of a blob for a copy by the service, and arguments of the SDK's call.
+
+    Args:
+        url: of the container.
+        name: whole name of the blob.
+        seconds: for the copy.
+        version: id of a version; "" for the current one.
+    """
+    container = container_of(url)
+    endpoint = endpoint_of(container, options.azure)
+    plain = f"{endpoint}/{container.name}/{quote(name, safe='~/')}"
+    if options.azure.account == container.account:
+        if options.azure.key:
+            return signed_url(options, url, name, seconds, "r", version=version), {}
+        if options.azure.sas_token:
+            return f"{plain}?{_of_version(version)}{options.azure.sas_token}", {}
+    token = credential_of(container, options.azure).get_token(_SCOPE).token
+    if version:
+        plain = f"{plain}?{_of_version(version).rstrip('&')}"
+    return plain, {"source_authorization": f"Bearer {token}"}

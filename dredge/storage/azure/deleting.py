@@ -1,8 +1,8 @@
-"""Deleting from Azure: 256 blobs a request, several requests at once, and the truth about every single one.
+"""Deletes blobs from Azure: 256 blobs per request, several requests at once, one outcome per blob.
 
-A batch is one request with a request for each blob in its body, and its answer has an answer for each, told apart by
-Content-ID; the SDK goes by their order, which the service does not promise. Throttled blobs, and only they, are tried
-again at half the rate. What no answer clearly speaks about is asked again alone.
+A batch has a request for each blob in its body. The answers have Content-IDs; the SDK relies on their order, which
+the
+service does not promise.
 
 Source: Blob service REST API, Blob Batch.
 """
@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from dredge.errors import ConfigError
 from dredge.storage.azure.clients import container_client
 from dredge.storage.azure.errors import THROTTLED, TRANSIENT, code_of, translate
-from dredge.storage.azure.names import is_exact
 from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
+from dredge.storage.keys import is_exact
 from dredge.storage.model import DeleteOutcome, MaySend
 from dredge.storage.options import StorageOptions
 
@@ -30,7 +30,7 @@ _ID = re.compile(rb"^Content-ID:\s*(\d+)\s*$", re.IGNORECASE | re.MULTILINE)
 _STATUS = re.compile(rb"^HTTP/[\d.]+ (\d{3})", re.MULTILINE)
 _CODE = re.compile(rb"^x-ms-error-code:\s*(\w+)\s*$|<Code>(\w+)</Code>", re.IGNORECASE | re.MULTILINE)
 _NO_BATCH = "NoSuchBatch"
-"""This endpoint takes no batch of these blobs, and has done nothing."""
+"""This endpoint refused a batch of these blobs."""
 CODES = Codes(
     throttled=THROTTLED,
     transient=TRANSIENT,
@@ -42,24 +42,18 @@ CODES = Codes(
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A blob to delete, or a version of one.
-
-    Attributes:
-        key: relative to the store.
-        name: of the blob.
-        version: "" for what the name means.
-    """
+    """A blob to delete, or one version of it; `name` is the blob's whole name."""
 
     key: str
     name: str
     version: str = ""
 
     def arguments(self) -> dict[str, str]:
-        """As the SDK takes it in a batch."""
+        """Arguments of the SDK for a batch."""
         return {"name": self.name, **self.of_version()}
 
     def of_version(self) -> dict[str, str]:
-        """As the SDK takes a version."""
+        """Arguments of the SDK for the version."""
         return {"version_id": self.version} if self.version else {}
 
 
@@ -70,10 +64,7 @@ class AzureDeleter(BatchDeleter):
     CODES: ClassVar = CODES
 
     def _can_name(self, key: str) -> bool:
-        return is_exact(self._root + key)
-
-    def _prepare(self) -> None:
-        """Nothing needs to be known."""
+        return is_exact(self._root + key) and bool(key)
 
     def _send(self, keys: list[str], _may_send: MaySend) -> list[DeleteOutcome]:
         wanted = [Deletion(key, self._root + key) for key in keys]
@@ -83,16 +74,14 @@ class AzureDeleter(BatchDeleter):
 def send_deletions(
     options: StorageOptions, url: str, wanted: Sequence[Deletion], uri: str
 ) -> list[DeleteOutcome]:
-    """Make one request, and say of each blob what it answered.
+    """Make one request; returns an outcome for each blob.
 
     Args:
-        options: how the container is reached.
         url: of the container.
-        wanted: what to delete.
         uri: for messages.
 
     Raises:
-        ConfigError: there is no such container.
+        ConfigError: a missing container.
     """
     from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
 
@@ -129,7 +118,7 @@ def _send_single(client: Any, item: Deletion) -> list[DeleteOutcome]:
 
 def _send_bulk(client: Any, wanted: Sequence[Deletion]) -> list[DeleteOutcome]:
     answers: list[Any] = []
-    # An answer that is no batch's makes the SDK complain; what was answered is judged by its own bytes.
+    # The SDK raises for an answer that is not a batch; the bytes of the answer decide.
     with suppress(ValueError):
         client.delete_blobs(
             *(item.arguments() if item.version else item.name for item in wanted),
@@ -140,11 +129,10 @@ def _send_bulk(client: Any, wanted: Sequence[Deletion]) -> list[DeleteOutcome]:
 
 
 def read_answers(keys: Sequence[str], body: bytes) -> list[DeleteOutcome]:
-    """What a batch's answer says of each key, in their order; unclear where it says nothing, or something twice.
+    """Outcome of each key by the answer to a batch; unclear without an answer, or with two.
 
     Args:
-        keys: in the order of the requests; the number of each is its Content-ID.
-        body: of the answer.
+        keys: in the order of the requests; the index is the Content-ID.
     """
     said: dict[int, DeleteOutcome] = {}
     boundary = body.lstrip().split(b"\r\n", 1)[0]
@@ -154,7 +142,7 @@ def read_answers(keys: Sequence[str], body: bytes) -> list[DeleteOutcome]:
             continue
         place = int(number[1])
         if place in said or place >= len(keys):
-            # Of a key that nobody asked about, or twice: no telling which of ours it means.
+            # An answer for an unknown key, or a second one: any of the keys may be meant.
             return all_failed(keys, UNCLEAR, "the service answered about other requests")
         said[place] = _outcome(keys[place], int(status[1]), _CODE.search(part))
     silent = "the service did not answer about this blob"

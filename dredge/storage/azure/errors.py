@@ -1,4 +1,4 @@
-"""What an answer of Azure means for the caller: which cause, and in what words."""
+"""The cause and the message for an error of Azure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dredge import causes
 from dredge.causes import Cause
 from dredge.errors import DredgeError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 THROTTLED = frozenset(
     {"ServerBusy", "TooManyRequests", "IngressLimitReached", "EgressLimitReached", "503", "429"}
@@ -38,7 +38,7 @@ _HINTS = {
 
 
 def by_code(code: str, status: int, words: str) -> DredgeError:
-    """Choose the family for an error code and HTTP status."""
+    """The error for an error code and HTTP status."""
     cause = _cause(code, status, words)
     return cause.error(words, _HINTS.get(cause, ""))
 
@@ -75,7 +75,7 @@ def translate(error: Exception, doing: str) -> DredgeError:
 
     if isinstance(error, HttpResponseError) and error.status_code:
         code = code_of(error)
-        # The first line is the service's message; the next ones have the request's id and what was signed.
+        # The first line is the service's message; the next lines have the request's id and the signed text.
         said = (error.message or "").partition("\n")[0]
         return by_code(
             code, int(error.status_code), redact(f"{doing}: {code} {said or error.reason or ''}".rstrip())
@@ -90,7 +90,7 @@ def translate(error: Exception, doing: str) -> DredgeError:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise our families instead of the libraries' errors, unchained: theirs show signed URLs and signatures."""
+    """Raise Dredge's errors for those of the libraries; unchained, as theirs contain signed URLs."""
     from azure.core.exceptions import AzureError
 
     try:

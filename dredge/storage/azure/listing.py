@@ -1,16 +1,19 @@
-"""Listing an Azure container: pages read column-wise, complete by proof, in byte order.
+"""Lists an Azure container: pages read column-wise, complete, in byte order.
 
-A page is up to 5,000 blobs of XML. The SDK makes an object of each; here columns are found by one regular expression
-over the raw bytes and become Arrow arrays at once, and a page that does not look as expected is read element by
-element. A page whose blobs do not add up is an error, never a shorter page.
+A page is up to 5,000 blobs of XML. One regular expression over the bytes finds its columns, which become Arrow
+arrays;
+a page of unexpected form is parsed as XML. A page with missing blobs is an error. Every page has a marker of the
+next
+one, and the last page has an empty marker.
 
-What is complete is told by the marker: every page says the next one's, and the last one says that there is none.
-The order of a flat account is that of the names, but a name with characters above U+D7FF may stand elsewhere than its
-bytes say, and in an account with a hierarchical namespace `/` comes before every other character. What is in doubt is
-held back and sorted, so that who reads a listing can count on the order of bytes.
+Flat accounts list names in order, except for characters above U+D7FF; accounts with a hierarchical namespace list
+`/`
+before all other characters. From the first name in doubt, the rest of the listing is held and sorted into byte
+order.
 
-Placeholders of directories are no objects: the service makes them (`ResourceType`), and so do Hadoop's drivers
-(metadata `hdi_isfolder`).
+Placeholders of directories are no objects: the service creates them (`ResourceType`), and Hadoop's drivers do
+(metadata
+`hdi_isfolder`).
 
 Source: Blob service REST API, List Blobs; lakeFS, pkg/block/azure/walker.go (isBlobItemFolder, out of order).
 """
@@ -36,6 +39,7 @@ from dredge.storage.azure.clients import container_client
 from dredge.storage.azure.errors import translated
 from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
 from dredge.storage.options import StorageOptions
+from dredge.storage.remote import check_order, cut_root
 
 PAGE_BLOBS = 5000
 FOLDER_MARK = "hdi_isfolder"
@@ -61,8 +65,7 @@ _ENTITIES |= {"&#xA;": "\n", "&#xD;": "\r"}
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: rows with whole names, prefixes up to a delimiter, whether any name may be out of order, and the marker
-    of the next page."""
+    """Rows with whole names, prefixes up to a delimiter, whether a name may be out of order, and the next marker."""
 
     rows: pa.RecordBatch
     folders: list[str]
@@ -74,11 +77,8 @@ class Pages:
     """The pages of one listing.
 
     Args:
-        options: how the container is reached.
         url: of the container.
-        prefix: of the names.
-        start_from: the first name wanted; "" for all. Only sent to accounts whose order is that of the names.
-        delimiter: "" or "/".
+        start_from: first name; "" for all. Only for accounts in the order of names.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Pages:
         self._query |= {"maxresults": str(PAGE_BLOBS), "startFrom": start_from, "delimiter": delimiter}
 
     def fetch(self, marker: str) -> bytes:
-        """Get one page's XML."""
+        """The XML of one page."""
         from azure.core.rest import HttpRequest
 
         client: Any = container_client(self._options, self._url)
@@ -132,7 +132,7 @@ def _raise(answer: Any) -> None:
 
 
 def parse_page(xml: bytes, what: str) -> Page:
-    """Read a page; raises FormatError when its blobs do not add up."""
+    """Read a page; raises FormatError if blobs are missing."""
     found = _MARKER.search(xml)
     if found is None:
         raise FormatError(
@@ -147,7 +147,7 @@ def parse_page(xml: bytes, what: str) -> Page:
         names = _names(rows)
         plain = xml.count(_PLAIN_TIER) == xml.count(b"<AccessTier>") == count
         tiers: list[bytes | None] = [] if plain else [_special(tier) for tier in _TIER.findall(xml)]
-        if len(tiers) not in (0, count):  # some blobs have no tier: told apart element by element
+        if len(tiers) not in (0, count):  # some blobs have no tier: parse as XML
             return _by_the_book(xml, marker)
         columns = names, [row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows], tiers
         return Page(_rows(*columns), [], _HIGH.search(b"\n".join(names)) is not None, marker)
@@ -201,7 +201,6 @@ def _by_the_book(xml: bytes, marker: str) -> Page:
 
 
 def _special(tier: bytes) -> bytes | None:
-    """A tier that is not the plain one, by a name that no other store has."""
     return b"AZURE_" + tier.upper() if tier and tier != b"Hot" else None
 
 
@@ -230,7 +229,7 @@ _flat: dict[tuple[int, StorageOptions, str], bool] = {}
 
 
 def is_flat(options: StorageOptions, url: str) -> bool:
-    """Whether an account has no hierarchical namespace; False where the credentials may not ask."""
+    """Whether an account has no hierarchical namespace; False if the credentials may not ask."""
     from azure.core.exceptions import AzureError
 
     known = os.getpid(), options, url
@@ -248,7 +247,7 @@ def list_blobs(
 ) -> Iterator[pa.RecordBatch]:
     """List names below `root` (a prefix that ends with "/", or ""); see `ObjectReader.list`."""
     flat = is_flat(options, url)
-    # What lies between two names begins with what both begin with.
+    # All names between two names start with their common prefix.
     shared = os.path.commonprefix([start_after, stop_before or start_after])  # noqa: RUF071 - text, no paths
     common = shared if stop_before and shared.startswith(prefix) else prefix
     start = root + start_after if flat and start_after > common else ""
@@ -256,18 +255,17 @@ def list_blobs(
     for whole in _in_byte_order(
         pages, flat, root + stop_before if stop_before.isascii() and stop_before else ""
     ):
-        rows = _bounded(_relative(whole, root), prefix, start_after, stop_before)
+        rows = _bounded(cut_root(whole, root), prefix, start_after, stop_before)
         if rows.num_rows:
             yield rows
 
 
 def _in_byte_order(pages: Pages, flat: bool, stop: str) -> Iterator[pa.RecordBatch]:
-    """Give pages on while their order is that of bytes; from where it is in doubt, hold the rest back and sort it.
+    """Yield pages in byte order; from the first name in doubt, the rest is held and sorted.
 
     Args:
-        pages: of the listing.
-        flat: whether the account lists names in their own order.
-        stop: nothing from here on is wanted; "" for all. Against plain ASCII every order of characters agrees.
+        flat: whether the account lists names in order.
+        stop: the first name after the wanted names, in ASCII, for which all orders agree; "" for none.
     """
     last, held = "", list[pa.RecordBatch]()
     for page in pages:
@@ -275,40 +273,19 @@ def _in_byte_order(pages: Pages, flat: bool, stop: str) -> Iterator[pa.RecordBat
         if held_back:
             held.append(page.rows)
         elif page.rows.num_rows:
-            last = _ascending(page.rows, last, pages.what)
+            last = check_order(page.rows.column(0), last, pages.what)
             yield page.rows
         if flat and stop and page.rows.num_rows and pc.all(_behind(page.rows, stop)).as_py():
             break
     if held:
         rows = pa.Table.from_batches(held).sort_by("key").combine_chunks()
         for batch in rows.to_batches(max_chunksize=PAGE_BLOBS):
-            last = _ascending(batch, last, pages.what)
+            last = check_order(batch.column(0), last, pages.what)
             yield batch
 
 
 def _behind(rows: pa.RecordBatch, stop: str) -> pa.BooleanArray:
-    """Whether the last name of a page is behind a bound."""
     return pc.greater_equal(rows.column(0)[-1:], stop)
-
-
-def _ascending(rows: pa.RecordBatch, last: str, what: str) -> str:
-    """Prove that names ascend strictly; returns the last one."""
-    keys = rows.column(0)
-    if not rows.num_rows:
-        return last
-    first = keys[0].as_py()
-    if (last and first <= last) or not pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():
-        raise FormatError(f"{what}: names are not in strict order, so the listing cannot be trusted")
-    return str(keys[-1].as_py())
-
-
-def _relative(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
-    if not root or not rows.num_rows:
-        return rows
-    keys = rows.column(0)
-    if not pc.all(pc.starts_with(keys, root), min_count=0).as_py():
-        raise FormatError(f"the store listed names outside the prefix {root!r}")
-    return rows.set_column(0, LISTING_SCHEMA.field(0), pc.utf8_slice_codeunits(keys, len(root)))
 
 
 def _bounded(rows: pa.RecordBatch, prefix: str, start_after: str, stop_before: str) -> pa.RecordBatch:
@@ -326,11 +303,11 @@ def list_one_level(options: StorageOptions, url: str, root: str, prefix: str) ->
     folders, objects = set[str](), list[ObjectInfo]()
     for page in Pages(options, url, root + prefix, delimiter="/"):
         folders.update(folder.removeprefix(root) for folder in page.folders)
-        objects += [info_of_row(row) for row in _relative(page.rows, root).to_pylist()]
+        objects += [info_of_row(row) for row in cut_root(page.rows, root).to_pylist()]
     return Level(sorted(folders), sorted(objects, key=lambda info: info.key))
 
 
 def info_of_row(row: dict[str, Any]) -> ObjectInfo:
-    """A row of a listing."""
+    """A row of a listing as a value."""
     modified = row["last_modified"].astimezone(UTC)
     return ObjectInfo(row["key"], row["size"], modified, row["etag"], row[STORAGE_CLASS])

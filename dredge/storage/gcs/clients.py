@@ -1,79 +1,48 @@
-"""The sessions of this process with Google Cloud Storage: built when first needed, shared, rebuilt after a fork.
+"""Sessions of this process with Google Cloud Storage, and signed URLs.
 
-`google-cloud-storage` brings the credentials, their refreshing and the signing of URLs. Requests are made through its
-authorised HTTP session and not through its `Blob` objects: those cost half of the time of a listing, keep of a batch's
-answers only the first error, and leave open which generation an answer is about.
+`google-cloud-storage` has credentials, their renewal and signatures. Requests use its HTTP session instead of its
+`Blob` objects, which take half the time of a listing, keep only the first error of a batch, and hide the
+generation of an answer.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import threading
 import warnings
-from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.https import mount
+from dredge.storage.model import attachment
+from dredge.storage.options import GcsOptions
+from dredge.storage.remote import ProcessCache
 
 POOL_CONNECTIONS = 64
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 INSTALL = "Google Cloud Storage needs the extra gcs: pip install 'dredge[gcs]'"
 
 
-@dataclass(slots=True)
-class _Sessions:
-    """What one process holds."""
-
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    http: dict[GcsOptions, Any] = field(default_factory=dict)
-    credentials: dict[GcsOptions, Any] = field(default_factory=dict)
-
-
-_sessions = _Sessions()
-
-
-def _forget_parent() -> None:
-    """In a forked child: the parent's sockets are not ours, and threads we lack may hold its locks."""
-    global _sessions
-    _sessions = _Sessions()
-
-
-os.register_at_fork(after_in_child=_forget_parent)
+_cache = ProcessCache()
 
 
 def session(options: GcsOptions) -> Any:
-    """The authorised HTTP session for these options.
-
-    Comes before anything else of the libraries: it loads them in one thread, while several at once that begin at
-    different modules of a circle of imports would see them half made.
+    """The authorised HTTP session. It also loads Google's libraries, so it comes before any other use of them.
 
     Raises:
         ConfigError: the extra is not installed, or there are no credentials.
     """
-    held = _sessions
-    with held.lock:
-        found = held.http.get(options)
-        if found is None:
-            found = held.http[options] = _build(options)
-        return found
+    return _cache.get(("http", options), lambda: _build(options))
 
 
 def credentials(options: GcsOptions) -> Any:
-    """The credentials for these options; raises as `session`."""
-    held = _sessions
-    with held.lock:
-        found = held.credentials.get(options)
-        if found is None:
-            found = held.credentials[options] = _credentials(options)
-        return found
+    """The credentials; raises like `session`."""
+    return _cache.get(("credentials", options), lambda: _credentials(options))
 
 
 def library() -> Any:
-    """The module `google.cloud.storage`, loaded in one thread; raises ConfigError without the extra."""
-    with _sessions.lock:
+    """The module `google.cloud.storage`; raises ConfigError without the extra."""
+    with _cache.lock:
         try:
             from google.cloud import storage
         except ImportError:
@@ -85,7 +54,7 @@ def _build(options: GcsOptions) -> Any:
     allowed = credentials(options)
     from google.auth.transport.requests import AuthorizedSession
 
-    # Without credentials there is nothing to renew, and the answer itself says what is missing.
+    # Without credentials there is nothing to renew, and the answer names the missing right.
     renewed = () if options.is_anonymous else (401,)
     built: Any = AuthorizedSession(allowed, refresh_status_codes=renewed)  # type: ignore[no-untyped-call]
     mount(built, POOL_CONNECTIONS)
@@ -128,5 +97,43 @@ def _load(options: GcsOptions) -> Any:
     if info.get("type") == "service_account":
         return service_account.Credentials.from_service_account_info(info, scopes=_SCOPES)  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that such files should come from somebody trusted: they do
+        warnings.simplefilter("ignore")  # a warning about files from untrusted sources
         return google.auth.load_credentials_from_dict(info, scopes=_SCOPES)[0]  # type: ignore[no-untyped-call]
+
+
+def signed_url(
+    options: GcsOptions, bucket: str, name: str, method: str, valid: timedelta, filename: str = ""
+) -> str:
+    """Sign a URL, without a request.
+
+    Only credentials with a private key (a key file) can sign; a machine's identity would need a request to the IAM
+    service
+    for each URL.
+
+    Args:
+        method: of HTTP.
+        valid: at most seven days.
+        filename: for browsers; "" for none.
+
+    Raises:
+        ConfigError: the credentials cannot sign, or not for so long.
+    """
+    signer = credentials(options)
+    if not hasattr(signer, "sign_bytes"):
+        raise ConfigError("signed URLs of Google Cloud Storage need a service account's key file")
+    client: Any = library().Client(project=options.project or "-", credentials=signer)
+    try:
+        return str(
+            client.bucket(bucket)
+            .blob(name)
+            .generate_signed_url(
+                version="v4",
+                expiration=valid,
+                method=method,
+                api_access_endpoint=options.endpoint,
+                response_disposition=attachment(filename) if filename else None,
+                credentials=signer,
+            )
+        )
+    except ValueError as error:
+        raise ConfigError(f"no URL can be signed for {name!r}: {error}") from None

@@ -1,11 +1,9 @@
-"""Deleting from Google Cloud Storage: 100 keys a request, several requests at once, and the truth about every key.
+"""Deletes objects from Google Cloud Storage: 100 keys per request, several requests at once, one outcome per key.
 
-Each part of a batch has an answer of its own. What the service was too busy for is asked again at half the rate; a part
-whose answer is missing is asked again too: deleting twice is harmless, guessing is not.
-
-What a listing described, and everything where the bucket keeps versions, is looked at first, in a batch as well, and
-the deletion is on condition that the generation is still that one. So what was written since the listing stays, also
-when the first answer was lost and the deletion is sent again, and the ledger can say which version a deletion left.
+Listed objects, and all objects in buckets with versions, are looked up first, also in a batch; the deletion has
+their
+generation as its condition. So an object written since the listing stays, also after a lost answer and a second
+request, and the ledger can name the version that a deletion left.
 """
 
 from __future__ import annotations
@@ -16,12 +14,19 @@ from datetime import datetime
 from typing import ClassVar, Self
 
 from dredge.errors import DredgeError
-from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
-from dredge.storage.gcs.batches import BATCH_PARTS, Part, PartAnswer, send_batch
+from dredge.storage.deleting import (
+    CONNECTION_LOST,
+    NOT_CONNECTED,
+    UNCLEAR,
+    AdaptiveRate,
+    BatchDeleter,
+    Codes,
+    all_failed,
+)
 from dredge.storage.gcs.errors import PASSING, THROTTLED, is_about_bucket, reason
-from dredge.storage.gcs.names import Place
-from dredge.storage.gcs.resources import FIELDS, Resource, read_resource, tag
-from dredge.storage.gcs.versions import GcsVersions, marker_id
+from dredge.storage.gcs.listing import FIELDS, Resource, read_resource, tag
+from dredge.storage.gcs.undo import GcsVersions, marker_id
+from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, Place, send_batch
 from dredge.storage.location import Location
 from dredge.storage.model import (
     CHANGED,
@@ -33,7 +38,6 @@ from dredge.storage.model import (
     always,
 )
 from dredge.storage.options import StorageOptions
-from dredge.storage.rate import AdaptiveRate
 
 _CHANGED = "ChangedMeanwhile"
 _HELD = frozenset({"objectUnderActiveHold", "retentionPolicyNotMet"})
@@ -57,7 +61,7 @@ class GcsDeleter(BatchDeleter):
         self._listed: Mapping[str, ObjectInfo] = {}
 
     def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete objects that are still as they were listed; see `ListedDeleter.delete_listed`."""
+        """See `ListedDeleter.delete_listed`."""
         if objects:
             self._prepare()  # once for all calls
         listed = {found.key: found for found in objects}
@@ -65,7 +69,6 @@ class GcsDeleter(BatchDeleter):
         return [_kept(outcome) for outcome in told]
 
     def _of(self, listed: Mapping[str, ObjectInfo]) -> Self:
-        """This deleter, for objects as they were listed."""
         made = type(self)(self._location, self._options, self._rate)
         made._versioned, made._sleep, made._listed = self._versioned, self._sleep, listed
         return made
@@ -74,13 +77,11 @@ class GcsDeleter(BatchDeleter):
         return self._place.holds(key)
 
     def _prepare(self) -> None:
-        """Learn once whether deleting leaves versions, whose names must be recorded; raises for a missing bucket."""
         if self._versioned is None:
             found = GcsVersions(self._location, self._options).versioning()
             self._versioned = found in {"enabled", "unknown"}
 
     def _send(self, keys: list[str], may_send: MaySend) -> list[DeleteOutcome]:
-        """Make one attempt at some keys: a look, where one is needed, and the deletions."""
         looks = bool(self._versioned or self._listed)
         generations = self._look(keys) if looks else {}
         told = {key: found for key, found in generations.items() if isinstance(found, DeleteOutcome)}
@@ -104,8 +105,7 @@ class GcsDeleter(BatchDeleter):
         ]
 
     def _look(self, keys: list[str]) -> dict[str, str | DeleteOutcome]:
-        """The current generation of each object, or what else there is to say of its key. No failure of a look leaves a
-        deletion in doubt."""
+        """The current generation of each object, or an outcome. A failed lookup leaves no deletion in doubt."""
         try:
             found = self._generations(keys)
         except DredgeError as error:
@@ -122,7 +122,7 @@ class GcsDeleter(BatchDeleter):
         return send_batch(self._options.gcs, self._place.bucket, parts, f"deleting in {self.uri}")
 
     def _generations(self, keys: list[str]) -> dict[str, str | DeleteOutcome]:
-        """The current generation of each object, or what else there is to say of its key."""
+        """The current generation of each object, or an outcome."""
         parts = [Part("GET", self._place.root + key, (("fields", FIELDS),)) for key in keys]
         found: dict[str, str | DeleteOutcome] = {}
         for key, answer in zip(keys, self._ask(parts), strict=True):
@@ -133,7 +133,7 @@ class GcsDeleter(BatchDeleter):
         return found
 
     def _as_listed(self, key: str, found: Resource) -> str | DeleteOutcome:
-        """The generation of an object, if it is the one that was listed."""
+        """The generation of an object, if it is the listed object."""
         listed = self._listed.get(key)
         if listed is None or listed.etag is None or _is_same(listed, found):
             return found.generation
@@ -162,14 +162,13 @@ def _condition(generation: object) -> tuple[tuple[str, str], ...]:
 
 
 def _is_same(listed: ObjectInfo, found: Resource) -> bool:
-    """Whether a look found what a listing described."""
     if (str(listed.size), listed.etag) != (found.size, tag(found)):
         return False
     return datetime.fromisoformat(found.updated) == listed.last_modified
 
 
 def _kept(outcome: DeleteOutcome) -> DeleteOutcome:
-    """What lasts is no failure that another try mends: the object stays, for the next run to look at."""
+    # A retry would not help: the object stays for the next run.
     if outcome.outcome != "failed" or outcome.code not in {_CHANGED, *_HELD}:
         return outcome
     return replace(outcome, outcome="kept", code=CHANGED if outcome.code == _CHANGED else STORE_HOLD)

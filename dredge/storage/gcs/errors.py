@@ -1,4 +1,4 @@
-"""What an answer of Google Cloud Storage means for the caller: which cause, and in what words.
+"""The cause and the message for an error of Google Cloud Storage.
 
 Source: Cloud Storage documentation, "HTTP status and error codes for JSON" and "Retry strategy".
 """
@@ -14,13 +14,13 @@ from typing import Any
 from dredge import causes
 from dredge.causes import Cause
 from dredge.errors import DredgeError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses of answers that may be different next time."""
+"""Statuses worth a retry."""
 THROTTLED = frozenset({429, 503})
 NO_CONNECTION = 0
-"""Stands for a status where no answer came."""
+"""Status of a request without an answer."""
 _CHECKSUM = re.compile(rb"(?i)(content-md5|checksum)[^.]*required|requires?[^.]*(content-md5|checksum)")
 _HINTS = {
     causes.DENIED: "Check the roles of the credentials (storage.objects.list, get, create and delete, such as in"
@@ -30,12 +30,7 @@ _HINTS = {
 
 
 def reason(status: int, body: bytes) -> tuple[str, str]:
-    """The code and the words of an error's body.
-
-    Args:
-        status: of the answer.
-        body: JSON, XML or nothing.
-    """
+    """Code and message in the body of an error (JSON, XML or nothing)."""
     try:
         found: Any = json.loads(body)["error"]
         errors = found.get("errors") or [{}]
@@ -45,7 +40,7 @@ def reason(status: int, body: bytes) -> tuple[str, str]:
 
 
 def by_status(status: int, body: bytes, doing: str) -> DredgeError:
-    """Choose the family for an answer that is an error."""
+    """The error for an answer."""
     code, message = reason(status, body)
     cause = _cause(status, body)
     words = redact(f"{doing}: {status} {code} {message}".rstrip())
@@ -75,13 +70,13 @@ def _cause(status: int, body: bytes) -> Cause:
 
 
 def is_about_bucket(body: bytes) -> bool:
-    """Whether a 404 says that the bucket is what is not there."""
+    """Whether a 404 means a missing bucket."""
     return b"bucket does not exist" in body
 
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise our families instead of the libraries' errors, unchained: theirs may show request details."""
+    """Raise Dredge's errors for those of the libraries; unchained, as theirs may contain request details."""
     from google.auth.exceptions import GoogleAuthError
     from requests import RequestException
     from urllib3.exceptions import HTTPError

@@ -1,23 +1,140 @@
-"""Listing a prefix of a bucket: pages of a thousand objects in strict order, every key exact.
+"""Lists a prefix of a bucket: pages of a thousand objects in strict order, every key exact; objects as rows and
+values.
 
-Source: Cloud Storage JSON API, Objects: list (lexicographic order by name, startOffset inclusive, endOffset exclusive,
-pages that may be short or empty and still have a successor).
+The service's own ETag changes with metadata and is no hash of the content. So the tag of an object is here its MD5
+in
+hexadecimal, as in S3; without an MD5 `crc32c-…` (composed objects, multipart uploads), or `generation-…` (objects
+under
+a customer's key). A write with a tag as its condition has the condition of the generation with that tag.
+
+Source: Cloud Storage JSON API, Objects: list (lexicographic order by name, startOffset inclusive, endOffset
+exclusive,
+short or empty pages with a successor).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from datetime import UTC
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.storage.gcs.names import Place
-from dredge.storage.gcs.options import GcsOptions
-from dredge.storage.gcs.resources import FIELDS, Listed, Resource, info, read_page, rows
-from dredge.storage.gcs.wire import ask, bucket_url
+from dredge.storage.gcs.wire import Place, ask, bucket_url
 from dredge.storage.keys import is_text
-from dredge.storage.model import Level
+from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
+from dredge.storage.options import GcsOptions
+
+FIELDS = "name,size,updated,generation,md5Hash,crc32c,storageClass"
+_TIME = LISTING_SCHEMA.field("last_modified").type
+
+
+class Resource(msgspec.Struct, rename="camel"):
+    """The requested fields of an object resource."""
+
+    name: str
+    size: str
+    updated: str
+    generation: str
+    md5_hash: str | None = None
+    crc32c: str | None = None
+    storage_class: str = "STANDARD"
+    time_deleted: str | None = None
+
+
+class Listed(msgspec.Struct, rename="camel"):
+    """A page of a listing."""
+
+    kind: str
+    items: list[Resource] = []
+    prefixes: list[str] = []
+    next_page_token: str | None = None
+
+
+_resource = msgspec.json.Decoder(Resource)
+_listed = msgspec.json.Decoder(Listed)
+
+
+def read_resource(body: bytes, doing: str) -> Resource:
+    """Read an object resource; raises FormatError."""
+    try:
+        return _resource.decode(body)
+    except msgspec.MsgspecError as error:
+        raise FormatError(f"{doing}: the answer describes no object: {error}") from None
+
+
+def read_page(body: bytes, doing: str) -> Listed:
+    """Read a page of a listing; raises FormatError."""
+    try:
+        page = _listed.decode(body)
+    except msgspec.MsgspecError as error:
+        raise FormatError(
+            f"{doing}: the answer is no complete listing page: {error}. Nothing of it is used"
+        ) from None
+    if page.kind != "storage#objects":
+        raise FormatError(f"{doing}: the answer is a {page.kind}, and no listing page")
+    return page
+
+
+def tag(found: Resource) -> str:
+    """The tag of an object; see the module."""
+    if found.md5_hash:
+        return hexadecimal(found.md5_hash)
+    if found.crc32c:
+        return f"crc32c-{hexadecimal(found.crc32c)}"
+    return f"generation-{found.generation}"
+
+
+def hexadecimal(encoded: str) -> str:
+    """A Base64 checksum in hexadecimal; raises FormatError."""
+    try:
+        return binascii.a2b_base64(encoded).hex()
+    except ValueError:
+        raise FormatError(f"{encoded!r} is no checksum") from None
+
+
+def encoded_checksum(digest: bytes) -> str:
+    """A checksum in Base64."""
+    return base64.b64encode(digest).decode()
+
+
+def rows(found: Sequence[Resource], cut: int) -> pa.RecordBatch:
+    """Objects as rows of `LISTING_SCHEMA_WITH_CLASS`; `cut` is the length of the root in each name.
+
+    Raises:
+        FormatError: an invalid time or size.
+    """
+    try:
+        arrays = [
+            pa.array([item.name[cut:] for item in found], pa.string()),
+            pa.array([item.size for item in found], pa.string()).cast(pa.int64()),
+            pa.array([item.updated for item in found], pa.string()).cast(_TIME),
+            pa.array([tag(item) for item in found], pa.string()),
+            pa.array([_special(item.storage_class) for item in found], pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA_WITH_CLASS)
+    except (pa.ArrowException, ValueError) as error:
+        raise FormatError(f"unreadable description of objects: {error}") from None
+
+
+def _special(storage_class: str) -> str | None:
+    return None if storage_class == "STANDARD" else f"GCS_{storage_class}"
+
+
+def info(key: str, found: Resource) -> ObjectInfo:
+    """An object as a value.
+
+    `last_modified` is the later time of its last write and of its last change of metadata, so its age is never too
+    high.
+    """
+    row = rows([found], 0).to_pylist()[0]
+    modified = row["last_modified"].astimezone(UTC)
+    return ObjectInfo(key, row["size"], modified, row["etag"], row[STORAGE_CLASS])
+
 
 PAGE_ROWS = 1000
 BATCH_ROWS = 8000
@@ -26,18 +143,16 @@ BATCH_ROWS = 8000
 def pages(
     options: GcsOptions, place: Place, prefix: str, fields: str = FIELDS, **more: str
 ) -> Iterator[Listed]:
-    """The pages of one listing, to its end.
+    """All pages of one listing.
 
     Args:
-        options: how to reach the service.
-        place: of the bucket.
         prefix: whole, from the root of the bucket.
-        fields: asked of each object.
-        more: further parameters.
+        fields: of each object.
+        more: additional parameters.
 
     Raises:
-        FormatError: a page is not whole, or the pages have no end.
-        ConfigError: there is no such bucket.
+        FormatError: an incomplete page, or endless pages.
+        ConfigError: a missing bucket.
     """
     doing = f"listing gs://{place.bucket}/{prefix}"
     asked: dict[str, Any] = {
@@ -86,7 +201,7 @@ def list_objects(
 
 
 def _within(items: list[Resource], bounds: dict[str, str]) -> list[Resource]:
-    """Cut a page to the bounds: the lower one is not part of what is asked for, and an endpoint may know none."""
+    # startOffset is inclusive, and some endpoints know no bounds.
     low, high = bounds.get("startOffset", ""), bounds.get("endOffset", "")
     if not items or (items[0].name > low and (not high or items[-1].name < high)):
         return items
@@ -94,9 +209,9 @@ def _within(items: list[Resource], bounds: dict[str, str]) -> list[Resource]:
 
 
 def _in_order(items: list[Resource], last: str, prefix: str) -> str:
-    """Prove that names ascend strictly and are what was asked for; gives the last one.
+    """Check that names ascend strictly, below the prefix; returns the last name.
 
-    What is listed by key ranges side by side, and what is compared with another listing, rests on the order.
+    Listings of key ranges side by side, and comparisons of listings, need the order.
     """
     for item in items:
         if item.name <= last or not item.name.startswith(prefix):

@@ -5,77 +5,57 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.storage.gcs.copying import rewrite
+from dredge.storage.gcs.clients import signed_url
 from dredge.storage.gcs.errors import translated
-from dredge.storage.gcs.listing import list_objects, list_one_level
-from dredge.storage.gcs.names import Place
-from dredge.storage.gcs.resources import (
+from dredge.storage.gcs.listing import (
     FIELDS,
     Resource,
     encoded_checksum,
     info,
+    list_objects,
+    list_one_level,
     read_resource,
     tag,
 )
-from dredge.storage.gcs.resumable import PIECE_BYTES, Upload
-from dredge.storage.gcs.signing import signed_url
-from dredge.storage.gcs.uploads import GcsUploads
-from dredge.storage.gcs.wire import ask, object_url, open_stream, upload_url
+from dredge.storage.gcs.undo import rewrite
+from dredge.storage.gcs.uploads import PIECE_BYTES, GcsUploads, StreamUpload
+from dredge.storage.gcs.wire import Place, ask, object_url, open_stream, upload_url
 from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.options import StorageOptions
-from dredge.storage.parallel import get_ahead
+from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
 
-CHUNK_BYTES = 1 << 20
 _AS_STORED = {"Accept-Encoding": "gzip"}
-"""Without it the service unpacks objects that say they are compressed."""
+"""Without it the service unpacks objects with a Content-Encoding of gzip."""
 
 
-class GcsReader:
+class GcsReader(RemoteReader):
     """Reads objects below a prefix."""
 
-    is_remote = True
-
     def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._location = location
-        self._options = options
+        super().__init__(location, options)
         self._gcs = options.gcs
         self._place = Place.of(location)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._location, self._options)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
-        return self._location.uri
-
     def stat(self, key: str) -> ObjectInfo:
-        """Look one object up; raises NotFoundError."""
+        """See `ObjectReader.stat`."""
         return info(key, self._look(key))
 
     def get(self, key: str) -> bytes:
-        """Read one object whole; raises NotFoundError."""
+        """See `ObjectReader.get`."""
         doing = f"reading {key!r} in {self.uri}"
         return ask(self._gcs, "GET", self._url(key), doing, params={"alt": "media"}, headers=_AS_STORED).body
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
-        """Read many objects in order; see `ObjectReader.get_many`."""
-        return get_ahead(self.get, keys, concurrency)
-
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Read `length` bytes from offset `start`; fewer only where the object ends."""
+        """See `ObjectReader.get_range`."""
         if length <= 0:
             return b""
         headers = _AS_STORED | {"Range": f"bytes={start}-{start + length - 1}"}
@@ -87,11 +67,16 @@ class GcsReader:
             return b""  # begins at or behind the end
         return answer.body if answer.status == 206 else answer.body[start : start + length]
 
-    def open_read(self, key: str, start: int = 0, length: int | None = None) -> GcsStream:
-        """Open an object for reading in pieces; raises NotFoundError."""
-        found = self._look(key)
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
+        """Open one generation of an object for reading; raises NotFoundError."""
+        found, doing = self._look(key), f"reading {key!r}"
         end = int(found.size) if length is None else min(int(found.size), start + length)
-        return GcsStream(self._gcs, self._url(key), info(key, found), found.generation, start, end)
+        if end <= start:
+            return OpenObject(info(key, found))
+        asked = {"alt": "media", "generation": found.generation}
+        headers = _AS_STORED | {"Range": f"bytes={start}-{end - 1}"}
+        response = open_stream(self._gcs, self._url(key), doing, params=asked, headers=headers)
+        return OpenObject(info(key, found), _chunks(response, doing), response.close)
 
     def list(
         self,
@@ -100,11 +85,11 @@ class GcsReader:
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """List recursively in key order, every key exact, none skipped; see `ObjectReader.list`."""
+        """See `ObjectReader.list`."""
         return list_objects(self._gcs, self._place, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
-        """List one level; see `ObjectReader.list_level`."""
+        """See `ObjectReader.list_level`."""
         return list_one_level(self._gcs, self._place, prefix)
 
     def _look(self, key: str) -> Resource:
@@ -116,58 +101,25 @@ class GcsReader:
         return object_url(self._gcs, self._place.bucket, self._place.name(key))
 
 
-class GcsStream:
-    """One generation of an object, read in pieces."""
-
-    def __init__(
-        self, options: Any, url: str, found: ObjectInfo, generation: str, start: int, end: int
-    ) -> None:
-        self.info = found
-        self._doing = f"reading {found.key!r}"
-        self._response: Any = None
-        if end > start:
-            self._response = self._open(options, url, generation, f"bytes={start}-{end - 1}")
-
-    def _open(self, options: Any, url: str, generation: str, span: str) -> Any:
-        asked, headers = {"alt": "media", "generation": generation}, _AS_STORED | {"Range": span}
-        return open_stream(options, url, self._doing, params=asked, headers=headers)
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._response is None:
-            return
-        with translated(self._doing):
-            while piece := self._response.raw.read(CHUNK_BYTES, decode_content=False):
-                yield piece
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give the connection back."""
-        if self._response is not None:
-            self._response.close()
+def _chunks(response: Any, doing: str) -> Iterator[bytes]:
+    with translated(doing):
+        while piece := response.raw.read(CHUNK_BYTES, decode_content=False):
+            yield piece
 
 
 class GcsWriter(GcsReader):
     """Reads and writes objects below a prefix."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """Write an object whole, replacing what was there."""
+        """See `ObjectWriter.put`."""
         return self._put(key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """Write an object that must not exist; raises ConflictError when it does."""
+        """See `ObjectWriter.put_if_absent`."""
         return self._put(key, data, ifGenerationMatch="0")
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """Replace an object that must still have `etag`; raises ConflictError otherwise.
-
-        The condition that is sent is the generation which had the tag a moment ago: whoever writes in between makes
-        another one.
-        """
+        """See `ObjectWriter.put_if_match`; the condition is the generation that has the tag now."""
         self._place.target(key)
         try:
             found = self._look(key)
@@ -178,7 +130,7 @@ class GcsWriter(GcsReader):
         return self._put(key, data, ifGenerationMatch=found.generation)
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """Write an object from pieces in bounded memory."""
+        """See `ObjectWriter.put_stream`."""
         condition = {"ifGenerationMatch": "0"} if if_absent else {}
         name = self._place.target(key)
         doing = f"writing {key!r} in {self.uri}"
@@ -186,27 +138,27 @@ class GcsWriter(GcsReader):
         for chunk in rest:
             first += chunk
             if len(first) > PIECE_BYTES:
-                upload = Upload(self._gcs, self._place.bucket, name, doing, condition)
+                upload = StreamUpload(self._gcs, self._place.bucket, name, doing, condition)
                 return info(key, upload.send(chain([bytes(first)], rest)))
         return info(key, self._send(name, bytes(first), doing, condition))
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        """Copy an object inside the bucket, on the server; raises NotFoundError."""
+        """See `ObjectWriter.copy`; the server copies."""
         origin, bucket = self._place.name(source), self._place.bucket
         doing = f"copying {source!r} to {target!r} in {self.uri}"
         return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._place.target(target)), doing))
 
     def uploads(self) -> GcsUploads:
-        """Multipart uploads to this bucket."""
+        """See `Uploading.uploads`."""
         return GcsUploads(self._gcs, self._place, self.stat)
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        """Sign a URL to read an object; see `UrlSigner`."""
+        """See `UrlSigner.presign_get`."""
         name, valid = self._place.name(key), timedelta(seconds=expires_seconds)
         return signed_url(self._gcs, self._place.bucket, name, "GET", valid, filename)
 
     def presign_put(self, key: str, expires_seconds: int) -> str:
-        """Sign a URL to write an object; see `UrlSigner`."""
+        """See `UrlSigner.presign_put`."""
         name, valid = self._place.target(key), timedelta(seconds=expires_seconds)
         return signed_url(self._gcs, self._place.bucket, name, "PUT", valid)
 
@@ -214,7 +166,7 @@ class GcsWriter(GcsReader):
         return tag(self._send(self._place.target(key), data, f"writing {key!r} in {self.uri}", condition))
 
     def _send(self, name: str, data: bytes, doing: str, condition: dict[str, str]) -> Resource:
-        """Write an object by one request; the service compares the bytes with their MD5 before they are seen."""
+        """Write an object by one request; the service checks its MD5."""
         digest = hashlib.md5(data, usedforsecurity=False).digest()
         about = {"name": name, "md5Hash": encoded_checksum(digest), "contentType": "application/octet-stream"}
         boundary = secrets.token_hex(16)

@@ -1,28 +1,78 @@
-"""Requests to Google Cloud Storage's JSON and XML APIs, tried again while that may help.
+"""Requests to the JSON and XML APIs of Google Cloud Storage, with retries; batches of requests; names of objects.
 
-What is tried again must be harmless to do twice: reads, writes of the same bytes, and whatever carries a condition on a
-generation (the second one then hears that the condition no longer holds).
+A retried request must be harmless twice: a read, a write of the same bytes, or a request with a condition on a
+generation (the second one fails on the condition).
+
+Source: Cloud Storage documentation, "About Cloud Storage objects" (names), "Batch requests" (multipart/mixed, at
+most
+100 parts, answered by Content-ID).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.parser import BytesParser
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode, urlsplit
 
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.storage.gcs.clients import session
-from dredge.storage.gcs.errors import by_status, translated
-from dredge.storage.gcs.options import GcsOptions
-from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
+from dredge.storage.gcs.errors import THROTTLED, by_status, translated
+from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
+from dredge.storage.keys import is_text
+from dredge.storage.location import Location
+from dredge.storage.options import GcsOptions
+
+NAME_BYTES_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of a bucket; `root` ends with a slash, or is ""."""
+
+    bucket: str
+    root: str
+    uri: str
+
+    @classmethod
+    def of(cls, location: Location) -> Place:
+        """The folder of a location."""
+        return cls(location.bucket, f"{location.root}/" if location.root else "", location.uri)
+
+    def holds(self, key: str) -> bool:
+        """Whether an object can have this key."""
+        return bool(key) and is_text(key) and _is_name(self.root + key)
+
+    def name(self, key: str) -> str:
+        """The whole name of an object to read; raises NotFoundError."""
+        if not self.holds(key):
+            raise NotFoundError(f"{key!r} is no name that an object below {self.uri} can have")
+        return self.root + key
+
+    def target(self, key: str) -> str:
+        """The whole name of an object to write; raises ConfigError."""
+        if not self.holds(key):
+            raise ConfigError(
+                f"{key!r} cannot be the name of an object below {self.uri}; nothing was written"
+            )
+        return self.root + key
+
+
+def _is_name(name: str) -> bool:
+    if name in {".", ".."} or name.startswith(".well-known/acme-challenge/"):
+        return False
+    return "\n" not in name and "\r" not in name and len(name.encode()) <= NAME_BYTES_MAX
+
 
 _TIMEOUT = (CONNECT_SECONDS, READ_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, read whole."""
+    """A whole answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,41 +80,36 @@ class Answer:
 
 
 def object_url(options: GcsOptions, bucket: str, name: str) -> str:
-    """The URL of an object in the JSON API; every byte of its name is one of a single path segment."""
+    """URL of an object in the JSON API."""
     return f"{bucket_url(options, bucket)}/o/{segment(name)}"
 
 
 def bucket_url(options: GcsOptions, bucket: str) -> str:
-    """The URL of a bucket in the JSON API."""
+    """URL of a bucket in the JSON API."""
     return f"{options.endpoint}/storage/v1/b/{segment(bucket)}"
 
 
 def upload_url(options: GcsOptions, bucket: str) -> str:
-    """Where objects are written to in the JSON API."""
+    """URL for uploads in the JSON API."""
     return f"{options.endpoint}/upload/storage/v1/b/{segment(bucket)}/o"
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a URL's path."""
+    """A name as one segment of a path."""
     return quote(name, safe="")
 
 
 def send(options: GcsOptions, method: str, url: str, doing: str, **more: Any) -> Answer:
-    """Make one request and read its answer, whatever its status.
+    """Make one request and read its answer, with any status.
+
+    Compressed answers are unpacked; the bytes of an object stay as they are stored.
 
     Args:
-        options: how to reach the service.
-        method: of HTTP.
-        url: whole.
-        doing: for messages.
-        more: `params`, `data` and `headers`, as requests takes them.
-
-    An answer that the service compressed on the way is unpacked; the bytes of an object stay as they are stored, also
-    where it says that they are compressed.
+        more: `params`, `data` and `headers` for requests.
 
     Raises:
-        UnavailableError: no answer came.
-        ConfigError: there are no credentials, or they are not accepted.
+        UnavailableError: no answer.
+        ConfigError: missing or rejected credentials.
     """
     http = session(options)
     more["params"] = params = payer(options, url) | (more.get("params") or {})
@@ -75,7 +120,8 @@ def send(options: GcsOptions, method: str, url: str, doing: str, **more: Any) ->
 
 
 def payer(options: GcsOptions, url: str) -> dict[str, str]:
-    """The parameter that says who pays, where requesters do: of requests to the JSON API that begin something."""
+    """The parameter with the project to bill."""
+    # Only requests to the JSON API take the parameter, and not those that continue an upload.
     is_json = "/storage/v1/b" in url and "upload_id=" not in url
     return {"userProject": options.user_project} if options.user_project and is_json else {}
 
@@ -83,18 +129,13 @@ def payer(options: GcsOptions, url: str) -> dict[str, str]:
 def open_once(
     options: GcsOptions, method: str, url: str, doing: str, expected: tuple[int, ...], **more: Any
 ) -> Any:
-    """Make one request; gives the library's response, to be closed.
+    """Make one request; returns the library's response, to be closed.
 
     Args:
-        options: how to reach the service.
-        method: of HTTP.
-        url: whole.
-        doing: for messages.
-        expected: statuses that are no errors.
-        more: as requests takes it.
+        expected: statuses that are not errors.
 
     Raises:
-        DredgeError: the answer is an error, in our families.
+        DredgeError: the answer is an error.
     """
     http = session(options)
     params = payer(options, url) | (more.pop("params", None) or {})
@@ -107,25 +148,21 @@ def open_once(
 
 
 def open_stream(options: GcsOptions, url: str, doing: str, **more: Any) -> Any:
-    """Begin to read an object; tried again while that may help. Gives the library's response, to be closed."""
+    """Start to read an object, with retries; returns the library's response, to be closed."""
     return retried(options, lambda: open_once(options, "GET", url, doing, (200, 206), stream=True, **more))
 
 
 def ask(
     options: GcsOptions, method: str, url: str, doing: str, expected: tuple[int, ...] = (200,), **more: Any
 ) -> Answer:
-    """Make a request that may be made twice, until an answer is there that time will not change.
+    """Make a request with retries; it must be harmless twice.
 
     Args:
-        options: how to reach the service.
-        method: of HTTP.
-        url: whole.
-        doing: for messages.
-        expected: statuses that are no errors.
+        expected: statuses that are not errors.
         more: see `send`.
 
     Raises:
-        DredgeError: the answer is an error, in our families.
+        DredgeError: the answer is an error.
     """
 
     def attempt() -> Answer:
@@ -138,7 +175,7 @@ def ask(
 
 
 def retried[T](options: GcsOptions, attempt: Callable[[], T]) -> T:
-    """Try until it is not the service's or the network's fault, for `retry_seconds` at most."""
+    """Retry an UnavailableError for at most `retry_seconds`."""
     session(options)
     from google.api_core.exceptions import RetryError
     from google.api_core.retry import Retry, if_exception_type
@@ -148,3 +185,89 @@ def retried[T](options: GcsOptions, attempt: Callable[[], T]) -> T:
         return again(attempt)()
     except RetryError as error:
         raise error.cause or error from None
+
+
+BATCH_PARTS = 100
+_ID = re.compile(r"response-.*\+(\d+)>?$")
+_STATUS = re.compile(rb"^HTTP/\d(?:\.\d)? (\d{3})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request of a batch: method, whole name of the object, parameters."""
+
+    method: str
+    name: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartAnswer:
+    """The answer to one part."""
+
+    status: int
+    body: bytes
+
+
+def send_batch(
+    options: GcsOptions, bucket: str, parts: Sequence[Part], doing: str
+) -> list[PartAnswer | None]:
+    """Make many requests by one, at most BATCH_PARTS.
+
+    Returns:
+        The answers in the order of the parts; None for a part without a clear answer.
+
+    Raises:
+        DredgeError: the whole request failed; the outcome of its parts is unknown.
+    """
+    boundary = secrets.token_hex(16)
+    body = b"".join(_written(options, bucket, part, number, boundary) for number, part in enumerate(parts))
+    answer = send(
+        options,
+        "POST",
+        f"{options.endpoint}/batch/storage/v1",
+        doing,
+        data=body + f"--{boundary}--\r\n".encode(),
+        headers={"Content-Type": f"multipart/mixed; boundary={boundary}"},
+    )
+    if answer.status in THROTTLED:  # of the whole: no part was done
+        return [PartAnswer(answer.status, answer.body)] * len(parts)
+    if answer.status != 200:
+        raise by_status(answer.status, answer.body, doing)
+    found = _answers(answer.headers.get("Content-Type", ""), answer.body, doing)
+    return [found.get(number) for number in range(len(parts))]
+
+
+def _written(options: GcsOptions, bucket: str, part: Part, number: int, boundary: str) -> bytes:
+    url = object_url(options, bucket, part.name)
+    path, asked = urlsplit(url).path, [*payer(options, url).items(), *part.query]
+    query = f"?{urlencode(asked)}" if asked else ""
+    return (
+        f"--{boundary}\r\nContent-Type: application/http\r\nContent-ID: <dredge+{number}>\r\n\r\n"
+        f"{part.method} {path}{query} HTTP/1.1\r\n\r\n\r\n"
+    ).encode()
+
+
+def _answers(content_type: str, body: bytes, doing: str) -> dict[int, PartAnswer]:
+    # Parts without a number, or with the number of another part, answer nothing.
+    if not content_type.startswith("multipart/"):
+        raise UnavailableError(f"{doing}: the server answered a batch without parts")
+    message = BytesParser().parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
+    found: dict[int, PartAnswer] = {}
+    twice: set[int] = set()
+    for part in message.walk():
+        named = _ID.search(part.get("Content-ID", ""))
+        content = part.get_payload(decode=True)
+        if named is None or not isinstance(content, bytes):
+            continue
+        status = _STATUS.match(content.lstrip())
+        number = int(named[1])
+        if number in found:
+            twice.add(number)
+        if status is not None:
+            found[number] = PartAnswer(int(status[1]), _body(content.lstrip()))
+    return {number: answer for number, answer in found.items() if number not in twice}
+
+
+def _body(content: bytes) -> bytes:
+    return re.split(rb"\r?\n\r?\n", content, maxsplit=1)[-1].strip()

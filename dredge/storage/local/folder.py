@@ -1,17 +1,19 @@
-"""The files below a folder of this machine as objects, for demonstrations, tests and lakes of one machine.
+"""The files below a folder as objects, for demonstrations, tests and lakes on one machine.
 
-The promise: a key is exactly one plain file below the folder. Symbolic links, pipes and names that are not UTF-8 are no
-objects, and a path that leads over a link is refused, so that nothing outside of the folder is read, written or
-deleted; this holds against links that are there, not against somebody who puts one in place during a call. An object is
-seen whole or not at all, and after a power cut it is the old one or the new one; what was acknowledged is there.
-Conditional writes hold among processes of Dredge on a file system that can lock a folder. Folders that a deletion
-emptied are removed.
+A key is exactly one plain file below the folder. Symbolic links, pipes and names that are not UTF-8 are no objects,
+and
+paths over links are refused, so no file outside the folder is read, written or deleted. (A link created during a
+call
+is not detected.) Writes are atomic, and durable when they return. Conditional writes work among processes of
+Dredge, on
+file systems that can lock a folder. Empty folders are removed after a deletion.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import secrets
 import stat
@@ -21,13 +23,15 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
+import pyarrow as pa
+
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
 from dredge.process import sync
 from dredge.storage.keys import is_plain, is_text
-from dredge.storage.model import ObjectInfo
+from dredge.storage.model import LISTING_SCHEMA, Level, ObjectInfo, SkippedName
 
 RESERVED = ".dredge-tmp~"
-"""File names that begin so are our unfinished writes: never listed, never addressed."""
+"""Prefix of the names of unfinished writes, never listed and never addressed."""
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _ATTEMPTS = 1000
@@ -35,14 +39,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_addressable(key: str) -> bool:
-    """Whether exactly this key can be a file below the folder."""
+    """Whether a file below the folder can have this key."""
     if not key or "\0" in key or not is_plain(key) or not is_text(key):
         return False
     return RESERVED not in key or not any(part.startswith(RESERVED) for part in key.split("/"))
 
 
 def os_error(error: OSError, doing: str) -> DredgeError:
-    """Translate an operating system error into one of our families."""
+    """Translate an error of the operating system."""
     words = f"{doing}: {error.strerror or error}"
     if error.errno in _ABSENT:
         return NotFoundError(words)
@@ -52,24 +56,24 @@ def os_error(error: OSError, doing: str) -> DredgeError:
 
 
 def info_of(key: str, found: os.stat_result) -> ObjectInfo:
-    """Describe a file. Its tag changes with every write through this driver, and says nothing of the content."""
+    """Describe a file; every write by this driver changes its etag, which is no hash of the content."""
     modified = _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
     return ObjectInfo(key, found.st_size, modified, etag_of(found))
 
 
 def etag_of(found: os.stat_result) -> str:
-    """The tag of a file: inode, time and size."""
+    """Etag of a file: inode, time and size."""
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 
 
 class Folder:
-    """The root of a local store; every method raises OSError as the system says."""
+    """The root of a local store; its methods raise OSError."""
 
     def __init__(self, root: str) -> None:
         self.root = root
 
     def path(self, parts: list[str], create: bool = False) -> str:
-        """The path of a folder below the root, which may itself be a link; raises where the way leads over a link."""
+        """Path of a folder below the root; raises NotADirectoryError for a link below the root."""
         path = self.root
         if create:
             _make(os.path.abspath(path))
@@ -82,7 +86,7 @@ class Folder:
         return path
 
     def find(self, key: str) -> tuple[str, os.stat_result]:
-        """The path of an object, and its stat; raises (ENOENT) when it is no plain file."""
+        """Path and stat of an object; raises FileNotFoundError unless it is a plain file."""
         *parents, name = key.split("/")
         path = f"{self.path(parents)}/{name}"
         found = os.lstat(path)
@@ -98,17 +102,16 @@ class Folder:
         if_absent: bool = False,
         if_match: str | None = None,
     ) -> os.stat_result:
-        """Write a file. Its bytes are on the disk before it has a name, its name before this returns.
+        """Write a file. Its bytes are on disk before it has a name, its name before this returns.
 
         Args:
-            parents: names of the folders above it; made where they are missing.
-            name: of the file, or gives it when the bytes are written.
-            chunks: the bytes.
-            if_absent: only when the name is free.
-            if_match: only when the present file has this etag.
+            parents: names of the folders above it, created if missing.
+            name: of the file; or a function, called after the bytes are written.
+            if_absent: only if the name is free.
+            if_match: only if the present file has this etag.
 
         Raises:
-            ConflictError: the condition does not hold; nothing changed.
+            ConflictError: the condition failed; nothing changed.
         """
         folder, draft, file = self._begin(parents)
         try:
@@ -143,14 +146,14 @@ class Folder:
         )
 
     def prune(self, parts: list[str]) -> None:
-        """Remove the folder `parts` and its parents below the root as long as they are empty."""
+        """Remove the folder `parts` and its parents below the root if they are empty."""
         with suppress(OSError):
             for depth in range(len(parts), 0, -1):
                 os.rmdir(self.path(parts[:depth]))
 
 
 def _make(path: str) -> None:
-    """Make a folder, and those above it, and force their names to the disk."""
+    """Create a folder and its parents, on disk."""
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -188,3 +191,99 @@ def _locked(folder: str) -> Iterator[int]:
     with _opened(folder) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield fd
+
+
+BATCH_ROWS = 8192
+
+log = logging.getLogger(__name__)
+
+
+def _log_skipped(name: str) -> None:
+    log.warning("listing: %s has no key and is left alone", name)
+
+
+def list_folder(
+    folder: Folder,
+    prefix: str,
+    start_after: str,
+    stop_before: str,
+    on_skipped: SkippedName | None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """List the plain files below a folder; see `ObjectReader.list`."""
+    skipped = on_skipped or _log_skipped
+
+    def walk(base: str) -> Iterator[ObjectInfo]:
+        for key in _keys(folder, base, skipped):
+            if not key.startswith(prefix):
+                continue
+            if stop_before and key >= stop_before:
+                return
+            if key[-1] == "/":
+                if key > start_after or start_after.startswith(key):
+                    yield from walk(key)
+            elif key > start_after and (found := _plain(folder, key, skipped)):
+                yield found
+
+    rows: list[ObjectInfo] = []
+    try:
+        for found in walk(prefix.rpartition("/")[0]):
+            rows.append(found)
+            if len(rows) >= batch_rows:
+                yield _batch(rows)
+                rows = []
+    except OSError as error:
+        raise os_error(error, f"listing {prefix!r} below {folder.root}") from error
+    if rows:
+        yield _batch(rows)
+
+
+def list_folder_level(folder: Folder, prefix: str) -> Level:
+    """List one level, including empty folders; see `ObjectReader.list_level`."""
+    level = Level([], [])
+    try:
+        for key in _keys(folder, prefix.rpartition("/")[0], _log_skipped):
+            if not key.startswith(prefix):
+                continue
+            if key[-1] == "/":
+                level.folders.append(key)
+            elif found := _plain(folder, key, _log_skipped):
+                level.objects.append(found)
+    except OSError as error:
+        raise os_error(error, f"listing {prefix!r} below {folder.root}") from error
+    return level
+
+
+def _keys(folder: Folder, base: str, skipped: SkippedName) -> list[str]:
+    base = base.removesuffix("/")
+    if base and not is_addressable(base):
+        return []
+    try:
+        with os.scandir(folder.path(base.split("/") if base else [])) as entries:
+            names = [entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # also: removed since the folder above was read
+    keys = []
+    for name in names:
+        if not is_text(name):
+            skipped(repr(os.fsencode(f"{base}/{name}")) + " (name is not UTF-8)")
+        elif not name.startswith(RESERVED):
+            keys.append(f"{base}/{name}" if base else name)
+    return sorted(keys)
+
+
+def _plain(folder: Folder, key: str, skipped: SkippedName) -> ObjectInfo | None:
+    try:
+        found = os.lstat(f"{folder.root}/{key}")
+    except FileNotFoundError:
+        return None  # deleted since the folder was read
+    if stat.S_ISREG(found.st_mode):
+        return info_of(key, found)
+    skipped(f"{key!r} (not a plain file)")
+    return None
+
+
+def _batch(rows: list[ObjectInfo]) -> pa.RecordBatch:
+    columns = zip(*((row.key, row.size, row.last_modified, row.etag) for row in rows), strict=True)
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, LISTING_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA)

@@ -1,23 +1,29 @@
-"""Reader, writer and deleter of objects that are plain files below a folder; see `folder` for what it promises."""
+"""Reader, writer and deleter of plain files below a folder; see `folder`."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.storage.local.folder import Folder, info_of, is_addressable, os_error
-from dredge.storage.local.listing import list_folder, list_folder_level
+from dredge.storage.local.folder import (
+    Folder,
+    info_of,
+    is_addressable,
+    list_folder,
+    list_folder_level,
+    os_error,
+)
 from dredge.storage.local.uploads import LocalUploads
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.storage.parallel import ordered_map
+from dredge.storage.remote import CHUNK_BYTES, OpenObject
 
-CHUNK_BYTES = 1 << 20
 _NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
@@ -35,11 +41,11 @@ class LocalReader:
 
     @property
     def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
+        """See `ObjectReader.uri`."""
         return self._location.uri
 
     def stat(self, key: str) -> ObjectInfo:
-        """Look one object up; raises NotFoundError."""
+        """See `ObjectReader.stat`."""
         self._check(key)
         try:
             return info_of(key, self._folder.find(key)[1])
@@ -47,25 +53,26 @@ class LocalReader:
             raise os_error(error, f"stat of {key!r} in {self.uri}") from error
 
     def get(self, key: str) -> bytes:
-        """Read one object whole; raises NotFoundError."""
+        """See `ObjectReader.get`."""
         with self._open(key) as file:
             return file.read()
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
-        """Read many objects in order; see `ObjectReader.get_many`."""
+        """See `ObjectReader.get_many`."""
         return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Read `length` bytes from offset `start`; fewer only where the object ends."""
+        """See `ObjectReader.get_range`."""
         with self._open(key) as file:
             file.seek(start)
             return file.read(length)
 
-    def open_read(self, key: str, start: int = 0, length: int | None = None) -> LocalStream:
-        """Open an object for reading in pieces; raises NotFoundError."""
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
+        """See `ObjectReader.open_read`."""
         file = self._open(key)
         file.seek(start)
-        return LocalStream(file, info_of(key, os.fstat(file.fileno())), length)
+        info = info_of(key, os.fstat(file.fileno()))
+        return OpenObject(info, _chunks(file, info.size if length is None else length), file.close)
 
     def list(
         self,
@@ -74,11 +81,11 @@ class LocalReader:
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """List recursively in key order; see `ObjectReader.list`."""
+        """See `ObjectReader.list`."""
         return list_folder(self._folder, prefix, start_after, stop_before, on_skipped)
 
     def list_level(self, prefix: str = "") -> Level:
-        """List one level; see `ObjectReader.list_level`."""
+        """See `ObjectReader.list_level`."""
         return list_folder_level(self._folder, prefix)
 
     def _check(self, key: str) -> None:
@@ -95,56 +102,38 @@ class LocalReader:
             raise os_error(error, f"reading {key!r} in {self.uri}") from error
 
 
-class LocalStream:
-    """An open file, read in pieces."""
-
-    def __init__(self, file: BinaryIO, info: ObjectInfo, length: int | None) -> None:
-        self._file = file
-        self._left = info.size if length is None else length
-        self.info = info
-
-    def __iter__(self) -> Iterator[bytes]:
-        while piece := self._file.read(min(CHUNK_BYTES, max(0, self._left))):
-            self._left -= len(piece)
-            yield piece
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+def _chunks(file: BinaryIO, left: int) -> Iterator[bytes]:
+    while piece := file.read(min(CHUNK_BYTES, max(0, left))):
+        left -= len(piece)
+        yield piece
 
 
 class LocalWriter(LocalReader):
     """Reads and writes files below a folder as objects."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """Write an object whole, replacing what was there."""
+        """See `ObjectWriter.put`."""
         return self._write(key, [data]).etag
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """Write an object that must not exist; raises ConflictError when it does."""
+        """See `ObjectWriter.put_if_absent`."""
         return self._write(key, [data], if_absent=True).etag
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """Replace an object that must still have `etag`; raises ConflictError otherwise."""
+        """See `ObjectWriter.put_if_match`."""
         return self._write(key, [data], if_match=etag).etag
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """Write an object from pieces in bounded memory."""
+        """See `ObjectWriter.put_stream`."""
         return self._write(key, chunks, if_absent=if_absent)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        """Copy an object inside the folder; raises NotFoundError."""
+        """See `ObjectWriter.copy`."""
         with self.open_read(source) as opened:
             return self._write(target, opened)
 
     def uploads(self) -> LocalUploads:
-        """Multipart uploads to this folder."""
+        """See `Uploading.uploads`."""
         return LocalUploads(self._folder, self.uri)
 
     def _write(
@@ -159,13 +148,13 @@ class LocalWriter(LocalReader):
             if error.errno in _NO_SUCH_FILE_POSSIBLE:
                 raise ConfigError(
                     f"writing {key!r} in {self.uri}: {error.strerror}. A folder cannot hold this name beside "
-                    "what is in it; nothing was written"
+                    "its files; nothing was written"
                 ) from error
             raise os_error(error, f"writing {key!r} in {self.uri}") from error
 
 
 class LocalDeleter:
-    """Deletes files below a folder, each by exactly its own name, and the folders that became empty."""
+    """Deletes files below a folder by their exact names, and folders that become empty."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -176,11 +165,11 @@ class LocalDeleter:
 
     @property
     def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
+        """See `ObjectDeleter.uri`."""
         return self._location.uri
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key; see `ObjectDeleter.delete`."""
+        """See `ObjectDeleter.delete`."""
         outcomes = {key: self._delete(key, may_send) for key in dict.fromkeys(keys)}
         emptied = {key.rpartition("/")[0] for key, told in outcomes.items() if told.outcome == "deleted"}
         for parent in emptied - {""}:

@@ -1,4 +1,4 @@
-"""Multipart uploads to a folder: hidden files beside the objects, put together on completion.
+"""Multipart uploads to a folder, as hidden files.
 
 <root>/.dredge-tmp~uploads/<upload id>/key            the object's key
 <root>/.dredge-tmp~uploads/<upload id>/00003.<md5>    a part
@@ -42,7 +42,7 @@ class LocalUploads:
         self._uri = uri
 
     def begin(self, key: str) -> str:
-        """Begin an upload and give its id."""
+        """See `Uploads.begin`."""
         if not is_addressable(key):
             raise ConfigError(f"{key!r} cannot be the name of a file below {self._uri}; nothing was begun")
         upload_id = secrets.token_hex(16)
@@ -51,7 +51,7 @@ class LocalUploads:
         return upload_id
 
     def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
-        """Write a part; see `Uploads.put_part`."""
+        """See `Uploads.put_part`."""
         check_part_number(number)
         digest = hashlib.md5(usedforsecurity=False)
 
@@ -65,7 +65,7 @@ class LocalUploads:
 
         with self._upload(key, upload_id) as place:
             self._folder.write([FOLDER, upload_id], name, hashed())
-            if not os.path.exists(f"{place}/{_KEY_FILE}"):  # over meanwhile
+            if not os.path.exists(f"{place}/{_KEY_FILE}"):  # ended meanwhile
                 self._remove(place)
                 raise FileNotFoundError
             for other in os.listdir(place):
@@ -75,18 +75,18 @@ class LocalUploads:
             return _part(place, name())
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number."""
+        """See `Uploads.parts`."""
         with self._upload(key, upload_id) as place:
             return _parts(place)
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        """Make the object; see `Uploads.complete`."""
+        """See `Uploads.complete`."""
         *parents, name = key.split("/")
         with self._upload(key, upload_id) as place:
             try:
                 chosen = choose_parts(_parts(place), parts)
             except UploadRefusedError:
-                _read_key(place)  # gone: another one completed the upload, and its parts go after it
+                _read_key(place)  # raises if another process completed the upload and is removing its parts
                 raise
 
             chunks = _chunks(f"{place}/{part.number:05d}.{part.etag}" for part in chosen)
@@ -95,16 +95,16 @@ class LocalUploads:
         return Completed(info, combined_etag(part.etag for part in chosen))
 
     def abort(self, key: str, upload_id: str) -> None:
-        """Give an upload up, with all its parts."""
+        """See `Uploads.abort`."""
         with self._upload(key, upload_id) as place:
             self._remove(place)
 
     def open(self) -> list[Upload]:
-        """All open uploads, by key and id."""
+        """See `Uploads.open`."""
         found, above = [], f"{self._folder.root}/{FOLDER}"
         with suppress(FileNotFoundError):
             for name in os.listdir(above):
-                with suppress(OSError):  # over meanwhile
+                with suppress(OSError):  # ended meanwhile
                     place = f"{above}/{name}"
                     begun = datetime.fromtimestamp(os.stat(f"{place}/{_KEY_FILE}").st_mtime, UTC)
                     found.append(Upload(_read_key(place), name, begun))
@@ -112,7 +112,7 @@ class LocalUploads:
 
     @contextmanager
     def _upload(self, key: str, upload_id: str) -> Iterator[str]:
-        """The folder of an upload, after a look whether it is this key's."""
+        """The folder of an upload of this key."""
         place = f"{self._folder.root}/{FOLDER}/{upload_id}"
         with self._translated(f"upload of {key!r}"):
             with suppress(FileNotFoundError):
@@ -122,7 +122,7 @@ class LocalUploads:
             raise NotFoundError(f"no upload {upload_id!r} of {key!r} in {self._uri}")
 
     def _remove(self, place: str) -> None:
-        """Remove an upload's files: the key first, so that a half-removed one is none."""
+        # The key comes first, so a half-removed upload is none.
         with suppress(FileNotFoundError):
             os.unlink(f"{place}/{_KEY_FILE}")
         shutil.rmtree(place, ignore_errors=True)

@@ -1,26 +1,60 @@
-"""How one bucket is reached: its URL, its region, the proxy on the way, and who asks. Each client is handed this."""
+"""Settings to reach one bucket: its URL, region, proxy and credentials, for both clients; hooks below boto3's
+answers.
+
+boto3 makes a dict with a parsed date of each listed object, at about 100 µs each. A hook keeps the XML of a page and
+gives boto3 an empty page, so signing, retries, proxies and errors stay boto3's, and `listing.py` reads the columns.
+
+Source for refused buckets: Amazon S3 User Guide, "Directory bucket naming rules", "Object Lambda Access Points",
+"Multi-Region Access Points"; ListObjectsV2 ("For directory buckets, ... results are not returned in lexicographical
+order").
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dredge.causes import is_certificate
 from dredge.connections import any_proxy, proxies_for
-from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
+from dredge.errors import ConfigError
+from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.resolving import ANYWHERE, CHECKSUMS, SWITCHES, Identity, checked
-from dredge.storage.s3.wire import install_hooks
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+_REFUSED = {
+    "--x-s3": (
+        "a directory bucket (S3 Express One Zone) lists objects in no order, so that no listing of it can be proved"
+        " complete, and keeps no versions; lakeFS does not run on one either"
+    ),
+    "--ol-s3": "an Object Lambda access point shows objects other than they are stored",
+    ".mrap": "a Multi-Region Access Point answers from whichever region is near, before the others have caught up",
+}
+
+
+def check_bucket(bucket: str) -> None:
+    """Refuse ARNs and special buckets; raises ConfigError."""
+    if bucket.startswith("arn:"):
+        raise ConfigError(
+            f"s3://{bucket}: an ARN is no bucket name in a URI; use the alias of the access point (…-s3alias). Nothing"
+            " was touched."
+        )
+    for ending, why in _REFUSED.items():
+        if bucket.endswith(ending):
+            raise ConfigError(f"s3://{bucket}: {why}. Nothing was touched.")
+
+
 POOL_CONNECTIONS = 64
 READ_ATTEMPTS = 6
-# What a configuration may say without a difference between the clients. Whatever else it says, boto3 alone works.
+# Settings with the same effect in both clients. With any other setting only boto3 is used.
 _FOR_BOTH = frozenset(
     {
         *SWITCHES,
@@ -42,16 +76,15 @@ _FOR_BOTH = frozenset(
 
 @dataclass(frozen=True)
 class Access:
-    """How a bucket is reached; see the module's text.
+    """Settings of a bucket.
 
     Attributes:
-        session: boto3's; has the credentials, and renews them.
-        url: of the bucket, without a slash at its end; says the addressing style as well.
-        region: of the bucket.
-        endpoint_url: of a store that is not AWS.
-        verify: certificates are checked by this file, by the usual authorities (True), or not at all.
-        proxies: by scheme of the URL; empty for none.
-        config: further arguments of botocore's `Config`.
+        session: boto3's session, which renews credentials.
+        url: of the bucket, without a trailing slash; its form is the addressing style.
+        endpoint_url: of a store other than AWS.
+        verify: a file with authorities, True for the usual authorities, False for no check.
+        proxies: by scheme of the URL.
+        config: additional arguments of botocore's `Config`.
     """
 
     session: Any
@@ -64,28 +97,28 @@ class Access:
 
     @property
     def path_style(self) -> bool:
-        """Whether the URL names the bucket in its path."""
+        """Whether the bucket is in the path of the URL."""
         return bool(self.config["s3"]["addressing_style"] == "path")
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether requests are not signed."""
+        """Whether requests are unsigned."""
         return self.config.get("signature_version") == "unsigned"
 
     @property
     def wants_checksums(self) -> bool:
-        """Whether each object is to be sent with a checksum."""
+        """Whether uploads need a checksum."""
         return bool(self.config[CHECKSUMS[0]] == "when_supported")
 
     @property
     def fits_obstore(self) -> bool:
-        """Whether obstore sends the same requests by these settings as boto3."""
+        """Whether obstore sends the same requests as boto3 with these settings."""
         signature = self.config.get("signature_version")
         return set(self.config) <= _FOR_BOTH and signature in {None, "unsigned", "s3v4"}
 
     @property
     def proxy(self) -> tuple[str | None, str | None]:
-        """The proxy to name to a client that would look for one itself, and the host for which it is passed by."""
+        """The proxy for a client that reads the environment itself, and the host to exclude from it."""
         if self.proxies:
             return next(iter(self.proxies.values())), None
         named = any_proxy()
@@ -125,15 +158,14 @@ class Access:
 
 
 def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Access:
-    """Find out how a bucket is reached.
+    """Read the settings of a bucket.
+
+    Every answer has the region of a bucket, also a refusal. So the bucket is asked if the region is not given, or
+    if it may
+    be wrong (on AWS).
 
     Args:
         known: resolved options.
-        identity: of `identity_of`.
-        bucket: its name.
-
-    Where the region was not given, or the bucket may be in another one than that which was (on AWS), the bucket is
-    asked for it: every answer names it, a refusal too.
 
     Raises:
         ConfigError: AWS's configuration contradicts itself.
@@ -159,7 +191,6 @@ def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Acces
 
 
 def _addressed(options: StorageOptions, config: dict[str, Any]) -> dict[str, Any]:
-    """S3's own section, with the style: as told, else the path where the store is not AWS."""
     said: dict[str, Any] = dict(config.get("s3") or {})
     if options.path_style is not None:
         said["addressing_style"] = "path" if options.path_style else "virtual"
@@ -169,12 +200,12 @@ def _addressed(options: StorageOptions, config: dict[str, Any]) -> dict[str, Any
 
 
 def _checksums(config: dict[str, Any]) -> dict[str, str]:
-    """Older S3-compatible servers refuse the newer default checksums."""
+    # Older S3-compatible servers refuse the newer default checksums.
     return {name: config.get(name) or "when_required" for name in CHECKSUMS}
 
 
 def _placed(access: Access, bucket: str) -> Access:
-    """Add the URL of the bucket, as botocore makes it, and the proxy on the way to it."""
+    """Add the URL of the bucket, from botocore, and its proxy."""
     seen: list[str] = []
 
     def stop(params: dict[str, Any], **_: object) -> Any:
@@ -199,3 +230,71 @@ def _region_of(access: Access, bucket: str, requester_pays: bool) -> str | None:
             answer = error.response
     found: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
     return found
+
+
+PAGE_XML = "DredgePageXml"
+"""Key of the page's XML (bytes) in a listing answer."""
+IS_DELETE_RESULT = "DredgeIsDeleteResult"
+"""Key of a bulk delete's answer: whether the body was a DeleteResult at all."""
+
+_EMPTY_PAGE = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult/>'
+
+
+def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
+    """Register the hooks of a client."""
+    events = client.meta.events
+    if requester_pays:
+        events.register("before-call.s3", _pay)
+    events.register_first("needs-retry.s3", _end_at_a_certificate)
+    _come_before_the_search_for_errors(events)
+    events.register_last("before-parse.s3.DeleteObjects", _keep_result_kind)
+    events.register_last("before-call.s3.DeleteObjects", _add_md5)
+
+
+def _come_before_the_search_for_errors(events: Any) -> None:
+    # botocore's own hook parses every 200 answer to find an error in it, so the page hook runs first; other answers
+    # are left to botocore. Without its private name only listing gets slower.
+    every = "before-parse.s3.*"
+    import botocore.handlers
+
+    search = getattr(botocore.handlers, "_handle_200_error", None)
+    if search is not None:
+        events.unregister(every, search)
+    events.register_first(every, _keep_page)
+    if search is not None:
+        events.register_first(every, search)
+
+
+def _keep_page(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    if operation_model.name != "ListObjectsV2" or response_dict["status_code"] != 200:
+        return
+    if b"<ListBucketResult" in response_dict["body"][:1024]:
+        customized_response_dict[PAGE_XML] = response_dict["body"]
+        response_dict["body"] = _EMPTY_PAGE
+
+
+def _keep_result_kind(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    customized_response_dict[IS_DELETE_RESULT] = b"DeleteResult" in response_dict["body"][:1024]
+
+
+def _end_at_a_certificate(caught_exception: Exception | None, **_: object) -> None:
+    # botocore would retry a refused certificate.
+    if caught_exception is not None and is_certificate(caught_exception):
+        raise caught_exception
+
+
+def _pay(params: dict[str, Any], **_: object) -> None:
+    params["headers"]["x-amz-request-payer"] = "requester"
+
+
+def _add_md5(params: dict[str, Any], **_: object) -> None:
+    # S3-compatible servers from before the newer checksums require Content-MD5.
+    body = params["body"]
+    if isinstance(body, str):
+        body = params["body"] = body.encode()
+    digest = hashlib.md5(body, usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()

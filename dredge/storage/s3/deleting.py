@@ -1,9 +1,8 @@
-"""Deleting from S3: 1,000 keys a request, several requests at once, and the truth about every single key.
+"""Deletes objects from S3: 1,000 keys per request, several requests at once, one outcome per key.
 
-What goes into a bulk request is XML, so keys that XML cannot carry are deleted one by one; a single such key
-would make the server refuse the whole request. Throttled keys, and only they, are tried again at half the
-rate. An answer that does not clearly speak about a key is asked again for that key alone: deleting twice is
-harmless, guessing is not. Where a store knows no bulk delete, each key gets a request of its own.
+Bulk requests are XML, so keys that XML cannot contain are deleted one by one. In stores without bulk delete every
+key
+gets its own request.
 """
 
 from __future__ import annotations
@@ -11,23 +10,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
-from dredge.storage.keys import is_text, is_xml_safe
+from dredge.storage.deleting import (
+    CONNECTION_LOST,
+    NOT_CONNECTED,
+    UNCLEAR,
+    AdaptiveRate,
+    BatchDeleter,
+    Codes,
+    all_failed,
+)
+from dredge.storage.https import redact
+from dredge.storage.keys import is_s3_key, is_xml_safe
 from dredge.storage.location import Location
 from dredge.storage.model import DeleteOutcome, MaySend
 from dredge.storage.options import StorageOptions
-from dredge.storage.rate import AdaptiveRate
-from dredge.storage.redact import redact
+from dredge.storage.s3.access import IS_DELETE_RESULT
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import THROTTLED, TRANSIENT, UNKNOWN_REQUEST, translate
-from dredge.storage.s3.wire import IS_DELETE_RESULT
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
 class S3Deleter(BatchDeleter):
-    """Deletes objects below an S3 prefix. Absent keys count as deleted, as S3 does not tell."""
+    """Deletes objects below an S3 prefix. Absent keys count as deleted, because S3 does not report them."""
 
     BATCH_KEYS = 1000
     CODES: ClassVar = Codes(
@@ -39,14 +45,13 @@ class S3Deleter(BatchDeleter):
         self.has_bulk = True
 
     def _can_name(self, key: str) -> bool:
-        return is_text(key)
+        return is_s3_key(key)
 
     def _batches(self, keys: list[str]) -> list[list[str]]:
         bulk = [key for key in keys if is_xml_safe(self._root + key)]
         return super()._batches(bulk) + [[key] for key in keys if not is_xml_safe(self._root + key)]
 
     def _prepare(self) -> None:
-        """Learn once whether deleting leaves markers, whose versions must be recorded."""
         if self._versioned is not None:
             return
         from botocore.exceptions import BotoCoreError, ClientError
@@ -60,7 +65,7 @@ class S3Deleter(BatchDeleter):
             translated = translate(error, f"deleting in {self.uri}")
             if isinstance(translated, ConfigError) and "NoSuchBucket" in str(translated):
                 raise translated from None
-            self._versioned = True  # not allowed to know: ask for every key's answer
+            self._versioned = True  # unknown: request an answer for every key
 
     def _send(self, keys: list[str], may_send: MaySend) -> list[DeleteOutcome]:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -98,7 +103,7 @@ class S3Deleter(BatchDeleter):
             return all_failed(keys, UNCLEAR, "the server answered without a DeleteResult")
         errors = answer.get("Errors", [])
         if any(error.get("Key") not in by_name for error in errors):
-            # An error about a key that nobody asked for: no telling which of ours it means.
+            # An error for an unknown key: any of the keys may be meant.
             return all_failed(keys, UNCLEAR, "the server answered about other keys")
         outcomes = {by_name[error["Key"]]: _failed(by_name[error["Key"]], error) for error in errors}
         if self._versioned:
@@ -124,7 +129,6 @@ def _failed(key: str, error: dict[str, Any]) -> DeleteOutcome:
 
 
 def _code_without_answer(error: Exception) -> str:
-    """Whether the request was sent, where no answer tells."""
     from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError
 
     if isinstance(error, ConnectTimeoutError | EndpointConnectionError | ProxyConnectionError):

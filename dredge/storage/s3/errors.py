@@ -1,4 +1,4 @@
-"""What an S3 answer means for the caller: which cause, and in what words. Both clients' errors end here."""
+"""The cause and the message for an error of S3, from boto3 or obstore."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from html import unescape
 from dredge import causes
 from dredge.causes import THROTTLED, TRANSIENT, Cause, cause_of_code, cause_of_provider, cause_without_answer
 from dredge.errors import DredgeError
-from dredge.storage.redact import redact
+from dredge.storage.https import redact
 
 __all__ = [
     "THROTTLED",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 UNKNOWN_REQUEST = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
-"""Codes of stores that know only some of S3's requests."""
+"""Codes of stores with a part of S3's requests."""
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
 _CONFLICT = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _MISSING_CHECKSUM = re.compile(r"(?i)content-md5|checksum")
@@ -40,7 +40,7 @@ _REASON = re.compile(r'\b(?:message|error): "([^"]+)"')
 
 
 def by_code(code: str, status: int, words: str) -> DredgeError:
-    """Choose the family for an error code and HTTP status."""
+    """The error for an error code and HTTP status."""
     cause = _cause(code, status, words)
     return cause.error(words, _HINTS.get(cause, ""))
 
@@ -73,7 +73,7 @@ def translate(error: Exception, doing: str) -> DredgeError:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise our families instead of the libraries' errors, unchained: theirs may show request details."""
+    """Raise Dredge's errors for those of boto3; unchained, as theirs may contain request details."""
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError
 
@@ -85,7 +85,7 @@ def translated(doing: str) -> Iterator[None]:
 
 @contextmanager
 def translated_native(doing: str) -> Iterator[None]:
-    """Raise our families instead of obstore's errors, unchained; botocore's come from the search for credentials."""
+    """Raise Dredge's errors for those of obstore; botocore's are from the search for credentials."""
     from obstore.exceptions import BaseError
 
     with translated(doing):
@@ -96,7 +96,7 @@ def translated_native(doing: str) -> Iterator[None]:
 
 
 def _of_native(error: Exception, doing: str) -> DredgeError:
-    """Translate an error of obstore, which has the answer's status, code and message in its text only."""
+    # obstore has the status, code and message only in the text of its error.
     from obstore import exceptions
 
     text = str(error)

@@ -1,11 +1,11 @@
-"""Listing an S3 prefix: ListObjectsV2 pages read column-wise, exact for every key, as fast as a native
-client.
+"""Lists an S3 prefix: ListObjectsV2 pages, read column-wise, exact for every key, as fast as a native client.
 
-A page is about a thousand objects of XML. Its columns are found by one regular expression over the raw bytes
-and become Arrow arrays at once; a page that does not look as expected (a missing ETag, another order) is read
-by ever more patient means. A page whose rows do not add up is an error, never a shorter page. There is no
-reading ahead: a page takes 2 ms to parse and a request to S3 takes fifty, while a second thread doubled the
-parsing.
+A page is about a thousand objects of XML. One regular expression over the bytes finds its columns, which become
+Arrow
+arrays; a page of unexpected form (a missing ETag, another order) is parsed as XML. A page with missing rows is an
+error. There is no read-ahead: a page takes 2 ms to parse and a request to S3 takes fifty, and a second thread
+doubled
+the time of parsing.
 
 Source: Amazon S3 API reference, ListObjectsV2 (encoding-type, KeyCount, order in bytes of UTF-8).
 """
@@ -27,9 +27,10 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
 from dredge.storage.options import StorageOptions
+from dredge.storage.remote import check_order, cut_root
+from dredge.storage.s3.access import PAGE_XML
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
-from dredge.storage.s3.wire import PAGE_XML
 
 BATCH_ROWS = 8000
 _TIME = LISTING_SCHEMA.field("last_modified").type
@@ -66,7 +67,7 @@ _ENTITIES |= {"&#xA;": "\n", "&#xD;": "\r"}
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: rows with whole keys, common prefixes, and the token of the next page."""
+    """Rows with whole keys, common prefixes, and the token of the next page."""
 
     rows: pa.RecordBatch
     folders: list[str]
@@ -89,7 +90,7 @@ class Pages:
         self._what = f"listing s3://{bucket}/{prefix}"
 
     def fetch(self, token: str | None) -> bytes:
-        """Get one page's XML."""
+        """The XML of one page."""
         request = self._request if token is None else {**self._request, "ContinuationToken": token}
         with translated(self._what):
             client = s3_client(self._options, self._bucket)
@@ -112,7 +113,7 @@ class Pages:
 
 
 def next_token(xml: bytes, what: str) -> str | None:
-    """Find the token of the page after this one; None on the last page."""
+    """Token of the next page; None on the last page."""
     if _TRUNCATED.search(xml) is None:
         return None
     found = _TOKEN.search(xml)
@@ -122,7 +123,7 @@ def next_token(xml: bytes, what: str) -> str | None:
 
 
 def parse_page(xml: bytes, what: str) -> Page:
-    """Read a page; raises FormatError when its rows do not add up."""
+    """Read a page; raises FormatError if rows are missing."""
     columns = _columns(xml)
     folders = _FOLDER.findall(xml) if _PREFIXES in xml else []
     if columns is None or xml.count(_PREFIXES) != len(folders):
@@ -138,7 +139,7 @@ def parse_page(xml: bytes, what: str) -> Page:
 
 
 def _columns(xml: bytes) -> list[list[bytes]] | None:
-    """Find the columns of a page; None when it is not of the plain shape."""
+    """The columns of a page; None for another form."""
     expected = xml.count(_CONTENTS)
     rows = _ROW.findall(xml)
     if len(rows) == expected:
@@ -148,7 +149,7 @@ def _columns(xml: bytes) -> list[list[bytes]] | None:
 
 
 def _classes(xml: bytes, count: int) -> list[bytes | None]:
-    """The class of each object, None for the plain one; empty where all are plain or a page does not tell."""
+    """The class of each object, None for STANDARD; [] if all are STANDARD, or the page has none."""
     if xml.count(_PLAIN_CLASS) == count:
         return []
     classes = [_special(found) for found in _CLASS.findall(xml)]
@@ -156,7 +157,6 @@ def _classes(xml: bytes, count: int) -> list[bytes | None]:
 
 
 def _special(storage_class: bytes) -> bytes | None:
-    """A class that is not the plain one."""
     return None if storage_class in (b"", b"STANDARD") else storage_class
 
 
@@ -169,7 +169,6 @@ def _checked(page: Page, xml: bytes, what: str) -> Page:
 
 
 def _decode(names: list[bytes], url_coded: bool) -> list[bytes]:
-    """Undo the coding of names: percent signs where the server was asked for them, else XML's entities."""
     joined = b"\n".join(names)
     if not url_coded:
         if b"&" not in joined:
@@ -190,7 +189,7 @@ def _decode(names: list[bytes], url_coded: bool) -> list[bytes]:
 
 
 def _text_array(values: list[Any]) -> pa.Array:
-    """Bytes as text; raises ArrowInvalid when they are not UTF-8. Twice as fast as from `str`."""
+    # Twice as fast as from `str`; raises ArrowInvalid for other encodings than UTF-8.
     return pa.array(values, pa.binary()).cast(pa.string())
 
 
@@ -255,8 +254,8 @@ def list_objects(
     held: list[pa.RecordBatch] = []
     last = ""
     for page in pages:
-        last = _in_order(page.rows.column(0), last, f"listing s3://{bucket}/{root}{prefix}")
-        rows, done = _bounded(_relative(page.rows, root), start_after, stop_before)
+        last = check_order(page.rows.column(0), last, f"listing s3://{bucket}/{root}{prefix}")
+        rows, done = _bounded(cut_root(page.rows, root), start_after, stop_before)
         if rows.num_rows:
             held.append(rows)
         if sum(batch.num_rows for batch in held) >= BATCH_ROWS:
@@ -268,31 +267,8 @@ def list_objects(
         yield pa.concat_batches(held)
 
 
-def _in_order(keys: pa.Array, last: str, what: str) -> str:
-    """Prove that keys ascend strictly; gives the last one. Ranges listed side by side leave nothing out only then."""
-    if not len(keys):
-        return last
-    first = keys[0].as_py()
-    ascending = pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py()
-    if not ascending or (last and first <= last):
-        raise FormatError(
-            f"{what}: the store lists keys in another order than that of their bytes, so that parts of a listing would"
-            " leave some out or name them twice. Nothing of this listing is used."
-        )
-    return str(keys[-1].as_py())
-
-
-def _relative(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
-    if not root or not rows.num_rows:
-        return rows
-    keys = rows.column(0)
-    if not pc.all(pc.starts_with(keys, root), min_count=0).as_py():
-        raise FormatError(f"the store listed keys outside the prefix {root!r}")
-    return rows.set_column(0, LISTING_SCHEMA.field(0), pc.utf8_slice_codeunits(keys, len(root)))
-
-
 def _bounded(rows: pa.RecordBatch, start_after: str, stop_before: str) -> tuple[pa.RecordBatch, bool]:
-    """Cut a page to the bounds; True when the rest of the listing lies behind `stop_before`."""
+    """The rows within the bounds, and whether the listing has passed `stop_before`."""
     done = False
     if start_after and rows.num_rows:
         rows = rows.filter(pc.greater(rows.column(0), start_after))
@@ -308,7 +284,7 @@ def list_one_level(options: StorageOptions, bucket: str, root: str, prefix: str)
     level = Level([], [])
     for page in Pages(options, bucket, root + prefix, "", "/"):
         level.folders.extend(folder.removeprefix(root) for folder in page.folders)
-        level.objects.extend(_info(row) for row in _relative(page.rows, root).to_pylist())
+        level.objects.extend(_info(row) for row in cut_root(page.rows, root).to_pylist())
     return level
 
 

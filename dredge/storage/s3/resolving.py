@@ -1,7 +1,7 @@
-"""What AWS's own configuration says of S3, for all that was not told.
+"""AWS's own configuration (variables, profiles, configuration files, the machine's role), for settings that are not
+given.
 
-botocore's session decides (variables, profiles, configuration files, the machine's role). Its answer is handed to each
-client as it is (`access.py`), so that all of them speak to one place with one identity.
+botocore's session reads it. Both clients get its answers (`access.py`), so they use one place with one identity.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SWITCHES = ("use_fips_endpoint", "use_dualstack_endpoint")
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks, and who is trusted.
+    """Credentials and authorities.
 
     Attributes:
-        session: boto3's; has the credentials, and renews them.
-        verify: certificates are checked by this file, by the usual authorities (True), or not at all.
+        session: boto3's session, which renews credentials.
+        verify: a file with authorities, True for the usual authorities, False for no check.
     """
 
     session: Any
@@ -38,10 +38,10 @@ class Identity:
 
 
 def resolved(options: StorageOptions) -> StorageOptions:
-    """Add to options what AWS's configuration on this machine says of S3: endpoint, region, addressing, switches.
+    """Add AWS's configuration of this machine: endpoint, region, addressing, switches.
 
     Raises:
-        ConfigError: it contradicts itself, or the profile is not there.
+        ConfigError: it contradicts itself, or the profile does not exist.
     """
     if options.is_resolved:
         return options
@@ -71,8 +71,8 @@ def _merged(found: dict[str, Any], told: dict[str, Any], of_s3: dict[str, Any]) 
 
 
 def for_another_process(options: StorageOptions) -> StorageOptions:
-    """Give the options that a child process anywhere needs to reach the same stores: resolved, and with the keys of a
-    profile, which another machine does not have. Credentials that must be renewed stay where they are.
+    """The options for a child process on any machine: resolved, with the keys of a profile, but without credentials
+    that must be renewed.
     """
     found = resolved(options)
     if found.access_key_id is not None:
@@ -90,10 +90,10 @@ def for_another_process(options: StorageOptions) -> StorageOptions:
 
 
 def with_keys_now(options: StorageOptions) -> StorageOptions:
-    """Give the options with the key pair that their role or profile has now, and will not have for long.
+    """The options with the current key pair of their role or profile, which expires soon.
 
     Raises:
-        ConfigError: the role or the profile gives none.
+        ConfigError: the role or profile has no keys.
         UnavailableError: STS does not answer.
     """
     with checked("asking for the keys of a role or a profile"):
@@ -115,14 +115,14 @@ def _with_keys(options: StorageOptions, keys: Any) -> StorageOptions:
 
 
 def _names_keys(core: Any) -> bool:
-    """Whether the profile in force has a key itself; asking all of the chain would ask the machine's role as well."""
+    # Asking the whole chain would also ask the machine's role.
     profiles = core.full_config.get("profiles", {})
     return "aws_access_key_id" in profiles.get(core.profile or "default", {})
 
 
 @contextmanager
 def checked(doing: str) -> Iterator[None]:
-    """Say what is wrong with AWS's configuration, such as a value that is no number."""
+    """Raise ConfigError for errors in AWS's configuration, such as a value that is not a number."""
     with translated(doing):
         try:
             yield
@@ -134,11 +134,7 @@ def checked(doing: str) -> Iterator[None]:
 
 
 def identity_of(options: StorageOptions) -> Identity:
-    """The credentials of these options, and by which authorities this machine checks servers.
-
-    Raises:
-        ConfigError: AWS's configuration contradicts itself, or the profile is not there.
-    """
+    """The credentials of options, and the authorities of this machine; raises ConfigError."""
     import boto3
 
     with checked("reading AWS's configuration"):
@@ -163,14 +159,14 @@ def _core_session(options: StorageOptions) -> Any:
 
 @cache
 def _loader() -> Any:
-    """What reads the description of S3; each session's own would read it again, for a third of a second."""
+    # Each session would read the description of S3 again, which takes a third of a second.
     from botocore.loaders import create_loader
 
     return create_loader(os.environ.get("AWS_DATA_PATH"))
 
 
 def _take_on(core: Any, options: StorageOptions) -> None:
-    """Let a session have the credentials of a role, which are renewed before they expire."""
+    """Set the credentials of a role, which are renewed before they expire."""
     from botocore.credentials import (
         AssumeRoleCredentialFetcher,
         CredentialProvider,
@@ -201,7 +197,7 @@ def _take_on(core: Any, options: StorageOptions) -> None:
 
 
 def _verify(options: StorageOptions, core: Any) -> bool | str:
-    """What the environment or a profile name is this machine's, and does not go to another."""
+    # Authorities in the environment or a profile are this machine's, and are not passed to another.
     if not options.check_certificates:
         return False
     of_machine = core.get_config_variable("ca_bundle") or next(iter(ca_bundles(os.environ)), None)
@@ -211,8 +207,7 @@ def _verify(options: StorageOptions, core: Any) -> bool | str:
 
 
 def _configured_endpoint(core: Any, region: str | None) -> str | None:
-    """The endpoint that variables, the profile or its services section name: where a client goes that heeds them, when
-    one that does not goes elsewhere."""
+    # An endpoint is configured if it differs from that of a client without configuration.
     from botocore.config import Config
 
     only_told: Any = {"ignore_configured_endpoint_urls": True}

@@ -22,7 +22,7 @@ AZURE = (
     ),
     Breakage(
         "names that HTTP libraries rewrite are sent, so that another blob goes",
-        "dredge.storage.azure.names",
+        "dredge.storage.keys",
         "is_exact",
         Put("Compare", "search", True),
         ("test_names_reach_the_service_as_they_are",),
@@ -57,21 +57,21 @@ AZURE = (
     ),
     Breakage(
         "a version that comes back writes over what was written since",
-        "dredge.storage.azure.copying",
+        "dredge.storage.azure.undo",
         "AzureCopier.copy_version",
         Drop("keyword", "if_absent"),
         ("test_what_was_written_since_a_deletion_is_not_written_over",),
     ),
     Breakage(
         "an account keeps versions whatever it answers",
-        "dredge.storage.azure.versions",
+        "dredge.storage.azure.undo",
         "AzureVersions.versioning",
         Put("IfExp", "get", True),
         ("test_whether_versions_are_kept_is_told_by_a_write_in_the_same_account_only",),
     ),
     Breakage(
         "versions of names that begin alike are the object's",
-        "dredge.storage.azure.versions",
+        "dredge.storage.azure.undo",
         "AzureVersions._of_name",
         Put("If", "name", False),
         ("test_versions_of_a_name_are_told_whole_and_of_no_other",),

@@ -172,7 +172,7 @@ RECORDS = (
     ),
     Breakage(
         "reads of SQLite are not of one moment",
-        "dredge.kv.sqlite_rows",
+        "dredge.kv.sqlite",
         "SQLiteRows.view",
         Drop("Expr", "execute"),
         ("test_a_view_is_one_moment_whatever_is_written_meanwhile",),

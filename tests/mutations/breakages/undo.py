@@ -57,7 +57,7 @@ UNDO = (
     ),
     Breakage(
         "a copy that differs from its source passes",
-        "dredge.storage.s3.copying",
+        "dredge.storage.s3.undo",
         "_compare",
         Put("If", "differs", False),
         ("test_a_copy_that_is_not_like_its_source_is_an_error",),
@@ -113,14 +113,14 @@ UNDO = (
     ),
     Breakage(
         "a restore on S3 trusts a condition that stores pass over",
-        "dredge.storage.s3.copying",
+        "dredge.storage.s3.undo",
         "S3Copier._way",
         Put("If", 1, False),
         ("test_what_is_put_under_the_key_between_look_and_copy_stays",),
     ),
     Breakage(
         "an upload that is gone is taken for an object that is gone",
-        "dredge.storage.s3.copying",
+        "dredge.storage.s3.undo",
         "S3Copier._send_parts",
         Drop("Expr", "_raise_if_lost"),
         ("test_an_upload_that_is_gone_does_not_say_that_its_source_is",),

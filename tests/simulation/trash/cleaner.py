@@ -12,10 +12,11 @@ from dredge.runs.failures import defect
 from dredge.storage import open_writer
 from dredge.trash import steps
 from dredge.trash.alarms import acknowledge_alarms
-from dredge.trash.margins import SAFE_GRACE, TrashLimits, TrashMargins
-from dredge.trash.results import CleanReport, ScanReport
+from dredge.trash.findings import TrashLimits
+from dredge.trash.report import CleanReport, ScanReport
+from dredge.trash.restore import restore, unqueue
+from dredge.trash.settings import SAFE_GRACE, TrashMargins
 from dredge.trash.state import TrashState
-from dredge.trash.unqueue import unqueue
 from tests.simulation.clock import Clock
 from tests.simulation.history import Simulation
 from tests.simulation.noise import stable_hash
@@ -29,7 +30,7 @@ TASKS = ("scan", "clean")
 RETRIES = 3
 
 _MARGINS = TrashMargins(unnamed=SAFE_GRACE)
-"""Peace lasts days, not a month; what waits for a month is in tests/unit/trash/test_put_back.py."""
+"""Peace lasts days, not a month; what waits for a month is in tests/unit/trash/test_alarms.py."""
 
 
 @dataclass
@@ -88,7 +89,7 @@ class Cleaner:
             return
         if runs:
             chosen = runs[number % len(runs)]
-            self._try("restore", "clean", lambda: steps.restore(self.rows, state, chosen, dry_run=False))
+            self._try("restore", "clean", lambda: restore(self.rows, state, chosen, dry_run=False))
 
     def unqueue(self) -> None:
         """Take live tokens off the queue, as a person does."""

@@ -18,9 +18,7 @@ OWN = (
         "look_through",
         Put("IfExp", "consistent", 1),
     ),
-    Breakage(
-        "sealed tokens name nothing", "dredge.trash.references", "_branches", Put("Assign", "tokens", ())
-    ),
+    Breakage("sealed tokens name nothing", "dredge.trash.look", "_branches", Put("Assign", "tokens", ())),
     Breakage(
         "the second look is not compared with the first",
         "dredge.trash.steps",
@@ -36,25 +34,25 @@ OWN = (
     ),
     Breakage(
         "a repository without a record is always what a delete left",
-        "dredge.trash.classifier",
+        "dredge.trash.partition_rules",
         "Classifier._status",
         Leave("If", "staged", "leftovers"),
     ),
     Breakage(
         "staged changes prove nothing for a repository without a record",
-        "dredge.trash.classifier",
+        "dredge.trash.partition_rules",
         "Classifier._status",
         Put("If", "staged", False),
     ),
     Breakage(
         "what was put back is forgotten before it is",
-        "dredge.trash.earlier",
+        "dredge.trash.alarms",
         "put_back_named",
         Leave("Assign", "named", None),
     ),
     Breakage(
         "a marker goes although its token is not empty",
-        "dredge.trash.key_rules",
+        "dredge.trash.rules",
         "_marker",
         Put("If", "key", False),
     ),
@@ -64,18 +62,16 @@ OWN = (
         "_load",
         Put("If", 2, False),
     ),
-    Breakage(
-        "a status goes whenever it was updated", "dredge.trash.key_rules", "_expired", Put("If", 2, False)
-    ),
+    Breakage("a status goes whenever it was updated", "dredge.trash.rules", "_expired", Put("If", 2, False)),
     Breakage(
         "an index of a pull request that is about to be written goes",
-        "dredge.trash.key_rules",
+        "dredge.trash.rules",
         "_pull_index",
         Put("Assign", "young", ""),
     ),
     Breakage(
         "the action runs of this life are of an earlier one",
-        "dredge.trash.key_rules",
+        "dredge.trash.rules",
         "_action_kind",
         Put("If", 3, True),
     ),

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.kv.rows import Row, show, show_key
-from dredge.trash.results import CleanReport
+from dredge.trash.report import CleanReport
 from tests.simulation.clock import instant
 from tests.simulation.history import Simulation, Violation
 from tests.simulation.kv import WatchedKV

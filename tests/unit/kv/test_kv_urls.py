@@ -10,8 +10,8 @@ import pytest
 
 from dredge.errors import ConfigError, UnavailableError
 from dredge.kv import open_store
+from dredge.kv.opening import open_row_cleaner, open_row_reader
 from dredge.kv.postgres import PostgresStore
-from dredge.kv.row_opening import open_row_cleaner, open_row_reader
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
 

@@ -17,7 +17,8 @@ from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, Row
 from dredge.runs.clock import utc_now
 from dredge.storage import open_writer
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.findings import TrashLimits
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
 from tests.support.pooler import pooler
@@ -125,7 +126,6 @@ def test_a_reader_cannot_write_through_a_pooler_either(
 
 
 def test_a_pooler_that_drops_the_search_path_is_refused(server: PostgresServer) -> None:
-    """The table that the session finds may be another installation's."""
     direct = server.new_database()
     with psycopg.connect(direct, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA lake")

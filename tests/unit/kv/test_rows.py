@@ -10,8 +10,8 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.kv import Store, open_store
-from dredge.kv.memory import MemoryKV
-from dredge.kv.row_opening import open_row_cleaner, open_row_reader
+from dredge.kv.model import MemoryKV
+from dredge.kv.opening import open_row_cleaner, open_row_reader
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner
 from tests.support.kv_drivers import DRIVERS
 from tests.support.memory_rows import MemoryRows

@@ -13,7 +13,7 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.kv.sqlite import SQLiteKV
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,11 +9,18 @@ import pytest
 
 from dredge.storage import NOT_SENT, DeleteOutcome, StorageOptions
 from dredge.storage.azure.deleting import AzureDeleter
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.deleting import ATTEMPTS, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, DeleteLoop
+from dredge.storage.deleting import (
+    ATTEMPTS,
+    NOT_CONNECTED,
+    UNCLEAR,
+    AdaptiveRate,
+    BatchDeleter,
+    Codes,
+    DeleteLoop,
+)
 from dredge.storage.location import parse_uri
 from dredge.storage.model import MaySend, always
-from dredge.storage.rate import AdaptiveRate
+from dredge.storage.options import AzureOptions
 from dredge.storage.s3.deleting import S3Deleter
 from tests.support.objectstore import ScriptedS3
 
@@ -87,13 +94,13 @@ def test_what_is_gone_after_an_answer_in_doubt_was_deleted_and_says_so(code: str
         "b": "deleted",
         "c": "missing",
     }
-    assert found["a"].message == f"gone when asked again; the answer was lost ({code})"
+    assert found["a"].message == f"missing on a second request; the first answer was lost ({code})"
     assert [found[key].message for key in "bc"] == [None, None]
 
 
 def test_a_deletion_that_is_confirmed_tells_the_first_answer() -> None:
     found = Store(answers({"a": BROKEN})).delete(["a"])
-    assert found["a"].message == f"confirmed when asked again; the first answer was {BROKEN}"
+    assert found["a"].message == f"confirmed by a second request; the first answer was {BROKEN}"
 
 
 def test_a_lost_version_id_is_said_to_be_lost() -> None:
@@ -116,7 +123,6 @@ def test_each_attempt_is_asked_for_and_none_is_made_without_permission() -> None
 
 
 def test_a_no_of_the_driver_does_not_hide_that_a_key_was_sent_before() -> None:
-    """A driver may ask again itself, after a look; the ledger drops rows of keys that were never sent."""
     found = Store(answers({"a": BROKEN}, {"a": NOT_SENT})).delete(["a"])
     assert told(found) == {"a": ("failed", BROKEN)}
 

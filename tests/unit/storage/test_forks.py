@@ -72,8 +72,6 @@ def test_a_child_of_a_process_that_used_s3_goes_on_by_itself(moto_options: Stora
 
 
 def test_who_opens_azure_has_loaded_its_client_before_many_threads_do() -> None:
-    """Its modules import each other in circles: threads that began at different ones saw them half made, and a listing
-    ended with an ImportError."""
     uri, module = "https://account.blob.core.windows.net/lake", "azure.storage.blob"
     opening = "import sys; from dredge.storage import open_reader; open_reader(sys.argv[1])"
     assert run(f"{opening}; print(sys.argv[2] in sys.modules)", uri, module) == "True"

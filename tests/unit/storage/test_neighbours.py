@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.storage import open_writer
-from dredge.storage.neighbours import find_neighbours
+from dredge.storage.lookup import find_neighbours
 
 
 class Paged:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.storage.rate import AdaptiveRate
+from dredge.storage.deleting import AdaptiveRate
 
 
 class Clock:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from dredge.storage import StorageOptions, environment_of_child, open_deleter, open_reader, open_writer
+from dredge.storage.https import redact
 from dredge.storage.keys import in_range, is_client_safe, is_plain, is_text, is_xml_safe
 from dredge.storage.location import parse_uri
-from dredge.storage.redact import redact
 from dredge.storage.s3.errors import by_code
 from tests.support.objectstore import Answer, ScriptedS3
 

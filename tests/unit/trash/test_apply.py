@@ -3,36 +3,25 @@ fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from dredge import xid
-from dredge.errors import ConfigError, UnavailableError
-from dredge.kv.rows import Row
+from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
+from dredge.kv.rows import Guard, GuardFailedError, Row
 from dredge.trash.alarms import acknowledge_alarms
-from dredge.trash.apply import NamedAgainError
-from dredge.trash.finding import TrashFinding
-from dredge.trash.guards import named_now
-from dredge.trash.key_rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
-from dredge.trash.names import ACTIONS, REPOSITORIES
-from dredge.trash.references import read_references
-from dredge.trash.steps import restore
+from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError, Outcome, _groups, named_now
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import read_references
+from dredge.trash.names import ACTIONS, MARKERS, REPOSITORIES
+from dredge.trash.restore import restore
+from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.undo import UndoLog
 from tests.support.kv_world import DAY, START
-from tests.support.trash import Ground, fates
-
-
-def test_an_orphan_goes_after_two_looks(ground: Ground) -> None:
-    ground.scan()
-    assert fates(ground.clean(DAY)) == ["deleted"]
-    assert ground.orphan_rows() == 0
-
-
-def test_nothing_goes_at_a_first_look(ground: Ground) -> None:
-    assert fates(ground.clean(99 * DAY)) == []
-    assert ground.orphan_rows() == 2
+from tests.support.trash import Ground, applier, fates, key_of, partition_of
 
 
 @pytest.mark.parametrize(
@@ -122,7 +111,6 @@ def test_hook_results_of_an_earlier_life_stay_when_somebody_brings_that_life_bac
 
 
 def test_what_is_named_right_before_the_deletion_stays(ground: Ground) -> None:
-    """The guard: the branch's record changes between the last look and the deletion."""
     ground.scan()
     ground.world.store.before_delete.append(ground.name_orphan)
     assert fates(ground.clean(DAY)) == ["busy"]
@@ -140,7 +128,6 @@ def test_a_row_that_changes_right_before_the_deletion_stays(ground: Ground) -> N
 def test_a_branch_that_does_not_rest_keeps_its_orphans_after_some_tries(
     ground: Ground, moves: int, fate: str, left: int
 ) -> None:
-    """One together with others, and three more of its own."""
     ground.scan()
 
     def commit() -> None:
@@ -173,7 +160,6 @@ def test_a_record_of_another_life_does_not_save_a_zombie_for_ever(ground: Ground
 
 
 def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(ground: Ground) -> None:
-    """A reset by prefix that took longer than the grace period names its token after the deletion."""
     ground.scan()
     ground.world.store.after_delete.append(ground.name_orphan)
     with pytest.raises(NamedAgainError):
@@ -186,7 +172,6 @@ def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(g
 
 
 def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: Ground) -> None:
-    """A process frozen for longer than the grace period cannot be fenced; its harm can be undone."""
     ground.scan()
     ground.clean(DAY)
     ground.name_orphan()
@@ -280,3 +265,224 @@ def test_only_the_asked_kinds_go(ground: Ground) -> None:
     assert ground.orphan_rows() == 2
     with pytest.raises(ConfigError):
         ground.clean(kinds=["commits"])
+
+
+PATHS = [f"p/{number}" for number in range(8)]
+
+
+def fates_and_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
+    return [(outcome.fate, outcome.rows) for outcome in outcomes]
+
+
+@pytest.fixture
+def large(ground: Ground) -> TrashFinding:
+    """An orphan of ten rows, which is more than a group may have."""
+    ground.world.stage(ground.orphan.decode(), *PATHS)
+    return partition_of(ground, ground.orphan)
+
+
+def overtaken() -> None:
+    raise LeaseHeldError("a later try has taken over")
+
+
+def test_a_try_that_is_overtaken_after_a_guard_failed_deletes_nothing(ground: Ground) -> None:
+    orphan, looks = partition_of(ground, ground.orphan), list[int]()
+
+    def overtaken_later() -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            overtaken()
+
+    token = ground.world.token("lake", "main")
+    ground.world.store.before_delete.append(
+        lambda: ground.world.branch(ground.partition, "main", ground.head, token, sealed=[ground.main])
+    )
+    with pytest.raises(LeaseHeldError):
+        applier(ground, overtaken_later).run([orphan])
+    assert ground.orphan_rows() == 2
+
+
+def test_a_large_partition_that_is_named_stays(ground: Ground, large: TrashFinding) -> None:
+    ground.name_orphan()
+    assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("named", 0)]
+    assert ground.orphan_rows() == 10
+
+
+def test_a_large_partition_that_is_named_after_it_was_read_stays(ground: Ground, large: TrashFinding) -> None:
+    ground.before_view(2, ground.name_orphan)
+    assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("partly", 0)]
+    assert ground.orphan_rows() == 10
+
+
+def test_a_large_partition_with_one_other_byte_stays_whole(ground: Ground, large: TrashFinding) -> None:
+    ground.world.kv.set(ground.orphan, b"p/3", b"new")
+    assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("changed", 0)]
+    assert ground.orphan_rows() == 10
+
+
+def test_a_large_partition_that_is_gone_is_told_as_gone(ground: Ground, large: TrashFinding) -> None:
+    for entry in list(ground.world.kv.scan(ground.orphan)):
+        ground.world.kv.delete(ground.orphan, entry.key)
+    assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("gone", 0)]
+
+
+def test_each_piece_of_a_large_partition_is_in_the_undo_log_before_it_goes(
+    ground: Ground, large: TrashFinding
+) -> None:
+    store, undo, kept = ground.world.store, UndoLog(ground.state.writer, "undo"), list[list[Row]]()
+    for number in (1, 2, 3):
+        ground.before_deletion(number, lambda: kept.append([*undo.read()]))
+    applier(ground, group_rows=4).run([large])
+    assert [len(rows) for rows in store.asked] == [4, 4, 2]
+    assert [rows[-len(piece) :] for rows, piece in zip(kept, store.asked, strict=True)] == store.asked
+
+
+def test_nothing_more_goes_after_a_large_partition_was_named_half_way(
+    ground: Ground, large: TrashFinding
+) -> None:
+    other = ground.world.stage("lake-zzz:1", "a", "b")
+    ground.world.store.after_delete.append(ground.name_orphan)
+    applying = applier(ground, group_rows=4)
+    with pytest.raises(NamedAgainError):
+        applying.run([large, partition_of(ground, other)])
+    assert applying.rows_deleted == 4, "the first piece, which came back"
+    assert len(list(ground.world.kv.scan(other))) == 2
+    assert ground.orphan_rows() == 10
+
+
+def test_nothing_more_goes_after_a_guard_failed_and_what_is_gone_is_named(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = ground.world.stage("lake-zzz:1", "a", "b")
+    findings = [partition_of(ground, ground.orphan), partition_of(ground, other)]
+    delete_rows, calls = ground.world.store.delete_rows, list[int]()
+
+    def fail_half_way(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        calls.append(len(rows))
+        if len(calls) == 1:
+            done = delete_rows([row for row in rows if row.partition == ground.orphan])
+            raise GuardFailedError("changed", done)
+        if len(calls) == 2:
+            ground.name_orphan()
+            raise GuardFailedError("changed")
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", fail_half_way)
+    with pytest.raises(NamedAgainError):
+        applier(ground).run(findings)
+    assert calls == [4, 2]
+    assert len(list(ground.world.kv.scan(other))) == 2
+    assert ground.orphan_rows() == 2
+
+
+def test_a_repository_that_is_recorded_after_its_removal_comes_back(ground: Ground) -> None:
+    zombie, _ = ground.world.beginning("slow")
+    applying = Applier(
+        ground.world.store, UndoLog(ground.state.writer, "undo"), lambda: None, unrecorded=[zombie]
+    )
+    applying.run([partition_of(ground, zombie)])
+    assert not list(ground.world.kv.scan(zombie))
+    ground.world.record(zombie)
+    with pytest.raises(NamedAgainError):
+        applying.verify_removed()
+    assert len(list(ground.world.kv.scan(zombie))) == 2
+
+
+def test_a_lost_answer_counts_as_removed(ground: Ground) -> None:
+    def lost() -> None:
+        raise UnavailableError("the answer got lost")
+
+    ground.world.store.after_delete.append(lost)
+    applying = applier(ground)
+    with pytest.raises(UnavailableError):
+        applying.run([partition_of(ground, ground.orphan)])
+    assert applying.removed_partitions == [ground.orphan]
+
+
+@pytest.mark.parametrize(("most", "calls"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])
+def test_no_deletion_has_more_guards_than_the_store_checks_at_once(
+    ground: Ground, most: int, calls: list[int]
+) -> None:
+    store = ground.world.store
+    tokens = [ground.world.stage(ground.world.token("lake", name)) for name in ("a", "b", "c")]
+    store.rows.guards_max = most  # type: ignore[misc]
+    applying = applier(ground)
+    assert (
+        fates_and_rows(applying.run([partition_of(ground, token) for token in tokens]))
+        == [("deleted", 2)] * 3
+    )
+    for rows, guards in zip(store.asked, store.guards, strict=True):
+        branches = {row.partition.split(b":")[0].split(b"-")[-1] for row in rows}
+        assert {guard.key for guard in guards} >= {b"branches/" + name for name in branches}
+    assert [len(guards) for guards in store.guards] == calls
+    assert applying.rows_deleted == 6
+
+
+def test_partitions_go_before_keys_and_markers_last(ground: Ground) -> None:
+    findings = [
+        TrashFinding(MARKERS, b"lake-a:1", "marker", "trash", "", 1),
+        TrashFinding(b"x", b"b", "import-expired", "trash", "", 1),
+        TrashFinding(b"x", b"a", "import-expired", "trash", "", 1),
+        TrashFinding(b"lake-b:1", None, "staging-orphan", "trash", "", 3),
+        TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "", 3),
+    ]
+    found = [
+        [(finding.partition, finding.key) for finding in group] for group in _groups(findings, GROUP_ROWS)
+    ]
+    assert found == [
+        [(b"lake-a:1", None), (b"lake-b:1", None)],
+        [(b"x", b"a"), (b"x", b"b")],
+        [(MARKERS, b"lake-a:1")],
+    ]
+
+
+def test_keys_do_not_take_their_partition_along(ground: Ground) -> None:
+    key = b"p/0"
+    ground.world.stage(ground.orphan.decode(), "p/0")
+    applying = applier(ground)
+    assert fates_and_rows(applying.run([key_of(ground, ground.orphan, key)])) == [("deleted", 1)]
+    assert applying.removed_partitions == []
+    assert ground.orphan_rows() == 2
+
+
+def test_a_key_that_is_gone_is_not_mistaken_for_the_next_one(ground: Ground) -> None:
+    world, keys = ground.world, [b"repos/gone/tasks/a/0", b"repos/gone/tasks/b/0"]
+    for key in keys:
+        world.kv.set(ACTIONS, key, b"")
+    first, last = (key_of(ground, ACTIONS, key) for key in keys)
+    world.kv.delete(ACTIONS, keys[0])
+    assert fates_and_rows(applier(ground).run([first])) == [("gone", 0)]
+    assert world.kv.get(ACTIONS, keys[1]) == b""
+    world.kv.delete(ACTIONS, keys[1])
+    assert fates_and_rows(applier(ground).run([last])) == [("gone", 0)]
+
+
+def test_only_a_marker_waits_for_the_partition_of_its_name(ground: Ground) -> None:
+    for partition in (b"elsewhere", MARKERS):
+        ground.world.kv.set(partition, ground.orphan, b"value")
+    findings = [key_of(ground, partition, ground.orphan) for partition in (b"elsewhere", MARKERS)]
+    outcomes = applier(ground).run(findings)
+    assert {outcome.finding.partition: outcome.fate for outcome in outcomes} == {
+        b"elsewhere": "deleted",
+        MARKERS: "changed",
+    }
+
+
+def test_a_large_partition_stops_when_another_one_is_named_that_went_before(ground: Ground) -> None:
+    large = ground.world.stage("lake-zzz:1", *"abcdef")
+    findings = [partition_of(ground, ground.orphan), partition_of(ground, large)]
+    ground.before_deletion(2, lambda: ground.world.store.after_delete.append(ground.name_orphan))
+    with pytest.raises(NamedAgainError):
+        applier(ground, group_rows=2).run(findings)
+    assert [len(rows) for rows in ground.world.store.asked] == [2, 2]
+    assert len(list(ground.world.kv.scan(large))) == 4
+    assert ground.orphan_rows() == 2
+
+
+def test_without_anything_to_remove_what_went_before_is_looked_after(ground: Ground) -> None:
+    applying = applier(ground)
+    applying.run([partition_of(ground, ground.orphan)])
+    ground.name_orphan()
+    with pytest.raises(NamedAgainError):
+        applying.run([])
+    assert ground.orphan_rows() == 2

@@ -13,11 +13,13 @@ import psycopg
 import pytest
 
 from dredge.kv import open_store
-from dredge.kv.row_opening import open_row_cleaner
+from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.findings import TrashLimits
+from dredge.trash.restore import restore
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
-from dredge.trash.steps import clean, restore, scan
+from dredge.trash.steps import clean, scan
 from tests.support.dynamodb import dynamodb_server, table_url
 from tests.support.kv_world import TRUTH, Store, dump, memory_store
 from tests.support.postgres import postgres_server

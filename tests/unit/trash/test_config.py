@@ -9,9 +9,8 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.settings import HOURS_MAX, SECONDS_MAX
-from dredge.trash.config import TrashConfig
-from dredge.trash.margins import TrashLimits, TrashMargins
-from dredge.trash.restore_config import TrashRestoreConfig
+from dredge.trash.findings import TrashLimits
+from dredge.trash.settings import TrashConfig, TrashMargins, TrashRestoreConfig
 
 STATE = "memory://trash/config"
 

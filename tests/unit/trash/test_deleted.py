@@ -14,7 +14,7 @@ from dredge.trash.apply import NamedAgainError
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.look import contents_of
 from dredge.trash.names import deleted_instance
-from dredge.trash.steps import restore
+from dredge.trash.restore import restore
 from dredge.trash.undo import UndoLog, put_back
 from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground
@@ -144,7 +144,6 @@ def test_a_clean_leaves_what_was_handed_over_after_its_plan(ground: Ground) -> N
 
 
 def test_a_repository_that_is_handed_over_while_a_clean_begins_stays(ground: Ground) -> None:
-    """Not even where the limits leave room for it: the first look did not see it."""
     world = ground.world
     planned = world.hand_over("planned")
     ground.scan()
@@ -175,7 +174,6 @@ def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_
 
 @pytest.mark.parametrize("key", [b"a", b"z"])
 def test_only_rows_go_that_the_plan_saw(world: World, undo: UndoLog, key: bytes) -> None:
-    """Also where what came since has a place before what is left."""
     partition = world.hand_over("lake")
     world.store.before_delete.append(lambda: world.kv.set(partition, key, b"late"))
     (outcome,) = clean_deleted(world.store, undo, group_rows=1)
@@ -216,7 +214,6 @@ def test_the_record_of_a_longer_name_is_not_its_own(world: World, undo: UndoLog)
 def test_rows_and_entry_are_in_the_undo_log_before_the_last_look_at_the_right(
     world: World, undo: UndoLog
 ) -> None:
-    """Nothing comes between that look and the deletion."""
     partition = world.hand_over("lake")
     rows = {row for row in world.store.all_rows() if row.partition == partition}
     (entry,) = [row for row in world.store.all_rows() if row.partition == b"graveler_deleted"]

@@ -10,11 +10,11 @@ import pytest
 from dredge import xid
 from dredge.kv.rows import Guard
 from dredge.lakefs.files import messages
-from dredge.trash.finding import TrashFinding
-from dredge.trash.guards import guards_of, named_now
-from dredge.trash.key_rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.apply import guards_of, named_now
+from dredge.trash.findings import TrashFinding
+from dredge.trash.look import References, read_references
 from dredge.trash.names import ACTIONS, MARKERS, OWNERS, PULLS, REPOSITORIES
-from dredge.trash.references import References, read_references
+from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from tests.support.kv_world import DAY, START, World
 
 
@@ -62,7 +62,6 @@ def test_an_instance_goes_only_while_the_record_of_its_name_stays_as_it_is(world
 
 
 def test_a_token_goes_only_while_no_branch_that_could_name_it_changes(world: World, lake: bytes) -> None:
-    """`lake-a` with branch `b` and `lake` with branch `a-b` have the same token text."""
     inner, _ = world.repository("lake-a")
     unrecorded, _ = world.beginning("lake", branch="a-b", uid=xid.new_xid(START - 9 * DAY))
     world.branch(inner, "b", "head", world.token("lake-a", "b"))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from dredge import xid
-from dredge.trash.finding import TrashFinding
-from tests.support.kv_world import DAY, START, World
+from dredge.trash.findings import HELD, TrashFinding
+from dredge.trash.look import Look, read_look
+from dredge.trash.partition_rules import Classifier, one_row
+from dredge.trash.settings import TrashMargins
+from tests.support.kv_world import DAY, METARANGE, START, World
 from tests.support.trash import Watcher
 
 
@@ -34,13 +38,6 @@ def test_a_young_instance_without_a_record_is_not_trash_however_often_it_is_seen
     assert watcher.verdict_of(partition, after=DAY - timedelta(seconds=2)) == ("zombie-create", "wait")
     assert watcher.verdict_of(partition, after=timedelta(seconds=2)) == ("zombie-create", "wait")
     assert watcher.verdict_of(partition, after=DAY) == ("zombie-create", "trash")
-
-
-def test_an_old_zombie_needs_two_looks_a_grace_apart(world: World, watcher: Watcher) -> None:
-    partition, _ = world.beginning("lake")
-    assert watcher.verdict_of(partition, after=9 * DAY) == ("zombie-create", "wait")
-    assert watcher.verdict_of(partition, after=DAY - timedelta(seconds=1)) == ("zombie-create", "wait")
-    assert watcher.verdict_of(partition, after=timedelta(seconds=1)) == ("zombie-create", "trash")
 
 
 def test_a_lost_repository_is_reported_and_never_trash(world: World, watcher: Watcher) -> None:
@@ -80,7 +77,6 @@ def test_staged_rows_make_a_recordless_partition_lost_and_stay_with_it(
 def test_a_repository_in_deletion_or_creation_is_never_trash(
     world: World, watcher: Watcher, state: int
 ) -> None:
-    """State 2, the design's step 2: the server marks a create that failed, nobody else."""
     partition, token = world.repository("lake")
     world.record(partition, state)
     world.stage(token)
@@ -117,7 +113,6 @@ def test_a_bare_repository_is_legitimate(world: World, watcher: Watcher) -> None
 
 
 def test_the_name_of_a_repository_may_look_like_an_instance(world: World, watcher: Watcher) -> None:
-    """Records decide first: `lake-<xid>` may be a repository's name."""
     inner = "lake-" + xid.new_xid(START - 9 * DAY)
     _, token = world.repository(inner)
     world.stage(token)
@@ -126,28 +121,6 @@ def test_the_name_of_a_repository_may_look_like_an_instance(world: World, watche
 
 
 # Staging
-
-
-def test_a_token_needs_two_looks_with_unchanged_bytes(world: World, watcher: Watcher) -> None:
-    token = world.stage(world.token("keeper", "main"))
-    assert watcher.verdict_of(token, after=99 * DAY) == ("staging-orphan", "wait")
-    assert watcher.verdict_of(token, after=DAY / 2) == ("staging-orphan", "wait")
-    world.stage(token.decode(), "a/3")
-    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
-    world.kv.set(token, b"a/3", b"changed")
-    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
-    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "trash")
-
-
-def test_a_token_that_was_in_use_between_two_looks_starts_over(world: World, watcher: Watcher) -> None:
-    partition, main = world.repository("lake")
-    token = world.stage(world.token("lake", "main"))
-    assert watcher.verdict_of(token) == ("staging-orphan", "wait")
-    head = next(iter(watcher.world.kv.scan(partition, b"commits/"))).key[8:].decode()
-    world.branch(partition, "main", head, token.decode(), sealed=[main])
-    assert watcher.verdict_of(token, after=DAY) is None
-    world.branch(partition, "main", head, main)
-    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
 
 
 def test_sealed_tokens_are_as_live_as_the_current_one(world: World, watcher: Watcher) -> None:
@@ -161,7 +134,6 @@ def test_sealed_tokens_are_as_live_as_the_current_one(world: World, watcher: Wat
 
 
 def test_a_branch_of_any_repository_keeps_a_token_whatever_its_text(world: World, watcher: Watcher) -> None:
-    """`lake-a` with branch `b` and `lake` with branch `a-b` have the same token text."""
     partition, _ = world.repository("other")
     token = world.stage(world.token("lake", "a-b"))
     world.branch(partition, "strange", "head", token.decode())
@@ -275,3 +247,111 @@ def test_a_repository_that_was_handed_over_goes_when_it_has_waited_whatever_is_i
     found = watcher.look(DAY)
     assert told(found[partition, None]) == ("deleted-repository", "trash", *rows_of(world, partition), None)
     assert found[token.encode(), None].verdict == "wait"
+
+
+MARGINS = TrashMargins()
+INSTANT = timedelta(microseconds=1)
+EMPTY = ""
+"""A commit without a metarange: the first one of a repository."""
+
+
+def classifier_of(look: Look) -> Classifier:
+    return Classifier(look, START, MARGINS)
+
+
+def fill(world: World, partition: bytes, parts: str) -> None:
+    """Write parts of a repository; a branch or a tag names the commit that comes before it, or one that is gone."""
+    made = ""
+    for part in parts.split(", "):
+        match part:
+            case "first" | "first with data":
+                made = world.commit(partition, metarange=EMPTY if part == "first" else METARANGE).id
+                world.store.now += DAY
+            case "first of generation 2":
+                found = world.commit(partition, metarange=EMPTY)
+                changed = replace(found, generation=2)
+                world.kv.set(partition, b"commits/" + found.id.encode(), changed.encode())
+            case "history":
+                made = world.commit(partition, parents=[made or "gone"]).id
+            case "main" | "side" | "main gone":
+                name, _, gone = part.partition(" ")
+                world.branch(partition, name, gone or made, world.token("pond", name))
+            case "tag" | "tag gone":
+                world.tag(partition, "v1", "gone" if part == "tag gone" else made)
+            case "staged":
+                sealed = world.token("pond", "main")
+                world.branch(partition, "main", "gone", world.token("pond", "main"), sealed=[sealed])
+                world.stage(sealed)
+            case key:
+                world.kv.set(partition, key.encode(), b"")
+    world.store.now = START
+
+
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [
+        ("history, main, tag gone", "lost"),
+        ("history, tag, main gone", "lost"),
+        ("first, history", "lost"),
+        ("first with data", "lost"),
+        ("staged", "lost"),
+        ("first, main, first", "lost"),
+        ("first, main, tag gone", "lost"),
+        ("first, main, side", "lost"),
+        ("first, first", "unclear"),
+        ("first of generation 2", "unclear"),
+        ("first of generation 2, main gone", "unclear"),
+        ("first, settings/x", "unclear"),
+        ("repo-metadata, repo-metadata2", "unclear"),
+        ("history, main gone", "unclear"),
+        ("tag gone", "unclear"),
+        ("first", "zombie"),
+        ("first, main", "zombie"),
+        ("history", "leftovers"),
+        ("settings/x, imports/x, tasks/x, pulls/x, copies/x, repo-metadata", "leftovers"),
+    ],
+)
+def test_a_partition_without_a_record_is_what_its_rows_make_of_it(
+    world: World, parts: str, status: str
+) -> None:
+    partition = b"pond-" + xid.new_xid(START - 9 * DAY).encode()
+    fill(world, partition, parts)
+    assert classifier_of(read_look(world.store)).statuses[partition] == status
+
+
+@pytest.mark.parametrize(("age", "is_young"), [(DAY - INSTANT, True), (DAY, False), (-DAY, True)])
+def test_an_id_is_young_up_to_the_margin_and_when_it_is_of_the_future(
+    world: World, age: timedelta, is_young: bool
+) -> None:
+    assert classifier_of(read_look(world.store)).is_young(START - age) == is_young
+
+
+@pytest.mark.parametrize(
+    ("reasons", "verdict", "code"),
+    [({}, "trash", ""), ({"young": "too young"}, "wait", ""), ({"held": "not proved"}, "wait", HELD)],
+)
+def test_what_is_unused_is_trash_unless_it_is_young_or_held(
+    world: World, reasons: dict[str, str], verdict: str, code: str
+) -> None:
+    row, found = one_row(b"k", b"value"), classifier_of(read_look(world.store))
+    finding = found.candidate(b"p", b"k", "kind", "unused", row, since=START - DAY, **reasons)
+    assert (finding.verdict, finding.code, finding.since) == (verdict, code, START - DAY)
+    assert (finding.rows, finding.size_bytes, finding.digest) == (1, 6, row.digest)
+
+
+def test_an_old_zombie_needs_two_looks_a_grace_apart(world: World, watcher: Watcher) -> None:
+    partition, _ = world.beginning("lake")
+    assert watcher.verdict_of(partition, after=9 * DAY) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=DAY - timedelta(seconds=1)) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=timedelta(seconds=1)) == ("zombie-create", "trash")
+
+
+def test_a_token_needs_two_looks_with_unchanged_bytes(world: World, watcher: Watcher) -> None:
+    token = world.stage(world.token("keeper", "main"))
+    assert watcher.verdict_of(token, after=99 * DAY) == ("staging-orphan", "wait")
+    assert watcher.verdict_of(token, after=DAY / 2) == ("staging-orphan", "wait")
+    world.stage(token.decode(), "a/3")
+    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
+    world.kv.set(token, b"a/3", b"changed")
+    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
+    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "trash")

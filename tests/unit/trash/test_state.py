@@ -53,7 +53,6 @@ def test_what_somebody_wrote_since_it_was_read_is_not_replaced(held: TrashState)
 
 
 def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: TrashState) -> None:
-    """Also without reading it in between."""
     held.save_noted(Noted())
     held.save_noted(Noted(missed={"q": START}))
     held.writer.put("noted.json", json.dumps(to_json(SEEN)).encode())
@@ -98,7 +97,6 @@ def test_what_an_earlier_release_remembered_counts(held: TrashState) -> None:
 def test_removals_of_two_at_once_are_both_remembered(
     held: TrashState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Overtaken or not: what is not remembered is not put back when somebody names it."""
     put_if_absent = held.writer.put_if_absent
 
     def another_first(key: str, data: bytes) -> str | None:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
+from dredge.runs.payload import from_sealed, to_json, to_sealed
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.margins import TrashLimits
-from dredge.trash.steps import clean, restore, trusted_now
+from dredge.trash.findings import (
+    KINDS,
+    TrashFinding,
+    TrashLimits,
+    TrashPlan,
+    check_kinds,
+    check_limits,
+    in_both,
+)
+from dredge.trash.restore import restore
+from dredge.trash.state import TrashState
+from dredge.trash.steps import clean, trusted_now
 from tests.support.kv_world import DAY, START
 from tests.support.trash import MARGINS, Ground, fates
 
@@ -115,7 +130,6 @@ def test_a_plan_under_another_runs_name_bounds_nothing(ground: Ground) -> None:
 
 
 def test_a_token_that_the_branch_of_a_lost_repository_takes_up_stays(ground: Ground) -> None:
-    """It has no record, and a person may bring that back."""
     lost, token = ground.world.beginning("pond")
     ground.world.stage(token)
     ground.scan()
@@ -179,3 +193,187 @@ def test_restoring_never_overwrites(ground: Ground) -> None:
     assert ground.world.kv.get(ground.orphan, b"a/1") == b"newer"
     with pytest.raises(ConfigError):
         restore(ground.world.store, ground.state, "unknown")
+
+
+# Runs that did not end
+
+
+def test_what_a_killed_run_did_not_reach_is_not_remembered_as_removed(ground: Ground) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    ground.killed(deletes=False)
+    ground.name_orphan()
+    ground.world.branch(ground.partition, "main", ground.head, ground.main)
+    ground.clean(kinds=["marker"])
+    assert ground.state.removed() == {}
+    assert ground.state.open_run() is None
+
+
+def test_a_run_is_open_until_what_it_removed_is_remembered(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    run = ground.killed()
+    with monkeypatch.context() as patch:
+        patch.setattr(TrashState, "note_removed", away)
+        with pytest.raises(UnavailableError):
+            ground.clean()
+    assert ground.state.open_run() == run
+    ground.clean()
+    assert ground.state.open_run() is None
+    assert set(ground.state.removed()) == {ground.orphan}
+
+
+def away(*_: object, **__: object) -> None:
+    raise UnavailableError("gone")
+
+
+# The end
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_was_removed_is_remembered_though_the_report_cannot_be_written(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    ground.scan()
+    if named:
+        ground.world.store.after_delete.append(ground.name_orphan)
+    monkeypatch.setattr(TrashState, "save_report", away)
+    with pytest.raises(UnavailableError):
+        ground.clean(DAY)
+    assert ground.state.open_run() is not None
+    assert set(ground.state.removed()) == (set() if named else {ground.orphan})
+
+
+@pytest.fixture
+def handed_over(ground: Ground) -> dict[str, bytes]:
+    """Three repositories that wait for the cleaner."""
+    return {name: ground.world.hand_over(name) for name in ("aaa", "bbb", "ccc")}
+
+
+def test_a_handed_over_repository_that_stays_makes_a_run_partial(
+    ground: Ground, handed_over: dict[str, bytes]
+) -> None:
+    partition = handed_over["bbb"]
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.record(partition))
+    report = ground.clean(DAY)
+    assert [outcome.fate for outcome in report.deleted] == ["cleaned", "skipped", "cleaned"]
+    assert report.status == "partial"
+    assert partition not in ground.state.removed()
+    assert fates(report) == ["deleted"]
+
+
+def test_of_several_errors_one_that_passes_by_itself_decides(
+    ground: Ground, handed_over: dict[str, bytes]
+) -> None:
+    errors = iter([ConfigError("denied"), UnavailableError("throttled")])
+
+    def fail() -> None:
+        ground.world.store.before_delete.append(fail)
+        for error in errors:
+            raise error
+
+    ground.scan()
+    ground.world.store.before_delete.append(fail)
+    with pytest.raises(UnavailableError):
+        ground.clean(DAY)
+    assert ground.report()["status"] == "partial"
+    assert ground.state.open_run() is not None
+    assert ground.orphan_rows() == 0
+
+
+TRASH = TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "why", 2, 10, "d1")
+KEY = TrashFinding(b"lake", b"imports/x", "import-expired", "trash", "why", 1, 5, "d2")
+
+
+def plan_of(findings: Sequence[TrashFinding], partitions: int = 4) -> TrashPlan:
+    return TrashPlan("run", "memory://", START, tuple(findings), partitions, 3)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [TRASH],
+        [KEY, TRASH],
+        [TRASH, replace(KEY, key=b"imports/y")],
+        [TRASH, replace(KEY, key=None)],
+        [TRASH, replace(KEY, key=b"")],
+        [TRASH, replace(KEY, partition=b"lake-")],
+        [TRASH, replace(KEY, kind="task-expired")],
+        [TRASH, replace(KEY, digest="d3")],
+        [TRASH, replace(KEY, partition=b"lak", key=b"eimports/x")],
+    ],
+)
+def test_the_digest_of_a_plan_is_of_all_that_goes(other: Sequence[TrashFinding]) -> None:
+    assert plan_of([TRASH, KEY]).digest != plan_of(other).digest
+
+
+def test_a_plan_with_another_finding_than_its_digest_says_is_not_read() -> None:
+    value = to_sealed(plan_of([TRASH]))
+    with pytest.raises(FormatError):
+        from_sealed(TrashPlan, value | {"findings": [*value["findings"], to_json(KEY)]})
+
+
+def test_only_kinds_that_can_become_trash_may_be_asked_for() -> None:
+    assert check_kinds(None) == frozenset(KINDS)
+    assert check_kinds(["marker"]) == {"marker"}
+    assert check_kinds([]) == frozenset()
+    with pytest.raises(ConfigError):
+        check_kinds(["marker", "lost-repository"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"verdict": "wait"},
+        {"verdict": "report"},
+        {"partition": b"lake-b:1"},
+        {"key": b"k"},
+        {"kind": "staging-queued"},
+        {"digest": "d3"},
+    ],
+)
+def test_what_a_second_look_sees_otherwise_is_not_kept(change: dict[str, Any]) -> None:
+    assert in_both([TRASH, KEY], [replace(TRASH, why="another"), KEY]) == (TRASH, KEY)
+    assert in_both([TRASH, KEY], [replace(TRASH, **change), KEY]) == (KEY,)
+
+
+def trash(count: int) -> list[TrashFinding]:
+    return [replace(TRASH, partition=b"lake-%d:1" % number) for number in range(count)]
+
+
+@pytest.mark.parametrize("limit", [{"partitions": 3}, {"rows": 7}, {"size_bytes": 35}])
+def test_a_limit_may_be_reached_and_not_passed(limit: dict[str, int]) -> None:
+    plan = plan_of([*trash(3), KEY], partitions=9)
+    assert (plan.rows, plan.size_bytes) == (7, 35)
+    check_limits(plan, TrashLimits(**limit), 1)
+    ((name, value),) = limit.items()
+    with pytest.raises(RefusedError):
+        check_limits(plan, TrashLimits(**{name: value - 1}), 1)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "count", "refused"),
+    [
+        (100, 50, False),
+        (100, 51, True),
+        (99, 99, False),
+        (102, 51, False),
+        (101, 51, True),
+        (200, 100, False),
+    ],
+)
+def test_up_to_half_of_a_large_store_may_go(partitions: int, count: int, refused: bool) -> None:
+    plan = plan_of([*trash(count), KEY, KEY], partitions)
+    expected: AbstractContextManager[object] = pytest.raises(RefusedError) if refused else nullcontext()
+    with expected:
+        check_limits(plan, TrashLimits(), 1)
+
+
+def test_without_a_repository_record_single_keys_may_go_and_partitions_not() -> None:
+    check_limits(plan_of([KEY]), TrashLimits(), 0)
+    check_limits(plan_of([], partitions=0), TrashLimits(), 0)
+    with pytest.raises(RefusedError):
+        check_limits(plan_of([KEY, TRASH]), TrashLimits(), 0)

@@ -14,11 +14,11 @@ from dredge.runs.lease import Lease
 from dredge.runs.pending.store import POINTER
 from dredge.storage import store_clock
 from dredge.trash import steps
-from dredge.trash.finding import TrashFinding
+from dredge.trash.findings import TrashFinding
+from dredge.trash.restore import restore, unqueue
 from dredge.trash.rules import classify
 from dredge.trash.state import Right, TrashState
-from dredge.trash.steps import CleanReport, restore
-from dredge.trash.unqueue import unqueue
+from dredge.trash.steps import CleanReport
 from dredge.trash.waiting import leave_waiting, read_waiting
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground
@@ -110,8 +110,6 @@ def test_a_retry_does_not_wait_for_the_lease_of_its_lost_try(ground: Tries) -> N
 def test_an_orphaned_try_that_goes_on_after_its_retry_has_finished_removes_nothing_more(
     ground: Tries,
 ) -> None:
-    """A worker is lost, its task is tried again and ends, a person puts a partition back; then the lost try
-    goes on."""
     back = []
 
     def meanwhile() -> None:
@@ -161,7 +159,6 @@ def test_what_an_orphan_removed_is_added_to_what_its_retry_removed(ground: Tries
 def test_an_orphaned_look_does_not_bring_an_older_list_back(
     ground: Tries, monkeypatch: pytest.MonkeyPatch, holder: str
 ) -> None:
-    """What the later look saw in use must not count as unused since the earlier one."""
     token = ground.orphans[0]
     assert token in waiting(ground)
 
@@ -181,7 +178,6 @@ def test_an_orphaned_look_does_not_bring_an_older_list_back(
 
 
 def test_a_try_that_was_overtaken_writes_nothing_that_tries_share(ground: Tries) -> None:
-    """Also where the later try has written nothing yet."""
     with ground.state.held(TASK) as lost:
         read = read_waiting(lost, ground.world.store)
         take_over(ground)

@@ -14,7 +14,7 @@ from dredge.errors import RefusedError
 from dredge.runs.pending.store import POINTER, read_named_parts
 from dredge.storage import open_deleter, open_writer
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.margins import TrashMargins
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import address_of, forget, read_waiting
 from tests.support.killing import Killed, killed_at
@@ -59,7 +59,6 @@ def test_without_a_grace_a_run_removes_what_it_finds(ground: Ground) -> None:
 
 
 def test_a_partition_whose_rows_grow_waits_anew(ground: Ground) -> None:
-    """A slow reset fills a token that no branch names yet: its early rows have waited, the partition has not."""
     ground.scan()
     ground.world.stage(ground.orphan.decode(), "late")
     assert ground.clean(DAY).outcomes == ()
@@ -85,7 +84,6 @@ def test_what_was_named_between_two_looks_waits_anew(ground: Ground) -> None:
 
 
 def test_what_a_run_puts_back_itself_waits_anew(ground: Ground) -> None:
-    """It was named for a moment that no later look sees."""
     ground.scan()
     ground.world.store.after_delete.append(ground.name_orphan)
     with pytest.raises(NamedAgainError):

@@ -19,7 +19,7 @@ from dredge.gc.mark_uncommitted.kv_store import (
     read_checked,
     read_count,
 )
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, branch_key, repository_key

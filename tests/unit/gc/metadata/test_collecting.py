@@ -25,7 +25,7 @@ from dredge.gc.witness.owner import lift, refuse
 from dredge.gc.witness.ownership import KEY, Site
 from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer

@@ -23,7 +23,7 @@ from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
-from dredge.storage.s3 import copying
+from dredge.storage.s3 import undo as copying
 from dredge.undo import purge as purging
 from dredge.undo.pins import end_pin, read_pins
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server

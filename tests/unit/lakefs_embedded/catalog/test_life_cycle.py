@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from dredge.kv.memory import MemoryKV
+from dredge.kv.model import MemoryKV
 from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.storage import open_writer
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.findings import TrashLimits
+from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Catalog, Settings

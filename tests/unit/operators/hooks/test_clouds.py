@@ -11,8 +11,7 @@ from airflow.sdk import Connection
 from airflow_dredge.operators.hooks import clouds
 from airflow_dredge.operators.hooks.clouds import azure_options, google_options
 from dredge.errors import ConfigError
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.options import AzureOptions, GcsOptions
 
 ENDPOINT = "https://acct.blob.core.windows.net"
 

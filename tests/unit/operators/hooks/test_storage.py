@@ -12,7 +12,7 @@ import pytest
 from airflow_dredge.operators.hooks.storage import storage_options, tasks_environment
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
-from dredge.storage.azure.options import AzureOptions
+from dredge.storage.options import AzureOptions
 from tests.support.airflow import connections
 
 

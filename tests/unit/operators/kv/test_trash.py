@@ -16,7 +16,7 @@ from airflow_dredge.operators.kv.trash import (
 )
 from airflow_dredge.operators.reporting import REPORT
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
-from dredge.kv.row_opening import open_row_cleaner
+from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState

@@ -9,10 +9,10 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.storage import DeleteOutcome, StorageOptions
 from dredge.storage.azure.deleting import AzureDeleter, read_answers
-from dredge.storage.azure.options import AzureOptions
+from dredge.storage.deleting import AdaptiveRate
 from dredge.storage.location import parse_uri
 from dredge.storage.model import NOT_SENT
-from dredge.storage.rate import AdaptiveRate
+from dredge.storage.options import AzureOptions
 from tests.support.objectstore import ScriptedS3
 
 KEY = "c2VjcmV0LWtleQ=="
@@ -137,7 +137,7 @@ def test_a_blob_that_is_gone_after_a_lost_answer_was_deleted(waits: list[float])
         (found,) = deleter(server, waits).delete(["a"])
     assert (found.outcome, found.message) == (
         "deleted",
-        "gone when asked again; the answer was lost (ConnectionError)",
+        "missing on a second request; the first answer was lost (ConnectionError)",
     )
 
 

@@ -149,7 +149,6 @@ def test_names_out_of_order_or_place_cannot_be_trusted(
 
 
 def test_the_order_of_utf16_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store may have 😀 before ﬁ, and look-ups in a listing count on the order of bytes."""
     pages = [page(blob("lake/a"), marker="1"), page(blob("lake/\U0001f600"), blob("lake/\ufb01"))]
     assert Acted(monkeypatch, pages).keys() == ["a", "\ufb01", "\U0001f600"]
 
@@ -164,7 +163,6 @@ def test_the_order_of_directories_is_mended(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_nothing_is_cut_off_where_the_order_is_not_that_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`a/c` stands before `a-b`, so who stops at the first name behind the bound loses it."""
     acted = Acted(monkeypatch, hierarchical(), flat=False)
     assert acted.keys("", "a", "a/b") == ["a-b", "a.c"]
     assert acted.left == []

@@ -9,10 +9,9 @@ from dredge.gc.namespaces import overlaps
 from dredge.lakefs.files.addresses import AddressType, canonical_address
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import credential_of, endpoint_of
-from dredge.storage.azure.names import is_exact
-from dredge.storage.azure.options import AzureOptions
-from dredge.storage.azure.uris import Container, container_of
-from dredge.storage.location import parse_uri
+from dredge.storage.keys import is_exact
+from dredge.storage.location import Container, container_of, parse_uri
+from dredge.storage.options import AzureOptions
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2026-02-06&sig=very%2Fsecret%3D"
@@ -78,7 +77,6 @@ def test_what_names_no_container_or_carries_a_secret_is_refused(uri: str) -> Non
 
 
 def test_two_spellings_of_one_namespace_overlap() -> None:
-    """Compared as text they do not, and each repository's run would take the other one's data for garbage."""
     one, other = "https://a.blob.core.windows.net/c/lake", "abfss://c@a.dfs.core.windows.net/lake/inner"
     assert overlaps({"one": one, "other": other}) == [("one", "other", "contains")]
     assert overlaps({"one": one, "other": "abfss://d@a.dfs.core.windows.net/lake"}) == []
@@ -173,7 +171,6 @@ def test_a_key_is_used_for_its_own_account_only() -> None:
     ["https://a.evil.example", "http://a.blob.core.windows.net", "https://core.windows.net.evil.example"],
 )
 def test_a_token_of_an_identity_goes_to_the_service_only(endpoint: str) -> None:
-    """A namespace is text that a user of lakeFS chose; with a token its host could read every account."""
     with pytest.raises(ConfigError, match="Nothing was sent"):
         credential_of(Container("a", "c", endpoint), AzureOptions())
     if endpoint.startswith("https"):

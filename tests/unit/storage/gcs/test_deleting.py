@@ -96,43 +96,7 @@ def test_what_the_service_was_too_busy_for_is_asked_again_alone(server: GcsServe
     assert [path.rpartition("/")[2] for _, path in server.parts] == ["a", "b", "c", "b"]
 
 
-def test_nothing_is_sent_after_the_caller_said_no(server: GcsServer) -> None:
-    uri = server.bucket()
-    keys = planted(server, uri, *(f"{number:03d}" for number in range(150)))
-    said: list[bool] = []
-
-    def may_send() -> bool:
-        said.append(not said)
-        return said[-1]
-
-    outcomes = deleter(server, uri).delete(keys, may_send)
-    unsent = [item.key for item in outcomes if item.code == NOT_SENT]
-    assert left(server, uri) == unsent
-    assert len(unsent) in (50, 100)
-
-
-def test_a_deletion_whose_answer_was_lost_says_so(server: GcsServer) -> None:
-    uri = server.bucket()
-    keys = planted(server, uri, "a")
-    lost: list[bool] = []
-
-    def loses_the_first(method: str, path: str, query: Query) -> Answer | None:
-        if method == "DELETE" and not lost:
-            lost.append(True)
-            server.buckets[uri.split("/")[2]].delete("a", None, None)
-            raise ConnectionError
-        return None
-
-    server.fault = loses_the_first
-    (outcome,) = deleter(server, uri).delete(keys)
-    assert (outcome.outcome, outcome.message) == (
-        "deleted",
-        "gone when asked again; the answer was lost (UnclearAnswer)",
-    )
-
-
 def test_a_look_that_failed_leaves_no_deletion_in_doubt(server: GcsServer) -> None:
-    """Somebody else deletes the object before ours was sent."""
     uri = server.bucket(versioned=True)
     keys = planted(server, uri, "a", "b")
 
@@ -149,7 +113,6 @@ def test_a_look_that_failed_leaves_no_deletion_in_doubt(server: GcsServer) -> No
 
 
 def test_what_is_written_between_look_and_deletion_stays_where_versions_are_kept(server: GcsServer) -> None:
-    """Without the condition on the generation the second upload would go, and the ledger name the first."""
     uri = server.bucket(versioned=True)
     keys = planted(server, uri, "a", "b")
     bucket = server.buckets[uri.split("/")[2]]
@@ -188,7 +151,6 @@ def test_a_missing_bucket_is_an_error_of_no_single_key(server: GcsServer) -> Non
 
 @pytest.mark.parametrize("id_", ["response-dredge+0", "response-dredge+7", ""])
 def test_an_answer_about_other_keys_deletes_nobody(server: GcsServer, id_: str) -> None:
-    """A part whose Content-ID names no key of ours, or one twice, says nothing of any."""
     uri = server.bucket()
     part = f"--b\r\nContent-ID: <{id_}>\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 X\r\n\r\n\r\n"
     body = (part * 2 + "--b--\r\n").encode()
@@ -219,7 +181,6 @@ def test_listed_objects_take_a_look_and_a_deletion_for_each_hundred(server: GcsS
 
 @pytest.mark.parametrize("versioned", [False, True])
 def test_what_took_the_place_of_a_listed_object_stays(server: GcsServer, versioned: bool) -> None:
-    """Also where it has the same bytes: somebody uploaded them again, and may be about to link them."""
     uri = server.bucket(versioned=versioned)
     planted(server, uri, "again", "free", "longer", "other")
     objects = listed(server, uri)
@@ -256,7 +217,6 @@ def test_what_is_written_between_look_and_deletion_stays_in_any_bucket(server: G
 
 
 def test_a_deletion_that_is_sent_again_does_not_take_what_was_uploaded_since(server: GcsServer) -> None:
-    """The first one was done, and its answer was lost."""
     uri = server.bucket()
     planted(server, uri, "a")
     objects, bucket = listed(server, uri), server.buckets[uri.split("/")[2]]
@@ -315,7 +275,6 @@ def test_a_batch_that_the_service_was_too_busy_for_slows_down_and_leaves_no_doub
 
 
 def test_credentials_that_may_not_delete_are_told_so(server: GcsServer) -> None:
-    """Not as something that another try may mend."""
     uri = server.bucket()
     keys = planted(server, uri, "a")
     denied = told(403, "forbidden", "does not have storage.objects.delete access")

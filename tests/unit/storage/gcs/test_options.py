@@ -10,9 +10,9 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.gcs import clients
-from dredge.storage.gcs.options import CREDENTIALS_JSON, GcsOptions
-from dredge.storage.redact import redact
-from dredge.storage.signed_urls import UrlSigner
+from dredge.storage.https import redact
+from dredge.storage.model import UrlSigner
+from dredge.storage.options import CREDENTIALS_JSON, GcsOptions
 from tests.support.gcs import GcsServer
 
 
@@ -73,7 +73,6 @@ def test_a_broken_key_is_a_config_error_that_quotes_nothing(about: dict[str, str
 
 
 def test_a_token_that_cannot_be_had_is_told_without_the_key(key: str) -> None:
-    """The key's own address for tokens refuses connections here."""
     from dredge.errors import UnavailableError
 
     with GcsServer() as server:

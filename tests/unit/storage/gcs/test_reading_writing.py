@@ -84,7 +84,6 @@ def test_a_listing_that_fails_in_between_is_an_error_and_no_shorter_listing(serv
 
 
 def test_a_state_that_was_replaced_after_the_look_is_not_written_over(server: GcsServer) -> None:
-    """The tag is compared at one moment and the write comes later: the condition must be on what was looked at."""
     uri = server.bucket()
     writer = open_writer(uri, server.options)
     etag = writer.put("state", b"1")
@@ -298,8 +297,6 @@ def test_a_server_that_drops_connections_is_unavailable(server: GcsServer) -> No
 def test_what_the_service_compresses_on_its_way_is_read_and_objects_stay_as_they_are(
     server: GcsServer,
 ) -> None:
-    """The service compresses descriptions for whoever takes that, and the session of requests does. With every answer
-    read as it came, no listing could be read."""
     server.packs = True
     uri = server.bucket(versioned=True)
     writer, packed = open_writer(uri, server.options), gzip.compress(b"an object that is itself compressed")
@@ -321,7 +318,6 @@ def test_what_the_service_compresses_on_its_way_is_read_and_objects_stay_as_they
 
 
 def test_pages_that_lead_in_a_circle_end(server: GcsServer) -> None:
-    """Empty ones, so that no order of names gives them away."""
     uri = server.bucket()
     tokens = {"": "1", "1": "2", "2": "1"}
     server.fault = lambda _method, _path, query: page(nextPageToken=tokens[query.get("pageToken", "")])

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from dredge.storage import ObjectReader, StorageOptions, open_deleter, open_reader, open_writer
-from dredge.storage.local.folder import Folder
-from dredge.storage.local.listing import list_folder
+from dredge.storage.local.folder import Folder, list_folder
 
 
 def open_all(root: Path):  # type: ignore[no-untyped-def]
@@ -201,7 +200,6 @@ def test_a_reader_sees_the_old_object_or_the_new_one_and_nothing_between(root: P
 
 
 def test_no_increment_is_lost_under_put_if_match(root: Path) -> None:
-    """Two writes in one tick of the file system's clock, on an inode used again, have different etags."""
     _, writer, _ = open_all(root)
     writer.put("counter", b"0000")
 

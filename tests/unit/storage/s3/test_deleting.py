@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from xml.sax.saxutils import escape
 
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.storage import NOT_SENT, StorageOptions, open_deleter
+from dredge.storage import StorageOptions, open_deleter
 from dredge.storage.location import parse_uri
 from dredge.storage.s3.deleting import S3Deleter
+from dredge.storage.s3.undo import S3VersionDeleter
 from tests.support.objectstore import Answer, ScriptedS3, deleted_keys, make_bucket
 
 NO_VERSIONS = (200, "<VersioningConfiguration/>")
@@ -101,17 +101,6 @@ def test_a_request_that_is_throttled_whole_slows_down_and_goes_on() -> None:
     assert counts["bulk"] == 4
 
 
-@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ServiceUnavailable"])
-def test_endless_throttling_ends_as_failed_keys_and_never_as_deleted_ones(code: str) -> None:
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        return failure(503, code) if bulk(path) else NO_VERSIONS
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server).delete(["a", "b"])
-        assert sum(bulk(path) for _, path, _ in server.requests) == 8
-    assert [(o.outcome, o.code) for o in outcomes] == [("failed", code)] * 2
-
-
 def test_lost_connections_are_tried_again() -> None:
     counts: Counter[str] = Counter()
 
@@ -128,7 +117,6 @@ def test_lost_connections_are_tried_again() -> None:
 
 
 def test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key() -> None:
-    """Who looks for deleted objects again must look for these: what the first answer meant, nobody knows."""
     counts: Counter[str] = Counter()
 
     def answer(method: str, path: str, body: bytes) -> Answer:
@@ -144,25 +132,6 @@ def test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key() -> Non
     assert {o.outcome for o in found.values()} == {"deleted"}
     assert {key for key, o in found.items() if o.message} == {"broken"}
     assert "InternalError" in str(found["broken"].message)
-
-
-def test_nothing_is_sent_once_it_may_not_be_however_long_a_busy_store_made_it_wait() -> None:
-    """A throttled deleter waits and tries again; what changed meanwhile is seen before each request."""
-    closed = threading.Event()
-
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        if not bulk(path):
-            return NO_VERSIONS
-        closed.set()
-        return result({"lake/k1": "SlowDown"})
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server, delete_requests=1).delete(
-            [f"k{n}" for n in range(1001)], lambda: not closed.is_set()
-        )
-        assert sum(bulk(path) for _, path, _ in server.requests) == 1
-    codes = Counter((o.outcome, o.code) for o in outcomes)
-    assert codes == {("deleted", None): 999, ("failed", "SlowDown"): 1, ("failed", NOT_SENT): 1}
 
 
 def test_forbidden_requests_fail_every_key_without_further_tries() -> None:
@@ -263,3 +232,15 @@ def test_a_key_without_an_answer_on_a_versioned_bucket_is_not_deleted() -> None:
 def test_a_missing_bucket_is_an_error_of_the_configuration(moto_options: StorageOptions) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         open_deleter("s3://no-such-bucket-here/x", moto_options).delete(["a"])
+
+
+def test_any_version_id_of_s3_is_sent() -> None:
+    deleted = "<Deleted><Key>lake/a</Key><VersionId>1-deleted</VersionId></Deleted>"
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return (200, f"<DeleteResult>{deleted if b'1-deleted' in body else ''}</DeleteResult>")
+
+    with ScriptedS3(answer) as server:
+        deleter = S3VersionDeleter(parse_uri("s3://bkt/lake", server.options), server.options)
+        outcomes = deleter.delete([("a", "1-deleted"), ("b", "2-deleted")])
+    assert [(o.outcome, o.version_id) for o in outcomes] == [("deleted", "1-deleted"), ("failed", None)]

@@ -85,7 +85,6 @@ def test_every_key_is_read_looked_up_and_deleted_by_its_own_name(
 def test_folder_marker_and_its_namesake_are_two_objects(
     bucket: TestBucket, reader: ObjectReader, deleter: ObjectDeleter
 ) -> None:
-    """The native client lists data/dir/ as a second data/dir, and deletes data/dir for either."""
     bucket.put("data/dir/", data=b"")
     bucket.put("data/dir", data=b"live")
     bucket.put("data/dir/file", data=b"live")
@@ -97,7 +96,6 @@ def test_folder_marker_and_its_namesake_are_two_objects(
 def test_one_key_that_xml_cannot_carry_does_not_spoil_the_batch(
     bucket: TestBucket, reader: ObjectReader, deleter: ObjectDeleter
 ) -> None:
-    """L44: a control character makes the server refuse the whole bulk request."""
     good = [f"data/{n:04d}" for n in range(1500)]
     odd = ["data/a\x01b", "data/a\tb", " data/lead", "data/trail ", "data/\ufffe"]
     writer = open_writer(bucket.uri, bucket.options)

@@ -24,11 +24,10 @@ from dredge.storage import (
     open_writer,
     store_clock,
 )
-from dredge.storage.conditions import demand_conditions
 from dredge.storage.location import parse_uri
-from dredge.storage.probe import LIST, ORDER, probe
+from dredge.storage.model import UrlSigner
+from dredge.storage.probe import LIST, ORDER, demand_conditions, probe
 from dredge.storage.s3.deleting import S3Deleter
-from dredge.storage.signed_urls import UrlSigner
 from tests.support.objectstore import Answer, ScriptedS3, make_bucket
 
 NO_VERSIONS = (200, "<VersioningConfiguration/>")
@@ -148,7 +147,6 @@ def test_a_store_without_bulk_deletes_gets_a_request_for_each_key() -> None:
 
 
 def test_a_store_that_overlooks_conditions_is_refused(moto_options: StorageOptions) -> None:
-    """Without them two runs that begin together would both have the lease."""
     kept = open_writer(f"{make_bucket(moto_options).uri}/state", moto_options)
     store_clock(kept, "")
     demand_conditions(kept)

@@ -15,7 +15,7 @@ from dredge.connections import proxies_for
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, environment_of_child, open_writer
 from dredge.storage.s3 import resolving
-from dredge.storage.s3.clients import access_to, bytes_client, forget_clients
+from dredge.storage.s3.clients import CLIENTS, access_to, bytes_client
 from tests.support.objectstore import Answer, ScriptedS3
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}
@@ -41,9 +41,9 @@ def this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pa
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    forget_clients()
+    CLIENTS.forget()
     yield tmp_path
-    forget_clients()
+    CLIENTS.forget()
 
 
 def say(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
@@ -263,7 +263,7 @@ def test_a_store_that_demands_a_checksum(monkeypatch: pytest.MonkeyPatch) -> Non
     with ScriptedS3(answer) as server:
         with pytest.raises(ConfigError, match="InvalidRequest"):
             open_writer("s3://bkt/lake", server.options).put_if_absent("a", b"x")
-        forget_clients()
+        CLIENTS.forget()
         monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported")
         write_with_each(server.options)
 

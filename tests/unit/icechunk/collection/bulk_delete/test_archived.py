@@ -16,7 +16,7 @@ from dredge.icechunk.maintenance import open_state
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
 from dredge.storage.local.store import LocalReader
-from dredge.storage.streamed_copy import StreamedCopier
+from dredge.storage.undo import StreamedCopier
 from dredge.undo.pins import end_pin
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo

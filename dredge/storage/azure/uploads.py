@@ -1,11 +1,12 @@
-"""Blobs made of blocks: streams of unknown length, and uploads in parts.
+"""Blobs of blocks: streams of unknown length, and uploads in parts.
 
-Azure has no upload to begin: whoever stages a block for a name has begun one, and whoever commits a list of blocks for
-it ends all others of that name. So an upload's id, part number, time and hash are in the ids of its blocks; a block of
-number 0 begins it, and one of number 99999 gives it up. The service forgets staged blocks after a week. Blocks are no
-blob and in no listing, and a blob is as old as its commit.
+Azure has no request that begins an upload: staging a block begins one, and committing a list of blocks ends all
+others
+of that name. So upload id, part number, time and hash are in the ids of the blocks; block 0 begins an upload, block
+99999 aborts it. The service drops staged blocks after a week. Blocks are in no listing, and a blob is as old as its
+commit.
 
-    <16 hex: upload> <5 digits: part> <11 hex: milliseconds> <32 hex: MD5>      64 bytes, all that an id may have
+    <16 hex: upload> <5 digits: part> <11 hex: milliseconds> <32 hex: MD5>      64 bytes, the maximum
 
 Source: Blob service REST API, Put Block, Put Block List, Get Block List.
 """
@@ -17,29 +18,28 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.azure.errors import translated
-from dredge.storage.azure.names import is_exact
+from dredge.storage.keys import is_exact
 from dredge.storage.model import ObjectInfo
+from dredge.storage.remote import split_parts
 from dredge.storage.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
 
-PART_BYTES = 8 << 20
 BEGUN, GIVEN_UP = 0, 99_999
 _NOTHING = hashlib.md5(b"", usedforsecurity=False).hexdigest()
 _SPOOL_BYTES = 8 << 20
-_GROWS_EVERY = 5_000
-"""50,000 blocks are what a blob may have."""
 _ID = re.compile(r"([0-9a-f]{16})([0-9]{5})([0-9a-f]{11})([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block that was staged and not committed."""
+    """A staged block."""
 
     block_id: str
     upload_id: str
@@ -50,28 +50,27 @@ class Block:
 
 
 def block_id(upload_id: str, number: int, md5: str) -> str:
-    """Make the id of a block."""
+    """Id of a block."""
     return f"{upload_id}{number:05d}{time.time_ns() // 1_000_000:011x}{md5}"
 
 
 def new_upload_id() -> str:
-    """Make the id of an upload."""
+    """Id of an upload."""
     return secrets.token_hex(8)
 
 
 def send_stream(client: Any, chunks: Iterable[bytes], if_absent: bool) -> None:
-    """Write a blob from pieces, one block in memory; after an error, also one that `chunks` raises, the blob is what it
-    was."""
+    """Write a blob of unknown length with one block in memory; after an error the blob is unchanged."""
     from azure.storage.blob import BlobBlock
 
-    parts = _parts(chunks)
+    parts = split_parts(chunks)
     first = next(parts, b"")
     second = next(parts, None)
     if second is None:
         client.upload_blob(first, length=len(first), overwrite=not if_absent)
         return
     upload_id, staged = new_upload_id(), list[Any]()
-    for number, part in enumerate(_chained(first, second, parts), 1):
+    for number, part in enumerate(chain([first, second], parts), 1):
         name = block_id(upload_id, number, hashlib.md5(part, usedforsecurity=False).hexdigest())
         client.stage_block(name, part, length=len(part))
         staged.append(BlobBlock(block_id=name))
@@ -79,30 +78,10 @@ def send_stream(client: Any, chunks: Iterable[bytes], if_absent: bool) -> None:
 
 
 def only_if_absent(wanted: bool) -> dict[str, Any]:
-    """Arguments of the SDK for a write that must find its name free."""
+    """Arguments of the SDK for a write to a free name."""
     from azure.core import MatchConditions
 
     return {"match_condition": MatchConditions.IfMissing} if wanted else {}
-
-
-def _chained(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield second
-    yield from rest
-
-
-def _parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    buffer, sent, size = bytearray(), 0, PART_BYTES
-    for chunk in chunks:
-        buffer += chunk
-        while len(buffer) >= size:
-            yield bytes(buffer[:size])
-            del buffer[:size]
-            sent += 1
-            if sent % _GROWS_EVERY == 0:
-                size = min(size * 2, 512 << 20)
-    if buffer:
-        yield bytes(buffer)
 
 
 class BlockUploads:
@@ -124,7 +103,7 @@ class BlockUploads:
         self._stat = stat
 
     def begin(self, key: str) -> str:
-        """Begin an upload and give its id."""
+        """See `Uploads.begin`."""
         if not key or not is_exact(self._root + key):
             raise ConfigError(f"{key!r} cannot be addressed exactly in {self._uri}; nothing was begun")
         upload_id = new_upload_id()
@@ -144,12 +123,12 @@ class BlockUploads:
             spool.seek(0)
             name = block_id(upload_id, number, md5.hexdigest())
             with self._about(key):
-                # A block has one byte at least; one that stands for nothing is left out of the commit.
+                # A block has at least one byte; the block of an empty part is not committed.
                 self._client(key).stage_block(name, spool if size else b".", length=size or 1)
         return _part(_read_id(name, size))
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number."""
+        """See `Uploads.parts`."""
         return [_part(block) for block in self._newest(key, upload_id).values()]
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
@@ -165,12 +144,12 @@ class BlockUploads:
         return Completed(self._stat(key), combined_etag(part.etag for part in chosen))
 
     def abort(self, key: str, upload_id: str) -> None:
-        """Give an upload up. The service keeps its blocks for a week, and counts them until then."""
+        """See `Uploads.abort`; the service keeps and counts the blocks for a week."""
         self._blocks_of(key, upload_id)
         self._mark(key, upload_id, GIVEN_UP)
 
     def open(self) -> list[Upload]:
-        """All open uploads of keys under which there is no object yet, by key and id."""
+        """See `Uploads.open`; only uploads of keys without an object."""
         with translated(f"listing uploads in {self._uri}"):
             listed, container = set[str](), self._container()
             for what in (["uncommittedblobs"], []):
@@ -188,7 +167,7 @@ class BlockUploads:
         return sorted(found, key=lambda each: (each.key, each.upload_id))
 
     def _newest(self, key: str, upload_id: str) -> dict[int, Block]:
-        """The blocks of an upload by number, of several with one number the one that came last."""
+        """The blocks of an upload by number; the latest of each."""
         found = sorted(self._blocks_of(key, upload_id), key=lambda block: (block.number, block.millis))
         return {block.number: block for block in found if block.number != BEGUN}
 

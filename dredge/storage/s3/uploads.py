@@ -1,4 +1,4 @@
-"""Multipart uploads to S3, as the store has them."""
+"""Multipart uploads to S3."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.keys import is_text
 from dredge.storage.model import ObjectInfo
+from dredge.storage.remote import split_parts
 from dredge.storage.s3.errors import translated
 from dredge.storage.uploads import (
     Completed,
@@ -45,7 +47,7 @@ class S3Uploads:
         self._stat = stat
 
     def begin(self, key: str) -> str:
-        """Begin an upload and give its id."""
+        """See `Uploads.begin`."""
         if not key or not is_text(key):
             raise ConfigError(f"{key!r} cannot be the name of an object below {self._uri}; nothing was begun")
         with translated(f"beginning an upload of {key!r} in {self._uri}"):
@@ -53,7 +55,7 @@ class S3Uploads:
             return str(answer["UploadId"])
 
     def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
-        """Write a part; see `Uploads.put_part`."""
+        """See `Uploads.put_part`."""
         check_part_number(number)
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
             for chunk in chunks:
@@ -68,7 +70,7 @@ class S3Uploads:
         return Part(number, size, answer["ETag"].strip('"'), _http_date(date))
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number."""
+        """See `Uploads.parts`."""
         found: list[Part] = []
         with self._about(key):
             pages = self._client.get_paginator("list_parts")
@@ -79,7 +81,7 @@ class S3Uploads:
         return found
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        """Make the object; see `Uploads.complete`."""
+        """See `Uploads.complete`."""
         choose_parts(self.parts(key, upload_id), parts)
         listed = [{"PartNumber": number, "ETag": f'"{etag}"'} for number, etag in parts]
         with self._about(key):
@@ -89,12 +91,12 @@ class S3Uploads:
         return Completed(self._stat(key), str(answer["ETag"]).strip('"'))
 
     def abort(self, key: str, upload_id: str) -> None:
-        """Give an upload up, with all its parts."""
+        """See `Uploads.abort`."""
         with self._about(key):
             self._client.abort_multipart_upload(**self._target(key), UploadId=upload_id)
 
     def open(self) -> list[Upload]:
-        """All open uploads, by key and id."""
+        """See `Uploads.open`."""
         found: list[Upload] = []
         root = self._root
         with translated(f"listing uploads in {self._uri}"):
@@ -114,7 +116,6 @@ class S3Uploads:
 
     @contextmanager
     def _about(self, key: str) -> Iterator[None]:
-        """Translate errors; what is wrong with a list of parts keeps its code."""
         from botocore.exceptions import ClientError
 
         with translated(f"upload of {key!r} in {self._uri}"):
@@ -134,3 +135,23 @@ def _http_date(text: str) -> datetime:
         return parsedate_to_datetime(text).astimezone(UTC)
     except ValueError:
         return datetime.now(UTC)
+
+
+def send_stream(client: Any, target: dict[str, str], chunks: Iterable[bytes], if_absent: bool) -> None:
+    """Write an object of unknown length: by one put, or by a multipart upload, which is aborted after an error."""
+    parts, condition = split_parts(chunks), {"IfNoneMatch": "*"} if if_absent else {}
+    first = next(parts, b"")
+    second = next(parts, None)
+    if second is None:
+        client.put_object(**target, Body=first, **condition)
+        return
+    upload = {**target, "UploadId": client.create_multipart_upload(**target)["UploadId"]}
+    try:
+        done = []
+        for number, part in enumerate(chain([first, second], parts), 1):
+            answer = client.upload_part(**upload, PartNumber=number, Body=part)
+            done.append({"PartNumber": number, "ETag": answer["ETag"]})
+        client.complete_multipart_upload(**upload, MultipartUpload={"Parts": done}, **condition)
+    except BaseException:
+        client.abort_multipart_upload(**upload)
+        raise

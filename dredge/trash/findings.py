@@ -1,0 +1,208 @@
+"""Findings of a look, and the plan of a run with its limits.
+
+A run with a plan reads the store again, and removes only rows classified as trash both times, with the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from dredge.errors import ConfigError, RefusedError
+from dredge.kv.rows import show, show_key
+from dredge.settings import check_finite
+
+# Code of a finding held for want of a proof; its wait begins again afterwards.
+HELD = "held"
+# `trash` may be deleted; `wait`: it may come into use, or another operation comes first; `report`: for a person, never
+# deleted. Live rows have no finding.
+Verdict = Literal["trash", "wait", "report"]
+# Kinds of trash.
+KINDS: Mapping[str, str] = {
+    "zombie-create": "a repository that was never finished: first commit and branch, no record",
+    "deleted-repository-leftovers": "rows left in its partition by the deletion of a repository",
+    "deleted-repository": "a repository that `graveler_deleted` hands to the cleaner",
+    "staging-orphan": "staged changes that no branch references",
+    "staging-queued": "staged changes that are queued for dropping and that no branch references",
+    "marker": "a queue entry whose partition is empty",
+    "pull-index-of-missing-repository": "index of a pull request of a missing repository",
+    "pull-index-dangling": "index of a missing pull request",
+    "actions-of-missing-repository": "hook results under a name that no repository has",
+    "actions-of-previous-instance": "hook results of an earlier life of the name",
+    "actions-of-missing-run": "parts of a hook run without the run",
+    "import-expired": "status of an import without an update for 48 hours",
+    "task-expired": "status of a task without an update for 48 hours",
+    "heartbeat": "a server instance that stopped long ago",
+    "branch-owner-stale": "ownership hint of a missing branch",
+}
+# Below this number of partitions the limit in percent does not apply.
+_SMALL_STORE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TrashFinding:
+    """A partition or key without proof of life.
+
+    Args:
+        key: None for the whole partition.
+        kind: a key of `KINDS`, or a kind that is never removed.
+        why: the rule, in words.
+        size_bytes: of keys and values.
+        digest: of the contents, hex; "" if it is never deleted.
+        since: time in its id or record (aware UTC); None if there is none.
+        first_seen: start of its wait.
+        waits_until: end of its wait.
+        code: reason of the wait, other than age.
+    """
+
+    partition: bytes
+    key: bytes | None
+    kind: str
+    verdict: Verdict
+    why: str
+    rows: int = 0
+    size_bytes: int = 0
+    digest: str = ""
+    since: datetime | None = None
+    first_seen: datetime | None = None
+    waits_until: datetime | None = None
+    code: str = ""
+
+    @property
+    def name(self) -> str:
+        """Partition and key as text."""
+        return show(self.partition) if self.key is None else show_key(self.partition, self.key)
+
+    def age(self, now: datetime) -> timedelta | None:
+        """Its age by its id or record, else by its first look."""
+        begun = self.since or self.first_seen
+        return None if begun is None else now - begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashLimits:
+    """Maximum of one run; a plan beyond one of these is refused whole.
+
+    Args:
+        size_bytes: of keys and values.
+        partition_percent: of all partitions of the store; stores with less than 100 partitions are exempt.
+    """
+
+    partitions: int = 10_000
+    rows: int = 1_000_000
+    size_bytes: int = 10 << 30
+    partition_percent: float = 50.0
+
+    def __post_init__(self) -> None:
+        check_finite(self)
+        if min(self.partitions, self.rows, self.size_bytes, self.partition_percent) < 0:
+            raise ConfigError("a limit cannot be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class TrashPlan:
+    """Trash for removal.
+
+    Args:
+        location: the store, without credentials.
+        made: time of the look (aware UTC).
+        findings: trash of the requested kinds, in order of partition and key.
+        partitions: number of partitions of the store.
+        attempt: number of the try; 0 without a state folder.
+    """
+
+    run_id: str
+    location: str
+    made: datetime
+    findings: tuple[TrashFinding, ...]
+    partitions: int
+    attempt: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of rows to remove."""
+        return sum(finding.rows for finding in self.findings)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of keys and values to remove."""
+        return sum(finding.size_bytes for finding in self.findings)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all findings with the digests of their rows; an approval is bound to it."""
+        total = hashlib.sha256()
+        for finding in self.findings:
+            key = b"-" if finding.key is None else b"+" + finding.key
+            for part in (finding.partition, key, finding.kind.encode(), finding.digest.encode()):
+                total.update(b"%d:" % len(part) + part)
+        return total.hexdigest()
+
+
+def check_kinds(kinds: Iterable[str] | None) -> frozenset[str]:
+    """The requested kinds; None is all.
+
+    Raises:
+        ConfigError: an unknown kind.
+    """
+    asked = frozenset(KINDS if kinds is None else kinds)
+    if unknown := asked - set(KINDS):
+        raise ConfigError(
+            f"no such kind of trash: {', '.join(sorted(unknown))}. Choose from {', '.join(KINDS)}"
+        )
+    return asked
+
+
+def choose(findings: Iterable[TrashFinding], kinds: Collection[str]) -> tuple[TrashFinding, ...]:
+    """The trash of some kinds."""
+    return tuple(finding for finding in findings if finding.verdict == "trash" and finding.kind in kinds)
+
+
+def in_both(plan: Iterable[TrashFinding], again: Iterable[TrashFinding]) -> tuple[TrashFinding, ...]:
+    """The findings of a plan with the same kind and bytes as trash of a second look."""
+    still = {(f.partition, f.key, f.kind, f.digest) for f in again if f.verdict == "trash"}
+    return tuple(f for f in plan if (f.partition, f.key, f.kind, f.digest) in still)
+
+
+def check_limits(plan: TrashPlan, limits: TrashLimits, repositories: int) -> None:
+    """Refuse a plan beyond a limit.
+
+    Args:
+        repositories: number of repository records of the store.
+
+    Raises:
+        RefusedError: a limit is exceeded.
+    """
+    whole = sum(finding.key is None for finding in plan.findings)
+    share = 100 * whole / plan.partitions if plan.partitions else 0.0
+    found = [
+        f"{figure:,} {what}, the limit is {limit:,}"
+        for figure, what, limit in (
+            (whole, "partitions", limits.partitions),
+            (plan.rows, "rows", limits.rows),
+            (plan.size_bytes, "bytes", limits.size_bytes),
+        )
+        if figure > limit
+    ]
+    if plan.partitions >= _SMALL_STORE and share > limits.partition_percent:
+        found.append(f"{share:.1f} % of all partitions, the limit is {limits.partition_percent:g} %")
+    if whole and not repositories:
+        found.append("partitions of a store without a repository record; the records may be lost")
+    if found:
+        raise RefusedError(
+            f"run {plan.run_id} would remove {'; '.join(found)}. Nothing was removed. Check the plan; raise the"
+            " limit if it is right."
+        )
+
+
+def by_kind(findings: Iterable[TrashFinding]) -> dict[str, dict[str, int]]:
+    """Number, rows and bytes of findings by kind and verdict."""
+    sums: dict[str, Counter[str]] = {}
+    for finding in findings:
+        total = sums.setdefault(f"{finding.kind} ({finding.verdict})", Counter())
+        total.update(count=1, rows=finding.rows, size_bytes=finding.size_bytes)
+    return {name: {key: sums[name][key] for key in ("count", "rows", "size_bytes")} for name in sorted(sums)}
