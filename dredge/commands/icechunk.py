@@ -205,14 +205,14 @@ def _plan(uri: str, *, estimate: bool = False, **asked: Any) -> ExpirationPlan:
         delete_expired_tags=config.delete_expired_tags,
     )
     if estimate:
-        from dredge.icechunk.collection.estimate import estimate as count
+        from dredge.icechunk.collection.live_files import estimate as count
 
         made = made.with_freed(count(reader, made))
     return made
 
 
 def _threshold(text: str) -> datetime:
-    from dredge.icechunk.threshold import parse_older_than
+    from dredge.icechunk.expiration.config import parse_older_than
 
     return parse_older_than(text, datetime.now(UTC))
 
@@ -222,7 +222,7 @@ def _expire_config(asked: dict[str, Any]) -> ExpireConfig:
 
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
-    from dredge.icechunk.expiration.tree import draw_plan
+    from dredge.icechunk.expiration.drawing import draw_plan
     from dredge.runs.words import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))

@@ -99,7 +99,7 @@ def end_run(run: Run, processes: int, as_json: bool) -> None:
     Raises:
         DredgeError: a step could not be done.
     """
-    from dredge.icechunk.collection.save_report.report import build_report
+    from dredge.icechunk.collection.report import build_report
     from dredge.icechunk.collection.steps import to_its_end
     from dredge.runs.closing import closing_with
     from dredge.runs.tasks import LocalRunner
@@ -117,8 +117,8 @@ def end_run(run: Run, processes: int, as_json: bool) -> None:
 
 
 def _report(uri: str) -> dict[str, Any]:
+    from dredge.icechunk.collection.report import build_report
     from dredge.icechunk.collection.run import Run
-    from dredge.icechunk.collection.save_report.report import build_report
 
     return build_report(Run.open(uri))
 

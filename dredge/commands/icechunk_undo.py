@@ -9,7 +9,7 @@ import click
 from dredge.commands.options import setting_options
 from dredge.commands.terminal import show_progress
 from dredge.commands.undo_answers import show_outcomes, show_pins
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _PROCESSES = click.option(

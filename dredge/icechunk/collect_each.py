@@ -10,9 +10,8 @@ from dredge.errors import DredgeError
 from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
 from dredge.icechunk.collection.steps import Run, plan_collection, to_its_end
 from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.expiration.config import ExpireConfig, parse_older_than
 from dredge.icechunk.many import outcome_of
-from dredge.icechunk.threshold import parse_older_than
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.defects import foreseen
 from dredge.runs.many import Outcome

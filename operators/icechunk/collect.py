@@ -36,6 +36,6 @@ class IcechunkCollectOperator(IcechunkSparkOperator):
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
         """Return the summary of the sweep, the step of the job that deletes."""
-        from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+        from dredge.icechunk.collection.outputs import BulkDeleteOutput
 
         return run.folder.read_summary(BulkDeleteOutput.STEP)

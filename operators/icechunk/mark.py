@@ -33,6 +33,6 @@ class IcechunkMarkOperator(IcechunkSparkOperator):
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
         """Return what the guards found, the last step of the job."""
-        from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+        from dredge.icechunk.collection.outputs import CheckLimitsOutput
 
         return run.folder.read_summary(CheckLimitsOutput.STEP)

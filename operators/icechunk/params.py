@@ -12,8 +12,7 @@ from airflow_dredge.operators.check import check_only_setting
 from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import by_family
 from airflow_dredge.operators.spark import SparkSettings
-from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.many import ManyConfig
 from dredge.settings import setting, settings_of

@@ -9,11 +9,10 @@ from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from airflow_dredge.operators.links import REPORT, ReportLink
 from airflow_dredge.operators.schedules import data_window
-from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.expiration.config import ExpireConfig, parse_older_than
+from dredge.icechunk.expiration.drawing import PAGE, store_plan
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.expiration.stored import PAGE, store_plan
 from dredge.icechunk.repository import read_history
-from dredge.icechunk.threshold import parse_older_than
 from dredge.runs.clock import utc_now
 from dredge.storage import open_reader
 
@@ -56,7 +55,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         )
         if config.estimate:
             # Loaded by this task only: every task of every DAG reads the files of all operators.
-            from dredge.icechunk.collection.estimate import estimate
+            from dredge.icechunk.collection.live_files import estimate
 
             plan = plan.with_freed(estimate(reader, plan))
         where = store_plan(self.storage, plan, utc_now(), self.options)

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.metrics import report_metrics
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner

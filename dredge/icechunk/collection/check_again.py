@@ -3,6 +3,8 @@
 Ids are never used again, so a live file that names a deleted object is never benign: the object is brought back where
 it can be, and a person has to acknowledge the alarm before anything is deleted or purged. Only what the store lacks is
 looked for in the records of deletions (`dredge.undo.deletions`), before it is called damage.
+
+A run that deleted, opened for those who bring back or compare what it deleted.
 """
 
 from __future__ import annotations
@@ -15,22 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
+from dredge.errors import AlarmError, ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark import snapshot_files
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.swept import open_swept
+from dredge.icechunk.collection.mark.snapshots import snapshot_files
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
+from dredge.icechunk.collection.run import Run, read_plan
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
+from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, unite
-from dredge.storage import ObjectReader, exists
+from dredge.storage import ObjectReader, StorageOptions, exists, open_writer
 from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
 from dredge.undo.deleted import SweptRun, swept_rows
@@ -273,3 +275,28 @@ def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
         for key, run_id in zip(rows["address"].to_pylist(), rows["deleted_by"].to_pylist(), strict=True):
             found.setdefault(run_id, set()).add(key)
     return found
+
+
+def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) -> SweptRun:
+    """Open a run that deleted.
+
+    Args:
+        run_uri: URI of its folder.
+        uri: the repository whose run it must be.
+        options: None reads the environment.
+
+    Raises:
+        ConfigError: there is no such run, it deleted nothing, or it is of another repository.
+        FormatError: its files are damaged.
+    """
+    plan = read_plan(run_uri, options)
+    if plan.uri.rstrip("/") != uri.rstrip("/"):
+        raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")
+    folder = RunFolder(open_writer(run_uri, options), plan.run_id)
+    summary = None if plan.config.dry_run else folder.read_summary(ListCandidatesOutput.STEP)
+    if summary is None:
+        why = "it was a dry run" if plan.config.dry_run else "it never came to its candidates"
+        raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
+    output = ListCandidatesOutput.of(summary)
+    parts = [part for kind in reversed(FOLDERS) for part in output.candidates(kind)]
+    return SweptRun(plan.undo.way, folder, parts, tuple(FOLDERS.values()))

@@ -1,4 +1,7 @@
-"""What a user may ask of a collection, and the margins that safety rests on."""
+"""What a user may ask of a collection, and the margins that safety rests on.
+
+What a user may ask of a restore, and of a purge.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,7 @@ from dredge.settings import (
     setting,
 )
 from dredge.undo import ways
+from dredge.undo.config import PurgeConfig, RestoreConfig
 
 MIN_AGE_HOURS = 24.0
 """A chunk is written before the commit that names it: the age must exceed the longest writing session."""
@@ -296,3 +300,27 @@ class CollectConfig:
             ConfigError: an unknown name, or a value that does not fit.
         """
         return cls(**read_settings(cls, params))
+
+
+REASONS = ("unreachable", "overwritten")
+_URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcechunkRestoreConfig(RestoreConfig):
+    """Which of a run's deletions are taken back, and for how long what came back is kept."""
+
+    repository: str = setting("Repository", _URI, name="storage")
+    prefix: str | None = setting(
+        "Prefix", "Objects whose key begins like this, such as `chunks/`. Empty: any.", default=None
+    )
+    reason: str | None = setting(
+        "Reason", "Objects that were deleted for this reason. Empty: any.", default=None, choices=REASONS
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcechunkPurgeConfig(PurgeConfig):
+    """Which copies and old versions go for good."""
+
+    repository: str = setting("Repository", _URI, name="storage")

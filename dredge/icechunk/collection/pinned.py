@@ -24,7 +24,7 @@ from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot

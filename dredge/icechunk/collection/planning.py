@@ -1,4 +1,7 @@
-"""Before the first step: the right to run, the store's time, the cutoff, and the plan that says so."""
+"""Before the first step: the right to run, the store's time, the cutoff, and the plan that says so.
+
+A local collection that ended before it was complete, because it awaits approval or a step failed, goes on.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from datetime import datetime, timedelta
 
 from dredge.errors import DredgeError, RefusedError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.pending import find_list
-from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.run import PLAN, CollectionPlan, Run, read_plan
+from dredge.icechunk.collection.state import RunState, StateStore, find_list
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.inventory.manifest import Inventory, find_inventory
+from dredge.runs import resuming
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
@@ -191,3 +193,48 @@ def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOption
         return False
     log.info("run %s goes on under lease number %d", plan.run_id, grant.fencing)
     return True
+
+
+def is_local(run: Run) -> bool:
+    """Whether a run has no orchestrator that would go on with it."""
+    return resuming.is_local(run.plan)
+
+
+def check_resumable(run: Run) -> None:
+    """Check that a local run could go on now. Nothing is changed.
+
+    Args:
+        run: that waits.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    plan = run.plan
+    resuming.check_resumable(
+        run, plan.state_etag, lambda: StateStore(run.state, run.options).current(plan.uri, plan.spec_version)
+    )
+
+
+def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
+    """Take the lease of a local run again, and open the run.
+
+    Args:
+        run_uri: URI of the run folder.
+        options: None reads the environment.
+        clock: this machine's clock.
+
+    Raises:
+        ConfigError: there is no such run, or an orchestrator looks after it.
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    run = Run.open(run_uri, options, clock)
+    plan = run.plan
+    resuming.take_again(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, options).current(plan.uri, plan.spec_version),
+        lambda grant: resume_run(run_uri, plan.uri, grant, options),
+    )
+    return Run.open(run_uri, options, clock)

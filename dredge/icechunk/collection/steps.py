@@ -22,22 +22,24 @@ from typing import Any
 from dredge.approve.question import Question
 from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
 from dredge.approve.step import given_back
-from dredge.icechunk.collection.approve.question import make_question
-from dredge.icechunk.collection.approve.step import answer, approve, find_question
-from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
-from dredge.icechunk.collection.bulk_delete.step import bulk_delete
-from dredge.icechunk.collection.check_limits.step import check_limits
+from dredge.icechunk.collection.approve import answer, approve, find_question, make_question
+from dredge.icechunk.collection.bulk_delete import bulk_delete
+from dredge.icechunk.collection.check_limits import check_limits
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
-from dredge.icechunk.collection.plan import CollectionPlan
-from dredge.icechunk.collection.planning import plan_collection, resume_run
-from dredge.icechunk.collection.resuming import check_resumable, is_local, reopen_run
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report import REPORT, SaveReportOutput
-from dredge.icechunk.collection.save_report.report import build_report
-from dredge.icechunk.collection.save_report.step import save_report, write_report
-from dredge.icechunk.collection.verify.step import verify
+from dredge.icechunk.collection.outputs import REPORT, BulkDeleteOutput, SaveReportOutput
+from dredge.icechunk.collection.planning import (
+    check_resumable,
+    is_local,
+    plan_collection,
+    reopen_run,
+    resume_run,
+)
+from dredge.icechunk.collection.report import build_report
+from dredge.icechunk.collection.run import CollectionPlan, Run
+from dredge.icechunk.collection.save_report import save_report, write_report
+from dredge.icechunk.collection.verify import verify
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.closing import closing_with
 from dredge.runs.partial import partial_after

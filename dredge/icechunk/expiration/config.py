@@ -1,11 +1,17 @@
-"""What a user may ask of an expiration."""
+"""What a user may ask of an expiration.
+
+What "older than" means: a duration back from now, or an instant.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+from dredge.errors import ConfigError
 from dredge.icechunk.expiration.rules import RULES
 from dredge.settings import check_settings, read_settings, setting
 
@@ -54,3 +60,56 @@ class ExpireConfig:
             ConfigError: an unknown name, or a value that does not fit.
         """
         return cls(**read_settings(cls, params))
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def parse_duration(text: str) -> timedelta:
+    """Turn `30d`, `12h` or `1w2d` into a duration.
+
+    Raises:
+        ConfigError: none of these.
+    """
+    words = text.strip()
+    if not _DURATION.fullmatch(words):
+        raise ConfigError(f"{text!r} is not a duration, such as 30d, 12h or 1w2d")
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(words)))
+    except OverflowError:
+        raise ConfigError(f"{text!r} is too long a duration") from None
+
+
+def parse_older_than(text: str, now: datetime) -> datetime:
+    """Turn what a user wrote into an instant.
+
+    Args:
+        text: a duration such as `30d`, `12h` or `1w2d`; a date (its midnight in UTC); or a date and time
+            with its zone, such as `2026-01-31T12:00:00Z`.
+        now: aware.
+
+    Raises:
+        ConfigError: none of these, a time without a zone, or an instant in the future.
+    """
+    words = text.strip()
+    if _DURATION.fullmatch(words):
+        try:
+            return now - parse_duration(words)
+        except OverflowError:
+            raise ConfigError(f"{text!r} is too long a duration: it begins before the first year") from None
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
+            found = datetime.combine(date.fromisoformat(words), time(), UTC)
+        else:
+            found = datetime.fromisoformat(words)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is neither a duration (30d, 12h, 1w2d) nor a date (2026-01-31, 2026-01-31T12:00:00Z)"
+        ) from None
+    if found.tzinfo is None:
+        raise ConfigError(f"{text!r} has no time zone; write it with Z or an offset, such as {words}Z")
+    if found > now:
+        raise ConfigError(f"{text!r} is in the future")
+    return found

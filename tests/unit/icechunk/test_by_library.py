@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
-from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.expiration.by_library import OutcomeDiffersError, differ, expire_by_library
+from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ, expire, expire_by_library
 from dredge.icechunk.expiration.in_place import Applied
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
@@ -220,7 +219,7 @@ def test_an_expiration_without_a_copy_of_the_state_before_it_is_no_success(
         info = parse_repo_info(data)
         return replace(info, updates=tuple(replace(item, backup=None) for item in info.updates))
 
-    monkeypatch.setattr("dredge.icechunk.expiration.by_library.parse_repo_info", without_copies)
+    monkeypatch.setattr("dredge.icechunk.expiration.apply.parse_repo_info", without_copies)
     with pytest.raises(FormatError):
         expire_by_library(
             open_reader(f"file://{tmp_path}"),

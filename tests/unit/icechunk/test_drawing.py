@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.icechunk.expiration import page
-from dredge.icechunk.expiration.page import plan_page
+from dredge.icechunk.expiration import drawing
+from dredge.icechunk.expiration.drawing import draw_plan, plan_page
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
-from dredge.icechunk.expiration.tree import draw_plan
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
@@ -64,7 +63,7 @@ def test_documents_sample_is_drawn_before_and_after() -> None:
 
 
 def test_page_of_a_plan_escapes_names_and_cuts_long_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "ROWS_MAX", 2)
+    monkeypatch.setattr(drawing, "ROWS_MAX", 2)
     entries = {"0": SnapshotEntry("0", None, 1, "<b>&"), "1": SnapshotEntry("1", "0", 2, '"')}
     branches = {"main": "1", "<script>": "1", "qa": "1", "test": "1"}
     shown = plan_page("s3://b/<x>", plan_expiration(History(1, entries, branches, {}), instant(0)))

@@ -9,13 +9,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.config import ExpireConfig
-from dredge.icechunk.expiration.plan import (
-    Edit,
-    ExpirationPlan,
-    RefChange,
-    default_rule,
-    plan_expiration,
-)
+from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, RefChange, default_rule, plan_expiration
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import Ref
 from tests.support.icechunk import Graph, history_of, micros_of

@@ -9,15 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.ids import (
-    decode_id,
-    encode_id,
-    encode_ids,
-    hash_of,
-    hashes_of,
-    hashes_of_names,
-    is_id,
-)
+from dredge.icechunk.ids import decode_id, encode_id, encode_ids, hash_of, hashes_of, hashes_of_names, is_id
 from tests.support.icechunk import ROOT_ID
 
 RAW = [random.Random(7).randbytes(12) for _ in range(500)] + [bytes(12), b"\xff" * 12]

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.icechunk import rollback
+from dredge.icechunk import repository
 from dredge.icechunk.format.repo_info import OVERWRITTEN, RepoInfo, Update
 from dredge.icechunk.format.snapshots import micros
-from dredge.icechunk.rollback import check_not_rolled_back, newest_copies
+from dredge.icechunk.repository import check_not_rolled_back, newest_copies
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store
 
@@ -50,7 +50,7 @@ def stored(writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch) -> Mapping[str
             raise FormatError(f"{key} is damaged")
         return found[name]
 
-    monkeypatch.setattr(rollback, "parse_repo_info", parse)
+    monkeypatch.setattr(repository, "parse_repo_info", parse)
     return found
 
 

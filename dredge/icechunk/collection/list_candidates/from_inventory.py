@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.age import is_old_column
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
-from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
+from dredge.icechunk.collection.kinds import is_old_column
+from dredge.icechunk.collection.list_candidates.chunks import ABSENT_MAX
+from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
 from dredge.icechunk.collection.list_candidates.named import (
     NameResult,
     bytes_of,
@@ -35,9 +36,7 @@ from dredge.icechunk.collection.list_candidates.named import (
     still_there,
     write_by_shard,
 )
-from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
-from dredge.icechunk.collection.list_candidates.unproved import ABSENT_MAX
-from dredge.icechunk.collection.mark import MarkOutput, is_virtual
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, is_virtual
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest

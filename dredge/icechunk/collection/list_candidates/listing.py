@@ -1,4 +1,11 @@
-"""List one range of a folder, and write the candidates in it.
+"""The files with candidates: one row for each, at most so many rows in a file; and what of them is pinned.
+
+Ranges of names that tile a folder exactly. A range needs only the live ids that fall into it.
+
+ids      20 characters of base32; the first ones are the first bits of the number
+bounds   one or two characters, low inclusive, high exclusive; "" is open
+
+List one range of a folder, and write the candidates in it.
 
     listed name ─┬─ no id in its canonical spelling ──> foreign: counted, never touched
                  ├─ live ─────────────────────────────> kept
@@ -14,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -23,19 +30,156 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.age import is_old_column
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
-from dredge.icechunk.collection.list_candidates.ranges import NameRange
-from dredge.icechunk.collection.list_candidates.unproved import unproved
-from dredge.icechunk.collection.mark import is_virtual
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN, is_old_column
+from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, is_virtual
 from dredge.icechunk.collection.sets import Ids
-from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.ids import ALPHABET, hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.sets.live import LocatedSet
+from dredge.sets.live import LocatedSet, in_any
+from dredge.storage import LISTING_SCHEMA, ObjectReader
+
+UNREACHABLE = "unreachable"
+REASONS = dict.fromkeys(OBJECT_FOLDERS, UNREACHABLE) | {OVERWRITTEN: "overwritten"}
+"""Why objects of a kind go."""
+SCHEMA = pa.schema(
+    [
+        LISTING_SCHEMA.field("key").with_name("address"),
+        *list(LISTING_SCHEMA)[1:],
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""Columns of the candidates; `address` is the key relative to the repository, `hash` that of it, by which it can be
+pinned. The tag of a chunk that nobody listed is null."""
+
+
+def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
+    """Part what was brought back, and is kept for now, from what may go.
+
+    Args:
+        listed: schema `LISTING_SCHEMA`.
+        pinned: hashes of what is kept.
+
+    Returns:
+        What may go, and what is kept.
+    """
+    if not pinned or not listed.num_rows:
+        return listed, listed.slice(0, 0)
+    (held,) = in_any(pinned, [hash64(listed["key"])], its_shards_only=True)
+    return listed.filter(pa.array(~held)), listed.filter(pa.array(held))
+
+
+def write_candidates(
+    folder: RunFolder, kind: str, number: int, listed: Sequence[pa.Table], rows: int
+) -> list[PartInfo]:
+    """Write what was found as parts.
+
+    Args:
+        folder: the run folder.
+        kind: of the objects.
+        number: of the task; kind and number make the names.
+        listed: as it was listed; schema `LISTING_SCHEMA`.
+        rows: most rows of a part.
+    """
+    if not listed:
+        return []
+    table = pa.concat_tables(listed).select(LISTING_SCHEMA.names)
+    table = table.rename_columns(SCHEMA.names[: table.num_columns])
+    whole = table.append_column("hash", pa.array(hash64(table["address"])))
+    whole = (
+        whole.append_column("reason", pa.repeat(REASONS[kind], table.num_rows)).cast(SCHEMA).combine_chunks()
+    )
+    return write_rows(folder, f"{FOUND}{kind}-{number:04d}", whole, rows)
+
+
+def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list[PartInfo]:
+    """Write rows of candidates as parts.
+
+    Args:
+        folder: the run folder.
+        name: begins the names of the files.
+        whole: the rows (`SCHEMA`).
+        rows: most of a part.
+    """
+    return [
+        folder.write_table(ListCandidatesOutput.STEP, part, whole.slice(start, rows), name, grouped=True)
+        for part, start in enumerate(range(0, whole.num_rows, rows))
+    ]
+
+
+_BITS_PER_CHAR = 5
+_ID_BITS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRange:
+    """Names in a folder.
+
+    Attributes:
+        prefix: the folder, with its slash.
+        low: first name, inclusive; "" is open.
+        high: exclusive; "" is open.
+    """
+
+    prefix: str
+    low: str
+    high: str
+
+    def list(self, reader: ObjectReader) -> Iterator[pa.RecordBatch]:
+        """List the range."""
+        # Both bounds of a listing are exclusive. A name that equals a bound is too short for an id, so the range
+        # above may leave it out; the zero byte lets the range below have it, so that foreign names are counted once.
+        yield from reader.list(
+            self.prefix,
+            start_after=self.prefix + self.low if self.low else "",
+            stop_before=self.prefix + self.high + "\0" if self.high else "",
+        )
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The smallest and the largest 64-bit number that an id in the range can have."""
+        low = _number(self.low) if self.low else 0
+        high = _number(self.high) - 1 if self.high else (1 << _ID_BITS) - 1
+        return low, high
+
+    def shards(self, bits: int) -> range:
+        """Numbers of the shards that the range reaches into, where sets are split by so many first bits."""
+        low, high = self.numbers
+        return range(low >> (_ID_BITS - bits), (high >> (_ID_BITS - bits)) + 1)
+
+    def part_of(self, ids: Ids) -> Ids:
+        """Give those of a sorted set of ids that fall into the range."""
+        low, high = self.numbers
+        start = int(np.searchsorted(ids, np.uint64(low)))
+        stop = int(np.searchsorted(ids, np.uint64(high), side="right"))
+        return ids[start:stop]
+
+
+def bounds_for(expected: int, keys_per_task: int, is_remote: bool) -> list[str]:
+    """Choose the bounds between the ranges of a folder; the first and the last range are open.
+
+    Args:
+        expected: names in it.
+        keys_per_task: names that one task should list.
+        is_remote: a local folder is read whole whatever the range, so splitting it only costs.
+    """
+    if expected <= keys_per_task or not is_remote:
+        return ["", ""]
+    if expected <= keys_per_task * len(ALPHABET):
+        return ["", *ALPHABET[1:], ""]
+    return ["", *sorted(first + second for first in ALPHABET for second in ALPHABET)[1:], ""]
+
+
+def _number(prefix: str) -> int:
+    value = 0
+    for char in prefix:
+        value = value << _BITS_PER_CHAR | ALPHABET.index(char)
+    return value << (_ID_BITS - _BITS_PER_CHAR * len(prefix))
+
 
 ABSENT_MAX = 1000
 """Live objects that are not listed: so many of a kind are looked into."""
@@ -219,3 +363,21 @@ def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, a
     if task.kind != "transactions" or not len(absent):
         return absent
     return absent[sets.contains(sets.read_ids(folder, config.pruned), absent)]
+
+
+def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Give the new manifests on a page of a listing whose bytes nothing proves.
+
+    Args:
+        batch: of the listing.
+        prefix: of its keys.
+        read: MD5 of the bytes that were read ("" where nobody knows) and part of the index that they were counted
+            from, by id of the new manifests.
+
+    Returns:
+        The part of the index that each was counted from, and the tag of its file, by id.
+    """
+    names = pc.utf8_slice_codeunits(batch["key"], len(prefix))
+    new = pc.is_in(names, pa.array(list(read), pa.string()))
+    rows = zip(names.filter(new).to_pylist(), batch["etag"].filter(new).to_pylist(), strict=True)
+    return {name: [read[name][1], tag or ""] for name, tag in rows if not tag or read[name][0] != tag}

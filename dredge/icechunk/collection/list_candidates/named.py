@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.icechunk.collection.age import is_old
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
-from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, is_old
+from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.sets import Ids
-from dredge.icechunk.collection.state.base import counts_folder
+from dredge.icechunk.collection.state import counts_folder
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, raw_ids_of_names
 from dredge.runs.folder import RunFolder

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
-from dredge.icechunk.collection.mark.manifests import index_manifests
-from dredge.icechunk.collection.mark.output import COUNTED, MarkOutput
+from dredge.icechunk.collection.mark.chunks import index_manifests
+from dredge.icechunk.collection.outputs import COUNTED, MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import Base, counts_folder
+from dredge.icechunk.collection.state import Base, counts_folder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin

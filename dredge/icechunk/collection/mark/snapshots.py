@@ -15,7 +15,7 @@ from dredge.icechunk.collection.index import (
     write_snapshot_rows,
 )
 from dredge.icechunk.collection.live_files import snapshot_rows
-from dredge.icechunk.collection.mark.output import MarkOutput
+from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import is_id

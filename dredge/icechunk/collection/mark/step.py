@@ -4,22 +4,42 @@
 
 Snapshot and manifest files that the index has are not read again. A live file that cannot be read stops the run: if
 it were skipped, live chunks would look dead.
+
+Which snapshots count as live. More than refs reach is always allowed, less never.
+
+spec 1   what refs reach
+spec 2   every snapshot of the repo info, reachable or not: the library's expiration drops the old ones, and after
+         that nothing can use them again
+         + what refs of spec 1 reach that an upgrade left
+both     + files younger than the cutoff, which a ref may name next
+         + files that nothing names and that no expiration released: commits that no mark saw (`witness`)
+         + tips of refs that were lost (`witness`)
+         + the ancestors of all of these
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, SnapshotRow
+from dredge.icechunk.collection.kinds import is_old
 from dredge.icechunk.collection.live_files import refs_by_manifest
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.counts import count_change, count_live
-from dredge.icechunk.collection.mark.output import (
+from dredge.icechunk.collection.mark.snapshots import (
+    add_snapshots,
+    ancestors_seen,
+    index_snapshots,
+    snapshot_files,
+    with_ancestors,
+)
+from dredge.icechunk.collection.outputs import (
     KEPT_MANIFESTS,
     NEW_MANIFESTS,
     PRUNED,
@@ -29,18 +49,10 @@ from dredge.icechunk.collection.mark.output import (
     MarkOutput,
     is_virtual,
 )
-from dredge.icechunk.collection.mark.roots import Roots, choose_roots
-from dredge.icechunk.collection.mark.snapshots import (
-    add_snapshots,
-    ancestors_seen,
-    index_snapshots,
-    snapshot_files,
-    with_ancestors,
-)
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import snapshots_table
-from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
-from dredge.icechunk.collection.witness.record import KNOWN, Known, read_known
+from dredge.icechunk.collection.state import snapshots_table
+from dredge.icechunk.collection.witness.judging import Judgement, judge
+from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, read_history
 from dredge.runs.consents import read_consents
@@ -274,3 +286,46 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
             f" {judgement.old_refs[0].label}, left by the upgrade to spec 2: {kept}. To end it, delete the folder"
             " refs/, or turn keep_old_refs off"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The snapshots to mark from.
+
+    Attributes:
+        tips: snapshots that are live, with all their ancestors.
+        young: of those, unreachable ones that are younger than the cutoff.
+        unnamed: of those, unreachable ones that nothing names and that were never released.
+    """
+
+    tips: frozenset[str]
+    young: frozenset[str]
+    unnamed: frozenset[str]
+
+
+def choose_roots(
+    history: History,
+    files: Iterable[tuple[str, datetime]],
+    cutoff: datetime,
+    *,
+    lost: Collection[str] = (),
+    unnamed: Collection[str] = (),
+) -> Roots:
+    """Choose the live snapshots.
+
+    Args:
+        history: refs and parents, as of now.
+        files: id and time of every file in `snapshots/`.
+        cutoff: only files strictly older may be deleted.
+        lost: tips that are kept although nothing reaches them.
+        unnamed: snapshot files that are kept although nothing names them.
+    """
+    named = set(history.snapshots) if history.spec_version == 2 else history.reachable()
+    unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
+    young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
+    kept = unreachable.keys() & {*unnamed}
+    return Roots(
+        tips=frozenset(named | young | kept | {*lost}),
+        young=frozenset(young),
+        unnamed=frozenset(kept - young),
+    )

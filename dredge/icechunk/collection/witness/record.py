@@ -221,3 +221,6 @@ def next_parents(known: Parents, history: History, files: Collection[str]) -> Pa
         return frozenset(found)
 
     return {node: present(parents) for node, parents in links.items() if node in kept}
+
+
+FORGET_LOST = "forget-lost"

@@ -10,9 +10,9 @@ import pytest
 
 from dredge.errors import AlarmError, FormatError, RefusedError, WitnessError
 from dredge.icechunk.collection import undo
+from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.undo import acknowledge_alarms
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
-from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import store_clock

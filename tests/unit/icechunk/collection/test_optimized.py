@@ -13,11 +13,9 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError
-from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import open_base
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.state import RunState, StateStore, open_base
 from dredge.icechunk.collection.steps import (
     bulk_delete,
     check_limits,

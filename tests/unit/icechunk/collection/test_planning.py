@@ -11,12 +11,7 @@ import pytest
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.collection import planning
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.planning import (
-    _checked_store_time,
-    _cutoff,
-    plan_collection,
-    resume_run,
-)
+from dredge.icechunk.collection.planning import _checked_store_time, _cutoff, plan_collection, resume_run
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect
 from dredge.inventory.manifest import Inventory

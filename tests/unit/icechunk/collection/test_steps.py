@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection import steps
-from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.icechunk.collection import deleting, steps
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.mark import chunks, manifests, snapshots
+from dredge.icechunk.collection.mark import chunks, snapshots
 from dredge.icechunk.collection.steps import collect, list_candidates, mark
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import (
@@ -83,7 +82,7 @@ def test_two_processes_share_the_work(repo: Repo) -> None:
 def test_partition_functions_are_plain_and_can_be_sent() -> None:
     for function in (
         snapshots.read_snapshots,
-        manifests.read_manifests,
+        chunks.read_manifests,
         chunks.shard_chunks,
         listing.list_range,
         deleting.delete_parts,

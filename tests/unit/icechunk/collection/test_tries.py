@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, OvertakenError, RefusedError
-from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput, deleting
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import (
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    VerifyOutput,
+)
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     bulk_delete,
@@ -24,7 +28,6 @@ from dredge.icechunk.collection.steps import (
     run_steps,
     verify,
 )
-from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_deleter

@@ -12,13 +12,13 @@ import pytest
 
 from dredge.errors import FormatError, OvertakenError
 from dredge.icechunk.collection import planning
+from dredge.icechunk.collection import save_report as save_step
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.mark import step as mark_step
 from dredge.icechunk.collection.mark.snapshots import add_snapshots
+from dredge.icechunk.collection.own_files import keep_small
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report import step as save_step
 from dredge.icechunk.collection.steps import collect, mark, release_lease, to_its_end
-from dredge.icechunk.collection.upkeep import keep_small
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import decode_id

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError
-from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     bulk_delete,
@@ -21,7 +21,6 @@ from dredge.icechunk.collection.steps import (
     release_lease,
 )
 from dredge.icechunk.collection.undo import purge, restore
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import open_state

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError
-from dredge.icechunk.collection import upkeep
+from dredge.icechunk.collection import own_files
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.index import ManifestIndex, write_snapshot_rows
+from dredge.icechunk.collection.outputs import StateOutput
+from dredge.icechunk.collection.own_files import _wanted, compact_index
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.advance import advance_state
-from dredge.icechunk.collection.state.output import StateOutput
+from dredge.icechunk.collection.save_report import advance_state
 from dredge.icechunk.collection.steps import collect, release_lease, run_steps
-from dredge.icechunk.collection.upkeep import _wanted, compact_index
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
@@ -58,7 +58,7 @@ def test_large_part_stays_as_it_is_and_every_live_manifest_is_in_one_part_afterw
     run, version = after_runs(v1, parts_max=1)
     before = ManifestIndex.load(run.state).manifest_parts
     large, *small = sorted(before, key=lambda name: -before[name].size_bytes)
-    monkeypatch.setattr(upkeep, "_SMALL_BYTES", before[large].size_bytes)
+    monkeypatch.setattr(own_files, "_SMALL_BYTES", before[large].size_bytes)
     assert compact_index(run, version) == len(small) == 2
     index = ManifestIndex.load(run.state)
     assert index.manifest_parts[large] == before[large]
@@ -79,7 +79,7 @@ def test_run_that_lost_its_lease_leaves_the_index_to_whoever_has_it(
         make_lease(run.state, 60).acquire("somebody else")
         return write_snapshot_rows(*given)
 
-    monkeypatch.setattr(upkeep, "write_snapshot_rows", overtaken)
+    monkeypatch.setattr(own_files, "write_snapshot_rows", overtaken)
     with pytest.raises(LeaseHeldError):
         compact_index(run, version)
     assert ManifestIndex.load(run.state).heads == heads

@@ -62,14 +62,13 @@ def test_optimized_runs_keep_them_too(make: Callable[..., Views]) -> None:
 def test_index_of_an_earlier_version_is_not_built_upon(
     make: Callable[..., Views], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dredge.icechunk.collection import index
-    from dredge.icechunk.collection.state import model
+    from dredge.icechunk.collection import index, state
 
     views = make()
     chunks = views.write("source")
     with monkeypatch.context() as earlier:
         earlier.setattr(index, "FORMAT", index.FORMAT - 1)
-        earlier.setattr(model.RunState.__init__, "__kwdefaults__", {"format": model.FORMAT - 1})
+        earlier.setattr(state.RunState.__init__, "__kwdefaults__", {"format": state.FORMAT - 1})
         views.collect(keep_lost_days=0)
     views.expire_before(views.view("view", chunks, without="source"))
     assert views.mode(keep_lost_days=0) == "clean"
@@ -79,7 +78,7 @@ def test_index_of_an_earlier_version_is_not_built_upon(
 def test_commit_since_the_mark_that_sees_doomed_chunks_keeps_them(
     make: Callable[..., Views], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dredge.icechunk.collection.bulk_delete import step
+    from dredge.icechunk.collection import bulk_delete as step
 
     views = make()
     chunks = views.write("source")

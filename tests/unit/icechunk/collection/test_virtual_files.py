@@ -12,9 +12,9 @@ import pytest
 
 from dredge.errors import AlarmError
 from dredge.icechunk.collection import undo
-from dredge.icechunk.collection.estimate import live_ids
+from dredge.icechunk.collection.config import IcechunkPurgeConfig
+from dredge.icechunk.collection.live_files import live_ids
 from dredge.icechunk.collection.undo import acknowledge_alarms
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
 from dredge.icechunk.ids import hash_of
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
@@ -113,7 +113,8 @@ def test_plan_counts_it_as_live(make: Callable[..., Side], kind: str) -> None:
 def test_file_that_a_commit_since_the_mark_reads_stays(
     make: Callable[..., Side], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from dredge.icechunk.collection.bulk_delete import step
+
+    from dredge.icechunk.collection import bulk_delete as step
 
     side, real, numbers = make(), step.look_again, list[int]()
     side.lose_branch()

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_dredge.operators.icechunk.approve import IcechunkApproveOperator
 from dredge.errors import AwaitingApprovalError, ConfigError, RefusedError, RejectedError
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.steps import approve, check_limits, run_steps
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import objects

@@ -21,13 +21,11 @@ from dredge.errors import (
     RefusedError,
     RejectedError,
 )
-from dredge.icechunk.collection.approve import ApproveOutput
-from dredge.icechunk.collection.approve.step import find_question
-from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.icechunk.collection import deleting
+from dredge.icechunk.collection.approve import find_question
 from dredge.icechunk.collection.config import Safety, Tuning
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.outputs import ApproveOutput, ListCandidatesOutput, StateOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.steps import (
     answer,
     approve,

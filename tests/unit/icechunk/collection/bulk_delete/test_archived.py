@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
+from dredge.icechunk.collection.config import IcechunkRestoreConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.collection.undo import restore
-from dredge.icechunk.collection.undo_config import IcechunkRestoreConfig
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner

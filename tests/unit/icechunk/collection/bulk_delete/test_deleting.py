@@ -9,9 +9,9 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.bulk_delete.deleting import DeleteConfig, DeleteTask, delete_parts
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.list_candidates.candidates import write_candidates
+from dredge.icechunk.collection.deleting import DeleteConfig, DeleteTask, delete_parts
+from dredge.icechunk.collection.list_candidates.listing import write_candidates
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look

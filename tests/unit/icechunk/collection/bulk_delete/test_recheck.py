@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.icechunk.collection.bulk_delete import deleting, recheck
-from dredge.icechunk.collection.bulk_delete.recheck import look_again
+from dredge.icechunk.collection import deleting, recheck
 from dredge.icechunk.collection.config import Safety, Tuning
-from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
+from dredge.icechunk.collection.outputs import MarkOutput, read_live_snapshots
+from dredge.icechunk.collection.recheck import look_again
+from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report.report import build_report
 from dredge.icechunk.collection.steps import bulk_delete, verify
 from dredge.icechunk.ids import decode_id
 from dredge.icechunk.repository import read_history

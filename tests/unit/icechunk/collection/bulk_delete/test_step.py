@@ -20,20 +20,14 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.icechunk.collection.bulk_delete import deleting, step
+from dredge.icechunk.collection import bulk_delete as step
+from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.live_files import snapshot_rows
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
+from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report.report import build_report
-from dredge.icechunk.collection.steps import (
-    answer,
-    approve,
-    bulk_delete,
-    check_limits,
-    release_lease,
-    verify,
-)
+from dredge.icechunk.collection.steps import answer, approve, bulk_delete, check_limits, release_lease, verify
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.maintenance import make_lease

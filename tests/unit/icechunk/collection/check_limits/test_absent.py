@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.icechunk.collection.list_candidates.ranges import NameRange
+from dredge.icechunk.collection.list_candidates.listing import NameRange
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.envelope import FileType, close_file, open_file

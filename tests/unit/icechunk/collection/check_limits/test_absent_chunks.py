@@ -8,13 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dredge.icechunk.collection.check_limits.absent import (
-    AbsentChunk,
-    _finding,
-    check_absent,
-)
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.absent import AbsentChunk, _finding, check_absent
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids, hash_of

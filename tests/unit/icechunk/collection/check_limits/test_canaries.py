@@ -8,10 +8,9 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import live_files
-from dredge.icechunk.collection.check_limits import canaries
-from dredge.icechunk.collection.check_limits.canaries import Sizes
+from dredge.icechunk.collection.check_limits import Sizes, canaries_among, sample_canaries
 from dredge.icechunk.collection.config import PlannedExpiration
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.format.snapshots import instant
@@ -61,8 +60,8 @@ def test_manifests_that_are_too_large_to_read_are_canaries_themselves(repo: Repo
         for info in repo.library.list_manifest_files(tip.removeprefix("snapshots/"))
     }
     run = repo.plan(dry_run=True)
-    assert kinds(canaries.sample(run, Sizes(refs_per_manifest=max(refs.values()))))["chunks"] == chunks
-    assert kinds(canaries.sample(run, Sizes(refs_per_manifest=min(refs.values()) - 1))) == {
+    assert kinds(sample_canaries(run, Sizes(refs_per_manifest=max(refs.values()))))["chunks"] == chunks
+    assert kinds(sample_canaries(run, Sizes(refs_per_manifest=min(refs.values()) - 1))) == {
         "snapshots": tips,
         "manifests": manifests,
         "chunks": set(),
@@ -75,7 +74,7 @@ def test_canaries_of_a_preview_are_those_of_the_refs_that_will_be_left(repo: Rep
     after = PlannedExpiration(
         threshold=instant(latest + 1).isoformat(), delete_expired_branches=True, delete_expired_tags=True
     )
-    tips = kinds(canaries.sample(repo.plan(dry_run=True, after=after)))["snapshots"]
+    tips = kinds(sample_canaries(repo.plan(dry_run=True, after=after)))["snapshots"]
     assert tips == {f"snapshots/{history.branches['main']}"}
 
 
@@ -86,5 +85,5 @@ def test_canaries_are_found_among_candidates_of_every_kind(repo: Repo) -> None:
     candidates = ListCandidatesOutput.of(summary)
     keys = {kind: candidates.keys(run.folder, kind) for kind in ("snapshots", "manifests", "chunks")}
     asked = [min(some) for some in keys.values()]
-    assert set(canaries.among(run, [*asked, "chunks/" + "0" * 20], candidates)) == set(asked)
-    assert canaries.among(run, ["chunks/" + "0" * 20], candidates) == []
+    assert set(canaries_among(run, [*asked, "chunks/" + "0" * 20], candidates)) == set(asked)
+    assert canaries_among(run, ["chunks/" + "0" * 20], candidates) == []

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dredge.errors import AwaitingApprovalError, RefusedError
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput, canaries
-from dredge.icechunk.collection.check_limits.step import GUARD
+from dredge.icechunk.collection import check_limits as step
+from dredge.icechunk.collection.check_limits import GUARD
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.outputs import CheckLimitsOutput, ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     bulk_delete,
@@ -104,7 +104,7 @@ def test_every_guard_says_what_it_found_about_these_very_candidates(repo: Repo) 
     assert guard["verdict"] == summary.details["verdict"] == "passed"
     assert guard["findings"] == summary.details["findings"]
     keys = CheckLimitsOutput.of(summary).read_canaries(run.folder)
-    assert set(keys) == set(canaries.sample(run))
+    assert set(keys) == set(step.sample_canaries(run))
     listed = ListCandidatesOutput.of(candidates)
     assert summary.counts["listed_objects"] == listed.total("listed_objects")
 
@@ -137,14 +137,14 @@ def test_lease_that_is_lost_while_the_guards_are_asked_is_a_refusal(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = v1.listed()
-    real = canaries.sample
+    real = step.sample_canaries
 
     def overtaken(run: Run) -> list[str]:
         release_lease(run)
         make_lease(run.state, 60).acquire("somebody else")
         return real(run)
 
-    monkeypatch.setattr(canaries, "sample", overtaken)
+    monkeypatch.setattr(step, "sample_canaries", overtaken)
     with pytest.raises(RefusedError, match="lease_held"):
         check_limits(run)
     assert run.folder.read_json(GUARD)["verdict"] == "refused"

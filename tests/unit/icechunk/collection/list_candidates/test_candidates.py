@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dredge.icechunk.collection.list_candidates.candidates import without_pinned
+from dredge.icechunk.collection.list_candidates.listing import without_pinned
 from dredge.storage import LISTING_SCHEMA
 from tests.support.icechunk_tasks import OLD, Task
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.icechunk.collection.list_candidates.candidates import write_candidates
+from dredge.icechunk.collection.list_candidates.listing import write_candidates
 from dredge.icechunk.collection.list_candidates.named import (
     NAMED,
     SelectConfig,

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from dredge.icechunk.collection.list_candidates import (
-    ListCandidatesOutput,
-    needed_copies,
-    overwritten,
-)
+from dredge.icechunk.collection.list_candidates import step
+from dredge.icechunk.collection.list_candidates.step import needed_copies
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, check_limits, collect, release_lease
 from dredge.icechunk.format.repo_info import parse_repo_info, written_at
@@ -77,7 +75,7 @@ def test_old_repo_infos_have_an_age_limit_of_their_own(
 ) -> None:
     old_repo_infos(tmp_path, 30)
     age(tmp_path, 30)
-    monkeypatch.setattr(overwritten, "written_at", lambda name: datetime.now(UTC) - timedelta(hours=30))
+    monkeypatch.setattr(step, "written_at", lambda name: datetime.now(UTC) - timedelta(hours=30))
 
     def candidates(**ages: float) -> int:
         run = Repo(tmp_path).listed(**ages)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.icechunk.collection.list_candidates import overwritten
-from dredge.icechunk.collection.list_candidates.overwritten import _may_go, find_old_copies, needed_copies
+from dredge.icechunk.collection.list_candidates import step
+from dredge.icechunk.collection.list_candidates.step import _may_go, find_old_copies, needed_copies
 from dredge.icechunk.format.repo_info import RepoInfo, Update, written_at
 from dredge.storage import open_reader
 from tests.support.icechunk_repo import Repo
@@ -29,7 +29,7 @@ def needed(monkeypatch: pytest.MonkeyPatch, current: RepoInfo, copies: dict[str,
         assert key == f"overwritten/{data.decode()}"
         return copies[data.decode()]
 
-    monkeypatch.setattr(overwritten, "parse_repo_info", parsed)
+    monkeypatch.setattr(step, "parse_repo_info", parsed)
     return needed_copies(open_reader(task.uri), current)
 
 
@@ -69,6 +69,6 @@ def test_copies_are_as_old_as_both_limits_ask_for(
         cutoffs.add(cutoff)
         return False
 
-    monkeypatch.setattr(overwritten, "_may_go", may_go)
+    monkeypatch.setattr(step, "_may_go", may_go)
     assert find_old_copies(run, ()) is not None
     assert cutoffs == {run.plan.created_at - timedelta(hours=hours)}

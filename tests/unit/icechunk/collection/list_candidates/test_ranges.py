@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dredge.icechunk.collection.list_candidates.ranges import NameRange, bounds_for
+from dredge.icechunk.collection.list_candidates.listing import NameRange, bounds_for
 from dredge.icechunk.collection.steps import collect
 from dredge.storage import open_reader
 from tests.support.icechunk_repo import Repo, split_local_folders

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection.list_candidates.step import (
-    _refuse_absent,
-)
+from dredge.icechunk.collection.list_candidates.step import _refuse_absent
 from dredge.icechunk.collection.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.tries import StepTry

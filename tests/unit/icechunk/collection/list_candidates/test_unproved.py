@@ -8,14 +8,9 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection.list_candidates import unproved as unproved_module
-from dredge.icechunk.collection.list_candidates.unproved import (
-    AskConfig,
-    AskResult,
-    AskTask,
-    ask_for_chunks,
-    unproved,
-)
+from dredge.icechunk.collection.list_candidates import chunks as unproved_module
+from dredge.icechunk.collection.list_candidates.chunks import AskConfig, AskResult, AskTask, ask_for_chunks
+from dredge.icechunk.collection.list_candidates.listing import unproved
 from dredge.storage import LISTING_SCHEMA
 from tests.support.icechunk_tasks import OLD, Task, named, raw
 

@@ -25,7 +25,7 @@ from dredge.icechunk.collection.mark.counts import (
     unite_layers,
 )
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import Base
+from dredge.icechunk.collection.state import Base
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.ids import hashes_of
 from dredge.runs.folder import RunFolder

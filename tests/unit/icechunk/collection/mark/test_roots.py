@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dredge.icechunk.collection.mark.roots import Roots, choose_roots
+from dredge.icechunk.collection.mark.step import Roots, choose_roots
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.history import History

@@ -14,10 +14,10 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import planning
 from dredge.icechunk.collection.index import ManifestIndex
+from dredge.icechunk.collection.outputs import OwnFilesOutput
+from dredge.icechunk.collection.own_files import is_own_file, own_files_deleter
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report.output import OwnFilesOutput
-from dredge.icechunk.collection.save_report.own_files import is_own_file, own_files_deleter
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.state import StateStore
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant

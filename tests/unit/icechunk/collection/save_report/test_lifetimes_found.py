@@ -12,18 +12,11 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, RefusedError
+from dredge.icechunk.collection import own_files
 from dredge.icechunk.collection.index import ManifestIndex
+from dredge.icechunk.collection.own_files import Superseded, _clean_up, _find_folders, _index, find_superseded
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report import lifetimes
-from dredge.icechunk.collection.save_report.lifetimes import (
-    Superseded,
-    _clean_up,
-    _find_folders,
-    _index,
-    find_superseded,
-)
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.state import RunState, StateStore
 from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.coverage import Coverage
@@ -206,7 +199,7 @@ def removing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., StepRec
     """Removes what it is given; gives the record."""
 
     def remove(found: Superseded) -> StepRecord:
-        monkeypatch.setattr(lifetimes, "find_superseded", lambda _: found)
+        monkeypatch.setattr(own_files, "find_superseded", lambda _: found)
         record = StepRecord({}, StepTry(run.folder.writer, "own_files", 1))
         _clean_up(run, record)
         return record

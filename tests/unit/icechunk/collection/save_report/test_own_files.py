@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.save_report.own_files import is_own_file, own_files_deleter
+from dredge.icechunk.collection.own_files import is_own_file, own_files_deleter
 from tests.support.icechunk_tasks import Task
 
 XID = "g3qikmu3ee6io01hg8o0"

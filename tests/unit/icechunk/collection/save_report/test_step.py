@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import OvertakenError, UnavailableError
+from dredge.icechunk.collection import save_report as step
+from dredge.icechunk.collection.outputs import REPORT, SaveReportOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report import REPORT, SaveReportOutput, step
 from dredge.icechunk.collection.steps import collect, release_lease, run_steps, save_report
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.runs.tasks import LocalRunner

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.advance import advance_state
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.save_report import advance_state
+from dredge.icechunk.collection.state import RunState, StateStore
 from dredge.icechunk.collection.steps import collect, plan_collection, release_lease, run_steps, save_report
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.tasks import LocalRunner

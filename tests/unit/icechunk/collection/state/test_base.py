@@ -10,9 +10,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.index import SnapshotRow
-from dredge.icechunk.collection.state.base import open_base, snapshots_table
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.state import RunState, StateStore, open_base, snapshots_table
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.repository import KnownSnapshots
 from dredge.runs.folder import RunFolder, parquet_bytes

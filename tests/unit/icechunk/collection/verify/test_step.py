@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+from dredge.icechunk.collection.outputs import CheckLimitsOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, verify
 from dredge.icechunk.repository import read_history

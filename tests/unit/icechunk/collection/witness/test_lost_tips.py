@@ -9,17 +9,10 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import FormatError, RefusedError, WitnessError
-from dredge.icechunk.collection.config import PlannedExpiration
-from dredge.icechunk.collection.steps import (
-    Run,
-    bulk_delete,
-    find_garbage,
-    plan_collection,
-    release_lease,
-)
+from dredge.icechunk.collection.config import IcechunkPurgeConfig, PlannedExpiration
+from dredge.icechunk.collection.steps import Run, bulk_delete, find_garbage, plan_collection, release_lease
 from dredge.icechunk.collection.undo import purge
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
-from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.icechunk.expiration.apply import expire
 from dredge.runs.tasks import LocalRunner

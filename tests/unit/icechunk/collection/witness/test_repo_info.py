@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError, WitnessError
-from dredge.icechunk.collection.steps import (
-    Run,
-    bulk_delete,
-    find_garbage,
-    plan_collection,
-    release_lease,
-)
-from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.steps import Run, bulk_delete, find_garbage, plan_collection, release_lease
+from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import quiet
 from tests.support.icechunk_past import Past

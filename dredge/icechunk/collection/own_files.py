@@ -1,4 +1,12 @@
-"""How long Dredge's own files in a repository live: what a complete run removes at its end.
+"""The deleter of Dredge's own files in an Icechunk repository: what runs wrote for themselves below `_dredge/`.
+
+    counted/…  state/versions/…  state/distrusted/…  index/parts/…  index/heads/…  pending/….parquet
+    pins/<id>.json  pins/<id>/…  expirations/<id>/…  purges/<id>/…  runs/<run id>/…
+
+It knows no other names. The repository's own objects, lease, pointers to the state and the pending list are none
+of these, whoever asks.
+
+How long Dredge's own files in a repository live: what a complete run removes at its end.
 
     run folders, those of purges, plans of expirations    older than `keep_runs_days`
     versions of the state                superseded for a week
@@ -14,41 +22,87 @@ the newest version counts; of those that older versions counted, only garbage is
 Folders are removed only where a plan proves that they are runs of this repository; those in a run root that a user
 named stay, and so do those with copies of what was deleted, until they are purged. The plan is removed last, so that
 what an interrupted removal leaves is found again.
+
+Compaction of the index: what live snapshots and manifests name goes into few parts, and the rest is forgotten.
+
+Every run adds parts. When there are too many small ones, or most of a part is about manifests that nothing needs any
+more, a new head is written that names the parts that stay as they are and new ones for the rest, and says which heads
+it stands for. Nothing here deletes: what is read no more `save_report.lifetimes` removes a week later, for runs that
+loaded the index before.
+
+What a manifest names is copied from the part that counts are taken from, so what is taken away later is what was added.
+A part that cannot be read is left out: its manifests, when they are live, are read from the repository again.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
-from dredge.icechunk.collection.index import HEADS, PARTS, ManifestIndex
-from dredge.icechunk.collection.mark import COUNTED
-from dredge.icechunk.collection.plan import PLAN, parse_plan
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report.output import OwnFilesOutput
-from dredge.icechunk.collection.save_report.own_files import OWN_RUNS, own_files_deleter
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.output import StateOutput
-from dredge.icechunk.collection.state.store import StateStore
-from dredge.icechunk.maintenance import EXPIRATIONS
+from dredge.icechunk.collection.index import (
+    HEADS,
+    PARTS,
+    ManifestIndex,
+    SnapshotRow,
+    read_manifest_rows,
+    write_manifest_rows,
+    write_snapshot_rows,
+)
+from dredge.icechunk.collection.outputs import COUNTED, OwnFilesOutput, StateOutput
+from dredge.icechunk.collection.run import PLAN, Run, parse_plan
+from dredge.icechunk.collection.state import RunState, StateStore, open_base
+from dredge.icechunk.format.manifests import NamedChunks
+from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
-from dredge.runs.own_files import remove_own_files
+from dredge.runs.own_files import OwnFilesDeleter, remove_own_files
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
-from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
-from dredge.storage import ObjectReader, open_reader
+from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS, Version
+from dredge.storage import ObjectReader, StorageOptions, open_reader
+from dredge.storage.keys import is_plain
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.pins import PINS, Pin, read_pins
 from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
-from dredge.xid import descending_time
+from dredge.xid import descending_time, is_xid
+
+OWN_RUNS = RUNS.removeprefix(f"{STATE}/")
+_BOOKKEEPING = re.compile(
+    rf"(?:{'|'.join((COUNTED, VERSIONS, DISTRUSTED, PARTS, HEADS))})/[^/]+|{PENDING}/[^/]+\.parquet"
+    rf"|{PINS}/[^/]+(?:/[^/]+)?"
+)
+_OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOTALL)
+
+
+def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
+    """Open the deleter of Dredge's own files of one repository; keys are relative to `_dredge`.
+
+    Args:
+        uri: the repository.
+        options: how the store is reached; None reads the environment.
+    """
+    return OwnFilesDeleter(f"{uri.rstrip('/')}/{STATE}", is_own_file, options)
+
+
+def is_own_file(key: str) -> bool:
+    """Whether a key below `_dredge` is one that only Dredge writes, and that a later run can do without.
+
+    Args:
+        key: relative to `_dredge`.
+    """
+    if not is_plain(key):
+        return False
+    of_id = _OF_ID.fullmatch(key)
+    return is_xid(of_id[1]) if of_id is not None else _BOOKKEEPING.fullmatch(key) is not None
+
 
 log = logging.getLogger("dredge")
 
@@ -206,3 +260,100 @@ def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
         and plan.uri.rstrip("/") == run.plan.uri.rstrip("/")
         and plan.run_uri.rstrip("/") == f"{runs.uri}/{run_id}"
     )
+
+
+PART_IDS = 2_000_000
+"""About so many ids make a part of manifests."""
+_SMALL_BYTES = PART_IDS * 8 // 4
+
+
+def compact_index(run: Run, version: Version) -> int:
+    """Unite small parts of the index and forget what nothing needs, when that is worth it.
+
+    Args:
+        run: it is complete, and holds the lease.
+        version: of the state, which the run has just written: what it names is kept.
+
+    Returns:
+        How many parts of manifests are read no more; 0 when nothing was done.
+
+    Raises:
+        DredgeError: the state, or the index, could not be read or written. The index is as it was.
+    """
+    index = ManifestIndex.load(run.state)
+    base = open_base(version, run.state, run.options)
+    rows = base.rows
+    live = {manifest for row in rows.values() for manifest in row.manifests}
+    wanted = _wanted(index, live)
+    going = _that_go(index, wanted, run.plan.config.tuning.index_parts_max)
+    if going is None:
+        return 0
+    label = f"{run.folder.label}-compacted"
+    written = [
+        (
+            write_manifest_rows(run.state, f"{label}-manifests-{number:05d}", batch),
+            [name for name, _ in batch],
+        )
+        for number, batch in enumerate(_batches(run, index, wanted, going))
+    ]
+    kept = [(index.manifest_parts[name], index.manifests_of[name]) for name in wanted if name not in going]
+    # What the mark did not see is for the next one: a run that was taken for lost may have written it since.
+    unseen = index.snapshots(run.state, base.state.seen)
+    # Beside the row of what either of two reads names, one of nothing: so the index still knows that they differed.
+    contradicted = {*base.state.contradicted, *index.contradicted}
+    named = [*rows.values(), *unseen.values(), *(SnapshotRow(name, (), ()) for name in contradicted)]
+    snapshots = write_snapshot_rows(run.state, f"{label}-snapshots-00000", named)
+    replaces = {*index.heads, *index.superseded, *index.unread_heads}
+    run.lease.check(run.plan.lease)
+    index.add(run.state, label, [snapshots], [*kept, *written], sorted(replaces))
+    log.info("index: of %d parts of manifests %d were united into %d", len(wanted), len(going), len(written))
+    return len(going)
+
+
+def _wanted(index: ManifestIndex, live: set[str]) -> dict[str, list[str]]:
+    """Give the live manifests of each part; one that several have is of the first, as when counts are made."""
+    left = set(live)
+    found: dict[str, list[str]] = {}
+    for name in sorted(index.manifests_of):
+        found[name] = [item for item in index.manifests_of[name] if item in left]
+        left.difference_update(found[name])
+    return found
+
+
+def _that_go(index: ManifestIndex, wanted: dict[str, list[str]], parts_max: int) -> list[str] | None:
+    """Choose the parts whose live manifests go into new ones; None when that is not worth it yet."""
+    small = [name for name in wanted if index.manifest_parts[name].size_bytes < _SMALL_BYTES]
+    dead = {name for name in wanted if 2 * len(wanted[name]) < len(index.manifests_of[name])}
+    if len(small) > parts_max or len(index.heads) > parts_max:
+        return sorted({*small, *dead})
+    size_bytes = sum(index.manifest_parts[name].size_bytes for name in dead)
+    return sorted(dead) if size_bytes >= _SMALL_BYTES else None
+
+
+def _batches(
+    run: Run, index: ManifestIndex, wanted: dict[str, list[str]], names: Sequence[str]
+) -> Iterator[list[tuple[str, NamedChunks]]]:
+    batch: list[tuple[str, NamedChunks]] = []
+    for name in names:
+        needed = set(wanted[name])
+        if not needed:
+            continue
+        try:
+            batch += [
+                row for row in read_manifest_rows(run.state, index.manifest_parts[name]) if row[0] in needed
+            ]
+        except FormatError as error:
+            log.warning("%s is not compacted: %s", name, error)
+        if sum(len(ids) for _, chunks in batch for ids in chunks) >= PART_IDS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def keep_small(run: Run, version: Version) -> None:
+    """As `compact_index`; whatever goes wrong is a warning, because a large index is only slow."""
+    try:
+        compact_index(run, version)
+    except DredgeError as error:
+        log.warning("the index was not compacted; a later run does it: %s", error)

@@ -1,30 +1,37 @@
-"""Put a report together from what the steps left."""
+"""Put a report together from what the steps left.
+
+What a report says of the mode of a run: what it could not see, and what runs before it had missed.
+
+The table of a report: what became of the objects of each kind, and why.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dredge.approve.output import approval_inputs
 from dredge.approve.question import approval_text
 from dredge.approve.question import what_to_do as about_approval
-from dredge.errors import FormatError
-from dredge.icechunk.collection.approve import ApproveOutput
-from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput
-from dredge.icechunk.collection.kinds import FOLDERS
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.errors import DredgeError, FormatError
+from dredge.icechunk.collection.kinds import FOLDERS, NAMES
+from dredge.icechunk.collection.outputs import (
+    ApproveOutput,
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    VerifyOutput,
+)
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report.mode import facts_of_mode
-from dredge.icechunk.collection.save_report.rows import rows_of_kind
-from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
 from dredge.runs.pending.words import facts_of_waiting, what_waits
+from dredge.runs.report_rows import ReportRow
 from dredge.runs.summary import StepSummary
-from dredge.runs.words import size_text
+from dredge.runs.versions import OPTIMIZED
+from dredge.runs.words import duration_text, size_text
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import WORDS
 
@@ -245,3 +252,118 @@ def _step(left: _Left, step: str) -> dict[str, Any]:
         "figures": ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in shown.items()),
         "counts": dict(summary.counts),
     }
+
+
+UNSEEN = (
+    "chunks that no manifest names: written by sessions that never committed, or by commits that failed early"
+)
+
+
+def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
+    """Give the lines of a report about the mode of a run.
+
+    Args:
+        run: the run.
+        listed: what it found; None when it did not come so far.
+    """
+    plan = run.plan
+    facts = [("Mode", f"{plan.mode}: {plan.why_mode}" if plan.why_mode else plan.mode)]
+    if plan.mode == OPTIMIZED:
+        facts.append(("Not looked at", f"{UNSEEN}. Only a clean run finds them{_last_clean(run)}"))
+    if plan.inventory is not None:
+        begun = plan.inventory.created_at
+        when = "of an unknown time" if begun is None else f"begun {begun:%Y-%m-%d %H:%M} UTC"
+        facts.append(
+            ("Chunks from", f"{plan.inventory.uri}, {when}; what is younger waits for the next clean run")
+        )
+    drift = None if listed is None else listed.drift
+    if drift is not None:
+        text = f"nothing, in {drift['runs']:,} optimized runs"
+        if drift["objects"]:
+            text = (
+                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: no manifest"
+                " in the store names them, nor did one that an optimized run has counted"
+            )
+        facts.append(("Missed by optimized runs", text))
+    return facts
+
+
+def _last_clean(run: Run) -> str:
+    try:
+        if run.base is None:
+            return ""
+        state = run.base.state
+    except DredgeError:
+        return ""
+    age = duration_text(run.plan.created_at - state.clean_at)
+    return f"; the last one was {age} before this run ({state.clean_run_id})"
+
+
+_SWEPT = {
+    "deleted": "nothing reached it",
+    "missing": "was gone already",
+    "failed": "could not be deleted",
+    "kept": "came into use, was brought back or written again meanwhile, is held by the store, or could not be copied",
+}
+
+
+def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[ReportRow]:
+    """Give the rows of a kind.
+
+    Args:
+        kind: of objects.
+        figures: of the listing and the sweep, without the kind's name; empty when it was not listed.
+        dry_run: nothing was to be deleted.
+    """
+    if not figures:
+        return
+    yield from _kept(kind, figures)
+    candidates = figures.get("candidates_objects", 0)
+    swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
+    if candidates and not any(swept.values()):
+        verdict = "would be deleted" if dry_run else "candidate"
+        yield _row(kind, verdict, "nothing reaches it", candidates, figures["candidates_bytes"])
+    for outcome, why in _SWEPT.items():
+        if swept[outcome]:
+            yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
+
+
+def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
+    young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
+    foreign = figures.get("foreign", 0)
+    pinned = figures.get("pinned_objects", 0)
+    waiting = figures.get("waiting_objects", 0)
+    live = figures.get("listed_objects", 0) - figures.get("found_objects", 0)
+    live -= young + foreign + spared + pinned
+    if live:
+        yield _row(kind, "kept", "needed", live, _live_bytes(figures))
+    if young:
+        yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
+    if waiting:
+        why = "nothing reaches it; it waits for another run"
+        yield _row(kind, "waiting", why, waiting, figures["waiting_bytes"])
+    if spared:
+        why = "nothing reaches it, but none of its kind is to be deleted"
+        yield _row(kind, "kept", why, spared, figures["spared_bytes"])
+    if pinned:
+        yield _row(
+            kind,
+            "kept",
+            "brought back and kept for now, or a virtual chunk lies in it",
+            pinned,
+            figures["pinned_bytes"],
+        )
+    if foreign:
+        yield _row(kind, "kept", "not a name that Icechunk gives", foreign, None)
+
+
+def _live_bytes(figures: Mapping[str, int]) -> int | None:
+    """Bytes of live objects; None where nobody counted, because foreign objects lie among them."""
+    if figures.get("foreign", 0) or "listed_bytes" not in figures:
+        return None
+    others = sum(figures.get(f"{what}_bytes", 0) for what in ("found", "young", "spared", "pinned"))
+    return figures["listed_bytes"] - others
+
+
+def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> ReportRow:
+    return ReportRow(NAMES[kind], verdict, why, objects, size_bytes)

@@ -1,4 +1,7 @@
-"""What a person is shown about a collection of an Icechunk repository who has to decide."""
+"""Approvals of collections of Icechunk repositories; see `dredge.approve.step`.
+
+What a person is shown about a collection of an Icechunk repository who has to decide.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ from typing import Any
 
 from dredge.approve.question import EXAMPLES_MAX, Question, first_lines, kinds, word_question
 from dredge.approve.records import Asked
-from dredge.icechunk.collection.approve.step import find_question
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+from dredge.approve.step import Approvals
 from dredge.icechunk.collection.kinds import FOLDERS, NAMES
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.outputs import ApproveOutput, CheckLimitsOutput, ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.runs.output import StepOutput
 from dredge.runs.words import size_text
+
+_APPROVALS = Approvals(ApproveOutput)
+approve, answer, find_question = _APPROVALS.approve, _APPROVALS.answer, _APPROVALS.find_question
 
 _STAYS = {
     "pinned": "brought back, and kept for now",

@@ -13,12 +13,11 @@ from datetime import datetime
 
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.age import is_old
-from dredge.icechunk.collection.kinds import FOLDERS
+from dredge.icechunk.collection.kinds import FOLDERS, is_old
 from dredge.icechunk.collection.live_files import manifest_rows, refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.mark import snapshot_files, with_ancestors
+from dredge.icechunk.collection.mark.snapshots import snapshot_files, with_ancestors
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.witness.old_refs import read_old_refs
+from dredge.icechunk.collection.witness.operations import read_old_refs
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
 from dredge.runs.watch import Watch

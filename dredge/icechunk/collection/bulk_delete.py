@@ -5,12 +5,15 @@
 
 What names something goes before what it names, the next kind begins only when nothing of the last one failed, and what
 stays keeps what it names: whatever stops the sweep, no file is left that names a deleted one.
+
+Settle: after a sweep, one row for each object says what became of it, and the figures follow from these rows.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -19,12 +22,22 @@ import pyarrow.compute as pc
 
 from dredge.approve.output import approval_inputs, why_asked
 from dredge.approve.step import approval_of
-from dredge.errors import RefusedError
+from dredge.errors import DredgeError, RefusedError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.approve import ApproveOutput
-from dredge.icechunk.collection.bulk_delete.deleting import DeleteConfig, DeleteTask, delete_parts
-from dredge.icechunk.collection.bulk_delete.output import BulkDeleteOutput
-from dredge.icechunk.collection.bulk_delete.recheck import (
+from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
+from dredge.icechunk.collection.deleting import DeleteConfig, DeleteTask, delete_parts
+from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
+from dredge.icechunk.collection.list_candidates.step import needed_copies
+from dredge.icechunk.collection.outputs import (
+    ApproveOutput,
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    read_live_snapshots,
+)
+from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.recheck import (
     error_of_stop,
     find_unnamed,
     find_use,
@@ -32,13 +45,6 @@ from dredge.icechunk.collection.bulk_delete.recheck import (
     newly_live,
     refuse_use,
 )
-from dredge.icechunk.collection.bulk_delete.settle import settle
-from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput
-from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, needed_copies
-from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
-from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.repository import read_repo_info
@@ -46,11 +52,13 @@ from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
+from dredge.runs.partial import not_deleted
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch, watching
+from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 log = logging.getLogger("dredge")
 
@@ -196,3 +204,51 @@ def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
 def _needed(run: Run) -> list[str]:
     """Give the copies of the repo info that the log needs now; they may be others than at the mark."""
     return sorted(needed_copies(run.reader, read_repo_info(run.reader)))
+
+
+_FAILURES_SHOWN = 20
+
+
+def settle(run: Run, record: StepRecord) -> DredgeError | None:
+    """Write the settled ledger, and note its figures.
+
+    Args:
+        run: whose ledger it is.
+        record: of the sweep.
+
+    Returns:
+        The error for objects that could not be deleted; None when there are none.
+    """
+    totals: Counter[str] = Counter()
+    failures: list[dict[str, str | None]] = []
+    codes: set[str] = set()
+    not_copied = 0
+    candidates = record.input(ListCandidatesOutput)
+    for kind in FOLDERS:
+        for part in candidates.candidates(kind):
+            rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))
+            found = ledger.settle_rows(
+                run.folder, part, rows, ["outcome", "code"], _FAILURES_SHOWN - len(failures)
+            )
+            record.parts.append(found.part)
+            failures += found.failures
+            # Of all that failed, not only of those that are named: one that may pass is worth another try.
+            codes |= {str(group["code"]) for group in found.groups if group["outcome"] == ledger.FAILED}
+            for group in found.groups:
+                not_copied += group["objects"] if group["code"] == NOT_COPIED else 0
+                for unit in ("objects", "bytes"):
+                    totals[f"{kind}_{group['outcome']}_{unit}"] += group[unit]
+    record.counts.update(totals)
+    for outcome in ledger.OUTCOMES:
+        for unit in ("objects", "bytes"):
+            record.counts[f"{outcome}_{unit}"] = sum(totals[f"{kind}_{outcome}_{unit}"] for kind in FOLDERS)
+    if not_copied:
+        record.warn(words_of_not_copied(not_copied))
+    if not failures:
+        return None
+    record.details["failures"] = failures
+    text = (
+        f"run {run.plan.run_id}: {record.counts['failed_objects']:,} objects could not be deleted"
+        f" ({', '.join(sorted(codes))}); kinds after theirs were not begun. What was deleted is in the ledger."
+    )
+    return not_deleted(text, codes, record.counts["deleted_objects"])

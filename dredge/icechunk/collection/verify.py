@@ -9,12 +9,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput, canaries
+from dredge.icechunk.collection.check_limits import split_canaries
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import BulkDeleteOutput, CheckLimitsOutput, MarkOutput, VerifyOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.verify.output import VerifyOutput
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
 from dredge.runs.perform import StepRecord
@@ -69,7 +67,7 @@ def _lost(run: Run, record: StepRecord, kind: str) -> Iterator[str]:
 def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
     """Look for the canaries again that the store had before the sweep."""
     sample = record.input(CheckLimitsOutput).read_canaries(run.folder)
-    _, gone = canaries.split(run, sample)
+    _, gone = split_canaries(run, sample)
     record.counts["canaries"] = len(sample)
     if gone:
         yield f"{len(gone)} objects that refs need are gone since the guards looked, such as {gone[0]}"

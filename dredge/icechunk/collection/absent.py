@@ -18,8 +18,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import refuse_deleted, refuse_deleted_ids
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.format.manifests import NATIVE, ArrayRefs, parse_manifest
