@@ -31,15 +31,6 @@ def collect_each(
 ) -> Iterator[Outcome]:
     """Expire and collect repositories, each with its own lease, plan and report. One that fails stops no other.
 
-    Args:
-        repositories: URIs.
-        expiration: what leaves history before; a dry run only takes it as applied.
-        config_of: gives what is asked for of a repository.
-        runner: spreads the tasks of all runs.
-        at_once: repositories collected at the same time.
-        options: how stores are reached; None reads the environment.
-        clock: this machine's clock.
-
     Returns:
         What became of each, in their order.
     """

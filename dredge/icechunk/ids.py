@@ -86,21 +86,12 @@ def raw_ids_of_names(names: Sequence[str]) -> npt.NDArray[np.uint8]:
 
 
 def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Give the first 64 bits of each id.
-
-    Args:
-        raw: ids as an array of shape (n, 12).
-    """
+    """Give the first 64 bits of each id."""
     return np.ascontiguousarray(raw[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
 def distinct(values: npt.NDArray[np.uint64], *, in_runs: bool = False) -> npt.NDArray[np.uint64]:
-    """Sort numbers and leave out repetitions. (`numpy.unique` hashes instead, ten times slower on a million.)
-
-    Args:
-        values: in any order.
-        in_runs: they are a few sorted runs one after the other.
-    """
+    """Sort numbers and leave out repetitions. (`numpy.unique` hashes instead, ten times slower on a million.)"""
     if bool((values[1:] > values[:-1]).all()):
         return values
     # A stable sort merges what is sorted in runs already; without runs the other kind is faster.
@@ -112,11 +103,7 @@ def distinct(values: npt.NDArray[np.uint64], *, in_runs: bool = False) -> npt.ND
 
 
 def encode_ids(raw: npt.NDArray[np.uint8]) -> pa.StringArray:
-    """Spell many ids at once.
-
-    Args:
-        raw: ids as an array of shape (n, 12).
-    """
+    """Spell many ids at once."""
     import pyarrow as pa
 
     count = len(raw)
@@ -135,9 +122,6 @@ def hashes_of_names(
     names: pa.Array | pa.ChunkedArray,
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
     """Decode names that may be ids.
-
-    Args:
-        names: file names without their folder.
 
     Returns:
         The first 64 bits of each id (0 where the name is none), and which names are canonical ids.

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Repository:
     """Open a repository with the library.
 
-    Args:
-        uri: as for `dredge.storage.open_reader`; `s3://`, `gs://` and local folders.
-        options: None reads this process's environment.
-
     Raises:
         ConfigError: a kind of store that the library is not opened on here.
         UnavailableError: the repository could not be opened.

@@ -34,13 +34,7 @@ def open_state(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
 def make_lease(
     state: ObjectWriter, seconds: float = LEASE_SECONDS, now: Callable[[], datetime] | None = None
 ) -> Lease:
-    """Give a repository's lease.
-
-    Args:
-        state: on the folder of the repository that is Dredge's.
-        seconds: how long a right lives without being renewed.
-        now: the store's time; None asks for it each time.
-    """
+    """Give a repository's lease."""
     return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")))
 
 
@@ -49,12 +43,6 @@ def right_to_work(
     uri: str, holder: str, grant: LeaseGrant | None = None, options: StorageOptions | None = None
 ) -> Iterator[LeaseGrant]:
     """Hold the lease while work goes on, and renew it meanwhile.
-
-    Args:
-        uri: the repository.
-        holder: who asks, when the right must be taken first; it is given back in the end.
-        grant: a right that was taken before; it is only renewed.
-        options: None reads the environment.
 
     Raises:
         LeaseHeldError: another run works on the repository.

@@ -89,11 +89,6 @@ def choose_repositories(
 
     One whose store does not answer is collected like any other: its run says what is wrong with it.
 
-    Args:
-        config: what the user asks for.
-        named: URIs of the repositories that have settings of their own; they are meant when nothing else is.
-        options: how stores are reached; None reads the environment.
-
     Returns:
         URIs in order, each place once however it is spelled; and why others that were asked for are left out, by URI.
 
@@ -139,13 +134,7 @@ def _why_not(uri: str, options: StorageOptions | None) -> str:
 
 
 def summary_root(config: ManyConfig, run_root: str | None, repositories: Iterable[str]) -> str:
-    """URI of the folder for summaries; "" when there is no repository to put it into.
-
-    Args:
-        config: what the user asks for.
-        run_root: where the runs put their folders; None is a place in each repository.
-        repositories: URIs.
-    """
+    """URI of the folder for summaries; "" when there is no repository to put it into."""
     first = next(iter(repositories), None)
     inside = "" if first is None else f"{first.rstrip('/')}/{STATE}"
     return (config.summary_root or run_root or inside).rstrip("/")
@@ -154,14 +143,7 @@ def summary_root(config: ManyConfig, run_root: str | None, repositories: Iterabl
 def outcome_of(
     repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
 ) -> Outcome:
-    """Tell what became of a repository's run, by its report.
-
-    Args:
-        repository: its URI.
-        run_uri: folder of the run; "" when it came to no plan.
-        why: what is known to have gone wrong; for a run without a report.
-        options: how stores are reached; None reads the environment.
-    """
+    """Tell what became of a repository's run, by its report."""
     if not run_uri:
         return lost(repository, why)
     # Not at module level: the form of its settings is read wherever DAG files are.

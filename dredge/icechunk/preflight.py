@@ -27,13 +27,7 @@ _SAMPLE_ROWS = 20_000
 
 
 def check(config: CollectConfig, options: StorageOptions | None = None, clock: Clock = utc_now) -> Preflight:
-    """Ask for everything that a collection will need. Leaves nothing behind.
-
-    Args:
-        config: of the runs to come.
-        options: how stores are reached; None reads the environment.
-        clock: this machine's.
-    """
+    """Ask for everything that a collection will need. Leaves nothing behind."""
     return perform(config.uri, _groups(config, options, clock))
 
 

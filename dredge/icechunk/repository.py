@@ -98,11 +98,6 @@ def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
 def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -> History:
     """Read refs, snapshots, parents and times.
 
-    Args:
-        reader: on the repository.
-        known: spec 1: files that still have their tag are not read again; gets what is read now, so far as a tag
-            proves it, and loses what is not listed any more. Messages of such entries may be "".
-
     Returns:
         Spec 1: the snapshots that refs reach. Spec 2: all that the repo info lists.
 
@@ -208,11 +203,6 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
 def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
     """Read one ref of spec 1: its tip; None when it is there no more.
 
-    Args:
-        reader: on the repository.
-        kind: "branch" or "tag".
-        name: without a prefix.
-
     Raises:
         FormatError: it holds no id.
         RefusedError: there is a repo info by now.
@@ -279,12 +269,6 @@ def read_parsed[T](
     Each thread takes a run of files, reads some and then parses them. One file at a time, the threads would
     spend more time on handing the interpreter to each other than on the files; on a local folder, where
     nothing is waited for, they do so whatever they take, so there one thread reads it all.
-
-    Args:
-        reader: on the repository.
-        keys: of the files.
-        parse: makes a value of a file's bytes and its key.
-        concurrency: files read at once from a store that is not a local folder.
 
     Raises:
         NotFoundError: a file is not there.
@@ -408,11 +392,6 @@ def newest_copies(reader: ObjectReader) -> list[str]:
 
 def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str]) -> None:
     """Look into the newest copies that the operations log does not name.
-
-    Args:
-        reader: on the repository.
-        info: the current repo info.
-        copies: names of copies that were there before it was read, newest first.
 
     Raises:
         RefusedError: one of them is later than the current repo info.

@@ -57,11 +57,7 @@ class AbsentChunk:
     coordinates: tuple[int, ...]
 
     def text(self, paths: dict[str, str]) -> str:
-        """Say what needs the chunk.
-
-        Args:
-            paths: of arrays, by id; an array that is not among them is named by its id.
-        """
+        """Say what needs the chunk."""
         where = ", ".join(map(str, self.coordinates))
         array = paths.get(self.node_id, f"node {self.node_id}")
         return f"{self.key} (chunk {where} of {array}, by {MANIFESTS}{self.manifest})"
@@ -69,11 +65,6 @@ class AbsentChunk:
 
 def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -> Iterator[Finding]:
     """Hold a run while something live is not in the store.
-
-    Args:
-        run: whose repository is asked.
-        mark: what is live.
-        candidates: what was listed.
 
     Yields:
         A finding for chunks and one for transaction logs, of the rules in `PRESENT`. What is live and not there is

@@ -31,10 +31,6 @@ _STAYS = {
 def make_question(run: Run, report: str) -> Question:
     """Word what a run asks, and keep the repository for it as long as it may wait.
 
-    Args:
-        run: this run, of which `approve` said that it awaits approval.
-        report: URI of the page of its report so far.
-
     Raises:
         RefusedError: it asks nothing.
         LeaseHeldError: another run has taken over.

@@ -212,10 +212,6 @@ _FAILURES_SHOWN = 20
 def settle(run: Run, record: StepRecord) -> DredgeError | None:
     """Write the settled ledger, and note its figures.
 
-    Args:
-        run: whose ledger it is.
-        record: of the sweep.
-
     Returns:
         The error for objects that could not be deleted; None when there are none.
     """

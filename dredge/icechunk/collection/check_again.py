@@ -45,12 +45,7 @@ _REASON = "live files name it, and a run had deleted it"
 
 
 def note_deletion(run: Run, record: StepRecord) -> None:
-    """Write the record of what a sweep may delete, before its first deletion.
-
-    Args:
-        run: whose candidates are deleted.
-        record: of the sweep.
-    """
+    """Write the record of what a sweep may delete, before its first deletion."""
     candidates = record.input(ListCandidatesOutput)
     pieces: list[Hashes] = []
     for kind in FOLDERS:
@@ -63,11 +58,7 @@ def note_deletion(run: Run, record: StepRecord) -> None:
 
 
 def absent_files(reader: ObjectReader) -> set[str]:
-    """Give the keys of snapshots and manifests that what refs reach names, and that the store lacks.
-
-    Args:
-        reader: on the repository. Files that cannot be read are passed over.
-    """
+    """Give the keys of snapshots and manifests that what refs reach names, and that the store lacks."""
     snapshots = {node for node, _ in snapshot_files(reader)}
     manifests = {
         key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
@@ -101,10 +92,6 @@ def _named(reader: ObjectReader) -> list[str]:
 def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
     """Do something that reads live files; where one is missing, look for it in the records of deletions first.
 
-    Args:
-        run: whose step it is.
-        work: raises FormatError where a live file is missing or damaged.
-
     Raises:
         AlarmError: a run had deleted a file that is missing.
         FormatError: as `work` raises it.
@@ -118,11 +105,6 @@ def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
 
 def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
     """Bring back live objects that earlier runs deleted, and raise the alarm.
-
-    Args:
-        run: whose mark misses them; it holds the lease.
-        label: of the try; names the alarm.
-        absent: keys that live files name and the store lacks.
 
     Raises:
         AlarmError: a run had deleted one of them.
@@ -175,10 +157,6 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
 
 def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
     """Compare what live manifests name with what earlier runs deleted, where no listing shows what the store lacks.
-
-    Args:
-        run: whose mark it is; it holds the lease.
-        live: sets of ids, in its folder: of new manifests, or of locations of virtual chunks.
 
     Raises:
         AlarmError: a run had deleted one of them, and the store lacks it; it was brought back where that was possible.
@@ -279,11 +257,6 @@ def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
 
 def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) -> SweptRun:
     """Open a run that deleted.
-
-    Args:
-        run_uri: URI of its folder.
-        uri: the repository whose run it must be.
-        options: None reads the environment.
 
     Raises:
         ConfigError: there is no such run, it deleted nothing, or it is of another repository.

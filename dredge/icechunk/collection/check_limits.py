@@ -70,12 +70,7 @@ _SIZES = Sizes()
 
 
 def sample_canaries(run: Run, sizes: Sizes = _SIZES) -> list[str]:
-    """Give keys that the refs need now: tips, some of their manifests, some of their chunks.
-
-    Args:
-        run: this run.
-        sizes: how much is read.
-    """
+    """Give keys that the refs need now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(run.plan.run_id)
     tips = sorted(_tips(run))
     keys = [SNAPSHOTS + tip for tip in rng.sample(tips, min(sizes.refs, len(tips)))]
@@ -227,10 +222,6 @@ def _must(
 def leave_record(run: Run, record: StepRecord) -> None:
     """Replace what the last mark left, unless another run did so since this one's mark.
 
-    Args:
-        run: whose mark and listing are complete; it holds the lease.
-        record: of the step at work, which reads the mark.
-
     Raises:
         ConflictError: another run has left its record since.
         LeaseHeldError: another run has taken over.
@@ -254,10 +245,6 @@ def leave_record(run: Run, record: StepRecord) -> None:
 
 def leave_list(run: Run, record: StepRecord) -> None:
     """Leave the list after a complete mark.
-
-    Args:
-        run: whose mark it is; it holds the lease.
-        record: of check_limits.
 
     Raises:
         ConflictError: another run has left its list since.

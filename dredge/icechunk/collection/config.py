@@ -263,12 +263,7 @@ class CollectConfig:
         )
 
     def grace(self, undo: str, spec_version: int) -> timedelta:
-        """How long garbage waits before another run may delete it.
-
-        Args:
-            undo: way in which deletions can be taken back.
-            spec_version: 1 or 2.
-        """
+        """How long garbage waits before another run may delete it."""
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
         return grace_of(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
@@ -292,9 +287,6 @@ class CollectConfig:
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> CollectConfig:
         """From what a user gave: Params of a DAG, an operator's `config`.
-
-        Args:
-            params: by name of the setting, as values or as rendered text. None and empty text mean no value.
 
         Raises:
             ConfigError: an unknown name, or a value that does not fit.

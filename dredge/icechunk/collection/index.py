@@ -140,15 +140,7 @@ class ManifestIndex:
         manifests: Sequence[tuple[PartInfo, Sequence[str]]],
         replaces: Sequence[str] = (),
     ) -> None:
-        """Record new parts in a head of their own; the same parts give the same head.
-
-        Args:
-            state: the folder with the index.
-            label: begins the head's name.
-            snapshots: parts with snapshots.
-            manifests: parts with manifests, and the ids in each.
-            replaces: heads that this one stands for; nobody reads them any more.
-        """
+        """Record new parts in a head of their own; the same parts give the same head."""
         if not snapshots and not manifests and not replaces:
             return
         value: dict[str, Any] = {
@@ -178,10 +170,6 @@ class ManifestIndex:
 
         Where two reads of a snapshot differ, one of the files was damaged, and nobody knows which: what either
         names counts.
-
-        Args:
-            state: the folder with the index.
-            seen: names of parts that are not read.
         """
         found: dict[str, SnapshotRow] = {}
         for part in self.snapshot_parts:

@@ -41,12 +41,7 @@ NAMES = {
 
 
 def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Give what should be ids in the keys of a kind: the names of files; of old repo infos the ends of their names.
-
-    Args:
-        kind: of the objects.
-        keys: relative to the repository.
-    """
+    """Give what should be ids in the keys of a kind: the names of files; of old repo infos the ends of their names."""
     return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))
 
 
@@ -55,22 +50,12 @@ _ROUNDED_MICROS = 1_000_000
 
 
 def is_old(last_modified: datetime, cutoff: datetime) -> bool:
-    """Tell whether an object was written before the cutoff.
-
-    Args:
-        last_modified: aware, by the store's clock.
-        cutoff: aware.
-    """
+    """Tell whether an object was written before the cutoff."""
     return (last_modified if last_modified.microsecond else last_modified + _ROUNDED) < cutoff
 
 
 def is_old_column(times: pa.Array, cutoff: datetime) -> npt.NDArray[np.bool_]:
-    """Tell for each of many objects whether it was written before the cutoff; see `is_old`.
-
-    Args:
-        times: timestamps in microseconds, UTC.
-        cutoff: aware.
-    """
+    """Tell for each of many objects whether it was written before the cutoff; see `is_old`."""
     micros = times.cast(pa.int64()).to_numpy()
     micros = micros + np.where(micros % _ROUNDED_MICROS == 0, _ROUNDED_MICROS, 0)
     limit = pa.scalar(cutoff, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()

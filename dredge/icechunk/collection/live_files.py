@@ -31,11 +31,6 @@ from dredge.storage.parallel import ordered_map
 def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
     """Read which manifests snapshots name.
 
-    Args:
-        reader: on the repository.
-        snapshots: ids.
-        threads: files fetched at once.
-
     Raises:
         FormatError: one is missing or damaged.
     """
@@ -78,12 +73,6 @@ def manifest_rows(
     Many are fetched at once, and as many decoded at once as this process may use processors: both happen outside the
     interpreter's lock. Never more, because a decoded manifest can be large.
 
-    Args:
-        reader: on the repository.
-        refs: how many references snapshots say that each manifest has, by id.
-        threads: files fetched at once.
-        digests: gets the MD5 of each file's bytes, by id, where somebody wants to know.
-
     Yields:
         Id of a manifest and its chunks, in the order of the manifests' ids.
 
@@ -121,10 +110,6 @@ def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
 
     Reads every live snapshot and manifest and lists the repository, so it costs what a collection's dry run
     costs.
-
-    Args:
-        reader: on the repository.
-        plan: for the repository as it is now.
 
     Raises:
         FormatError: a live file is missing or damaged.

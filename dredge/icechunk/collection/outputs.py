@@ -159,13 +159,7 @@ class MarkOutput(StepOutput):
 
 
 def chunk_set_name(task: int, shard: int, *, is_native: bool = True) -> str:
-    """Name a set of live chunks, relative to the run's folder.
-
-    Args:
-        task: number of the task that writes it.
-        shard: number of the shard.
-        is_native: of native chunks; else of those that locations of virtual chunks name.
-    """
+    """Name a set of live chunks, relative to the run's folder."""
     return f"{MarkOutput.STEP}/{_CHUNKS if is_native else _VIRTUAL}{task:05d}-{shard:04d}.ids"
 
 
@@ -254,11 +248,7 @@ class ListCandidatesOutput(StepOutput):
 
 
 def new_chunks_name(number: int) -> str:
-    """Name a set of new chunks, relative to the run's folder.
-
-    Args:
-        number: of the task that writes it.
-    """
+    """Name a set of new chunks, relative to the run's folder."""
     return f"{ListCandidatesOutput.STEP}/{_NEW_CHUNKS}{number:05d}.ids"
 
 

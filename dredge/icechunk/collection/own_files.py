@@ -83,21 +83,12 @@ _OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOT
 
 
 def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
-    """Open the deleter of Dredge's own files of one repository; keys are relative to `_dredge`.
-
-    Args:
-        uri: the repository.
-        options: how the store is reached; None reads the environment.
-    """
+    """Open the deleter of Dredge's own files of one repository; keys are relative to `_dredge`."""
     return OwnFilesDeleter(f"{uri.rstrip('/')}/{STATE}", is_own_file, options)
 
 
 def is_own_file(key: str) -> bool:
-    """Whether a key below `_dredge` is one that only Dredge writes, and that a later run can do without.
-
-    Args:
-        key: relative to `_dredge`.
-    """
+    """Whether a key below `_dredge` is one that only Dredge writes, and that a later run can do without."""
     if not is_plain(key):
         return False
     of_id = _OF_ID.fullmatch(key)
@@ -131,11 +122,7 @@ class Superseded:
 
 
 def clean_up(run: Run) -> None:
-    """Remove what nothing needs any more. Whatever goes wrong is a warning: no run is the worse for files that stay.
-
-    Args:
-        run: it is complete, and the state has moved on.
-    """
+    """Remove what nothing needs any more. Whatever goes wrong is a warning: no run is the worse for files that stay."""
     if run.plan.config.keep_runs_days is None:
         return
     try:
@@ -269,10 +256,6 @@ _SMALL_BYTES = PART_IDS * 8 // 4
 
 def compact_index(run: Run, version: Version) -> int:
     """Unite small parts of the index and forget what nothing needs, when that is worth it.
-
-    Args:
-        run: it is complete, and holds the lease.
-        version: of the state, which the run has just written: what it names is kept.
 
     Returns:
         How many parts of manifests are read no more; 0 when nothing was done.

@@ -45,11 +45,6 @@ def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet
     """Give hashes of the keys of what is kept for now, as of now: what has a pin, files that are not live in which
     virtual chunks lie, and what these need.
 
-    Args:
-        run: its folder gets a file when there is anything.
-        mark: what is live.
-        step: at work.
-
     Raises:
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
@@ -64,13 +59,6 @@ def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet
 
 def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: bool = False) -> LocatedSet:
     """Write hashes of the keys of some snapshots and manifests, and of what these need.
-
-    Args:
-        run: its folder gets the file.
-        name: how the file's name begins.
-        kept: keys.
-        passes_archived: pass over files that are archived, too: garbage stays there, as it cannot be copied, for nobody
-            who needs it. What has a pin is needed.
 
     Raises:
         ConfigError: a file cannot be read.

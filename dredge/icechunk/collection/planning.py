@@ -41,12 +41,6 @@ def plan_collection(
 ) -> CollectionPlan:
     """Fix what a run works on, and write it as `plan.json` into a new run folder.
 
-    Args:
-        config: what the user asks for.
-        lease: the right, when it was taken before; None takes it, with the run id as holder.
-        options: None reads the environment.
-        clock: this machine's clock.
-
     Raises:
         NotFoundError: no repository.
         FormatError: the inventory is damaged.
@@ -173,12 +167,6 @@ def _write_plan(plan: CollectionPlan, options: StorageOptions | None) -> None:
 def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
     """Let a collection that was planned under an earlier lease of the same holder go on under a new one.
 
-    Args:
-        run_uri: URI of the run's folder.
-        uri: the repository that the lease was taken for.
-        grant: the new lease.
-        options: None reads the environment.
-
     Returns:
         Whether the run goes on under this lease; it does not when it is a run of somebody else or of another
         repository, or when a later lease was handed to it already.
@@ -203,9 +191,6 @@ def is_local(run: Run) -> bool:
 def check_resumable(run: Run) -> None:
     """Check that a local run could go on now. Nothing is changed.
 
-    Args:
-        run: that waits.
-
     Raises:
         LeaseHeldError: another run works on the repository.
         RefusedError: another run came in between.
@@ -218,11 +203,6 @@ def check_resumable(run: Run) -> None:
 
 def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
     """Take the lease of a local run again, and open the run.
-
-    Args:
-        run_uri: URI of the run folder.
-        options: None reads the environment.
-        clock: this machine's clock.
 
     Raises:
         ConfigError: there is no such run, or an orchestrator looks after it.

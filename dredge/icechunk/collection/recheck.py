@@ -46,13 +46,6 @@ def look_again(
 ) -> Changes:
     """Compare the repository with a mark.
 
-    Args:
-        reader: on the repository.
-        spec_version: 1 or 2.
-        marked: snapshots that the mark found live.
-        candidates: snapshots that are to be deleted.
-        old_refs: label and tip of the refs of spec 1 that the mark found in a repository of spec 2.
-
     Raises:
         FormatError: the repository cannot be read.
         RefusedError: main is gone.
@@ -91,14 +84,7 @@ def _late_old_ref(
 def find_unnamed(
     reader: ObjectReader, marked: Collection[str], candidates: Collection[str], since: datetime
 ) -> set[str]:
-    """Give snapshot files that nothing named at the mark and that were written since, with their ancestors.
-
-    Args:
-        reader: on the repository.
-        marked: snapshots that count as live.
-        candidates: snapshots that are to be deleted.
-        since: the store's time before the mark.
-    """
+    """Give snapshot files that nothing named at the mark and that were written since, with their ancestors."""
     found = {
         node
         for node, time in snapshot_files(reader)
@@ -108,12 +94,7 @@ def find_unnamed(
 
 
 def in_use_text(run: Run, user: str) -> str:
-    """Say that a candidate is in use again.
-
-    Args:
-        run: that would delete it.
-        user: a ref, or the repo info, that reaches it.
-    """
+    """Say that a candidate is in use again."""
     return (
         f"run {run.plan.run_id}: a snapshot that was to be deleted is in use again by {user}. Nothing more was"
         " deleted. Start a new run."
@@ -133,12 +114,6 @@ def find_use(
     old_refs: Collection[tuple[str, str]] = (),
 ) -> str | None:
     """Look once while workers delete: why the sweep must stop, None while it may go on.
-
-    Args:
-        run: whose repository is looked at.
-        marked: snapshots that count as live.
-        candidates: snapshots that are being deleted.
-        old_refs: as for `look_again`.
 
     Raises:
         FormatError: the repository cannot be read.
@@ -170,11 +145,6 @@ def newly_live(
 ) -> dict[str, sets.Ids]:
     """Give the ids of what snapshots name, by kind of object: files of any kind may have those in locations of virtual
     chunks.
-
-    Args:
-        reader: on the repository.
-        new: snapshots that became live since the mark.
-        unnamed: further ones that nothing names yet; what is missing below them is no damage.
 
     Raises:
         FormatError: a file is missing or damaged.

@@ -260,12 +260,7 @@ UNSEEN = (
 
 
 def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
-    """Give the lines of a report about the mode of a run.
-
-    Args:
-        run: the run.
-        listed: what it found; None when it did not come so far.
-    """
+    """Give the lines of a report about the mode of a run."""
     plan = run.plan
     facts = [("Mode", f"{plan.mode}: {plan.why_mode}" if plan.why_mode else plan.mode)]
     if plan.mode == OPTIMIZED:
@@ -308,13 +303,7 @@ _SWEPT = {
 
 
 def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[ReportRow]:
-    """Give the rows of a kind.
-
-    Args:
-        kind: of objects.
-        figures: of the listing and the sweep, without the kind's name; empty when it was not listed.
-        dry_run: nothing was to be deleted.
-    """
+    """Give the rows of a kind."""
     if not figures:
         return
     yield from _kept(kind, figures)

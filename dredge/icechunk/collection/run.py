@@ -105,10 +105,6 @@ def parse_plan(value: object) -> CollectionPlan:
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> CollectionPlan:
     """Read the plan of a collection.
 
-    Args:
-        run_uri: URI of the run's folder.
-        options: None reads the environment.
-
     Raises:
         ConfigError: there is no run.
     """
@@ -131,12 +127,6 @@ class Run(PlannedRun[CollectionPlan]):
         plan: CollectionPlan | None = None,
     ) -> Run:
         """Open a run by the URI of its folder.
-
-        Args:
-            run_uri: as `CollectionPlan.run_uri` says.
-            options: how to reach stores; None reads the environment. Tasks always read theirs.
-            clock: this machine's clock.
-            plan: as `plan_collection` gave it to this process; None reads it.
 
         Raises:
             ConfigError: there is no run.
@@ -178,9 +168,6 @@ class Run(PlannedRun[CollectionPlan]):
     def read_history(self, known: KnownSnapshots | None = None) -> History:
         """Read the history that this run works on: in a dry run perhaps the one after a planned expiration.
 
-        Args:
-            known: spec 1: as for `repository.read_history`; None takes what the run builds on.
-
         Raises:
             NotFoundError: no repository.
             FormatError: a file that matters is missing or cannot be trusted.
@@ -192,9 +179,6 @@ class Run(PlannedRun[CollectionPlan]):
 
     def after_plan(self, history: History) -> History:
         """Give the history after the expiration that a dry run takes as applied; the same without one.
-
-        Args:
-            history: as it is now.
 
         Raises:
             RefusedError: it cannot be expired by time.

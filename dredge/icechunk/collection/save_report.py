@@ -121,10 +121,6 @@ def _could_not_read(run: Run) -> str | None:
 def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
     """Write the report of a run, also of one that is not at its end.
 
-    Args:
-        run: this run.
-        attempt: of this step; None claims one.
-
     Raises:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.
     """

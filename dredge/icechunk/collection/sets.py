@@ -37,11 +37,7 @@ def unite(pieces: Sequence[Ids]) -> Ids:
 
 
 def unite_by_shard(pieces: Sequence[Sequence[Ids]]) -> Iterator[Ids]:
-    """Unite the sets of each shard, several shards at once.
-
-    Args:
-        pieces: for each shard, in the order of shards, the sets that lie in it.
-    """
+    """Unite the sets of each shard, several shards at once."""
     return ordered_map(unite, pieces, os.cpu_count() or 1)
 
 

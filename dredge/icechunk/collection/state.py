@@ -92,12 +92,7 @@ class StateStore(VersionStore[RunState]):
         return from_versioned(RunState, value, FORMAT)
 
     def current(self, uri: str, spec_version: int) -> Current[RunState]:
-        """Read the newest state and see whether a run may build on it.
-
-        Args:
-            uri: that it must be about. A repository that was copied or moved with its state begins anew.
-            spec_version: that it must be about: an upgrade changes what counts as live.
-        """
+        """Read the newest state and see whether a run may build on it."""
         place = uri.rstrip("/")
         return self.find({"uri": lambda found: found.rstrip("/") == place, "spec_version": spec_version})
 
@@ -162,12 +157,7 @@ class Base:
 
 
 def snapshots_table(rows: Iterable[SnapshotRow], known: KnownSnapshots) -> pa.Table:
-    """Make the table of live snapshots.
-
-    Args:
-        rows: what each names.
-        known: their parents, where a tag proves them.
-    """
+    """Make the table of live snapshots."""
     kept = list(rows)
     proved: Mapping[str, tuple[str, SnapshotEntry]] = known.entries
     entries = [proved.get(row.snapshot) for row in kept]
@@ -195,23 +185,12 @@ def open_base(version: Version, state: ObjectWriter, options: StorageOptions | N
 
 
 def counts_folder(state: ObjectWriter, label: str) -> RunFolder:
-    """Give the folder in which counts lie: not a run's own, because later runs build on them.
-
-    Args:
-        state: on the folder of lease and index.
-        label: for messages.
-    """
+    """Give the folder in which counts lie: not a run's own, because later runs build on them."""
     return RunFolder(state, label)
 
 
 def find_list(state: ObjectReader, uri: str, now: datetime, life: str = "") -> store.Stored:
     """Read the list of a repository, and see whether a run may believe it.
-
-    Args:
-        state: on the folder of lease and index.
-        uri: the repository.
-        now: the store's time.
-        life: id and time of its root snapshot; "" where nobody has looked yet.
 
     Raises:
         RefusedError: a newer version of Dredge wrote it.

@@ -86,12 +86,6 @@ def collect(
 ) -> dict[str, Any]:
     """Do a whole collection.
 
-    Args:
-        config: what the user asks for; a dry run unless it says otherwise.
-        runner: spreads the work; None does it in this process.
-        options: how the driver reaches stores; tasks always read the environment.
-        clock: this machine's clock.
-
     Returns:
         The report.
 
@@ -106,10 +100,6 @@ def collect(
 def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
     """Do the steps of a local run that are left, write its report, and give its lease back, unless it waits for an
     answer.
-
-    Args:
-        run: planned, or reopened (`resuming.reopen_run`).
-        runner: spreads the work.
 
     Returns:
         The report.
@@ -157,9 +147,6 @@ def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
 
 def put_question(run: Run) -> Question:
     """Word what a run asks that awaits approval, and write its report so far.
-
-    Args:
-        run: of which `approve` said so.
 
     Raises:
         RefusedError: it asks nothing.

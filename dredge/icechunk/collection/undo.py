@@ -49,13 +49,6 @@ def mark_for_purge(
 ) -> Run:
     """Make a complete mark that lists everything, and check that nothing live is missing.
 
-    Args:
-        uri: the repository.
-        lease: the right to work on it.
-        runner: spreads the work.
-        options: None reads the environment.
-        clock: this machine's clock.
-
     Raises:
         AlarmError: live objects had been deleted, and no person has acknowledged it.
         RefusedError: a witness of the past refuses the mark, or something live is missing.
@@ -74,13 +67,7 @@ def mark_for_purge(
 
 
 def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
-    """Give hashes of what runs deleted and the mark shows as live.
-
-    Args:
-        marked: run whose mark is complete.
-        purge: its folder gets the hashes.
-        runs: that deleted.
-    """
+    """Give hashes of what runs deleted and the mark shows as live."""
     live = _live_ids(marked)
     found: list[Hashes] = []
     for swept in runs:
@@ -120,13 +107,6 @@ def restore(
 ) -> StepSummary:
     """Take deletions of a run back.
 
-    Args:
-        config: which, and for how long they are kept.
-        runner: spreads the work.
-        holder: who takes the lease; None is this restore alone.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
-        clock: this machine's clock.
-
     Raises:
         ConfigError: there is no such run, or it deleted nothing that fits.
         NotFoundError: there is no repository.
@@ -144,13 +124,6 @@ def purge(
     clock: Clock = utc_now,
 ) -> StepSummary:
     """Let copies and old versions go that runs left behind.
-
-    Args:
-        config: which; a dry run only looks.
-        runner: spreads the work.
-        holder: who takes the lease; None is this purge alone.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
-        clock: this machine's clock.
 
     Raises:
         ConfigError: there is no such run.
@@ -179,12 +152,6 @@ def acknowledge_alarms(
 ) -> list[Alarm]:
     """End the open alarms of a repository: live objects that runs had deleted.
 
-    Args:
-        uri: the repository.
-        why: why deleting may go on, in the person's words; kept.
-        who: None is the login name of this process.
-        options: None reads the environment.
-
     Returns:
         The alarms that were open.
 
@@ -204,10 +171,6 @@ def acknowledge_alarms(
 
 def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:
     """Describe a repository.
-
-    Args:
-        uri: the repository.
-        options: None reads the environment.
 
     Raises:
         NotFoundError: there is no repository.

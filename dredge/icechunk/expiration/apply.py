@@ -46,17 +46,6 @@ def expire(
 ) -> Applied:
     """Plan and apply an expiration; no object is deleted. One maintenance run works on a repository at a time.
 
-    Args:
-        uri: the repository.
-        threshold: aware; snapshots strictly older are expired.
-        rule: "document" or "spec_v1" on spec 1, "spec_v2" on spec 2; None takes the library's rule of the
-            spec.
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired; their names can never be used again.
-        approved_digest: apply the plan with this digest and no other.
-        lease: the right to work on the repository, when it was taken before; None takes it meanwhile.
-        options: None reads this process's environment.
-
     Raises:
         ConfigError: a rule that cannot be applied to this spec, or a naive threshold.
         LeaseHeldError: another run works on the repository.
@@ -138,14 +127,6 @@ def expire_by_library(
     approved_digest: str | None = None,
 ) -> Applied:
     """Plan an expiration of spec 2, let the library do it, and compare.
-
-    Args:
-        reader: on the repository.
-        expire: the library's call: (threshold, delete branches, delete tags) → released ids.
-        threshold: aware; snapshots strictly older are expired.
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired.
-        approved_digest: apply this plan and no other; a repository that changed since is refused.
 
     Raises:
         RefusedError: the approved plan no longer fits, or the repository is not online.

@@ -53,9 +53,6 @@ class ExpireConfig:
     def from_params(cls, params: Mapping[str, Any]) -> ExpireConfig:
         """From what a user gave: Params of a DAG, an operator's `config`.
 
-        Args:
-            params: by name, as values or as rendered text. None and empty text mean no value.
-
         Raises:
             ConfigError: an unknown name, or a value that does not fit.
         """
@@ -84,11 +81,6 @@ def parse_duration(text: str) -> timedelta:
 
 def parse_older_than(text: str, now: datetime) -> datetime:
     """Turn what a user wrote into an instant.
-
-    Args:
-        text: a duration such as `30d`, `12h` or `1w2d`; a date (its midnight in UTC); or a date and time
-            with its zone, such as `2026-01-31T12:00:00Z`.
-        now: aware.
 
     Raises:
         ConfigError: none of these, a time without a zone, or an instant in the future.

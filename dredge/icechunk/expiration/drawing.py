@@ -43,13 +43,7 @@ KEPT, RELEASED, HELD = "kept", "released", "held"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a plan says about the snapshots of a history.
-
-    Args:
-        released: expired.
-        held: of those, the ones that a ref keeps.
-        new_parent: by edited snapshot.
-    """
+    """What a plan says about the snapshots of a history."""
 
     released: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
@@ -64,18 +58,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One snapshot in the drawing, or a folded run.
-
-    Args:
-        entry: the snapshot; of a folded run its oldest.
-        depth: its column.
-        column: a number for its column's block, one for each fork.
-        opens: it is the first of a column that forks off.
-        mark: KEPT, RELEASED or HELD.
-        refs: labels of the refs that point here.
-        new_parent: the parent that the plan gives it.
-        hidden: how many snapshots are folded here; 0 for a single one.
-    """
+    """One snapshot in the drawing, or a folded run."""
 
     entry: SnapshotEntry
     depth: int
@@ -88,13 +71,7 @@ class Item:
 
 
 def lay_out(history: History, marks: Marks, *, fold_above: int = 5) -> list[Item]:
-    """Place the snapshots of a history.
-
-    Args:
-        history: what to draw.
-        marks: what a plan says about it.
-        fold_above: runs of more plain snapshots than this are folded to first, fold, last.
-    """
+    """Place the snapshots of a history."""
     children = history.children()
     forks = {node for node, below in children.items() if len(below) != 1}
     return list(_folded(_placed(history, marks, children), forks, fold_above))
@@ -155,13 +132,7 @@ MESSAGE_MAX = 40
 
 
 def draw_history(history: History, marks: Marks | None = None, *, fold_above: int = 5) -> str:
-    """Draw a history.
-
-    Args:
-        history: what to draw.
-        marks: what a plan says about it; None draws everything as kept.
-        fold_above: longer runs of plain snapshots are folded.
-    """
+    """Draw a history."""
     return "\n".join(_line(item) for item in lay_out(history, marks or Marks(), fold_above=fold_above))
 
 
@@ -204,12 +175,7 @@ _TEMPLATE = Path(__file__).parent / "templates" / "plan.html.j2"
 
 
 def plan_page(uri: str, plan: ExpirationPlan) -> str:
-    """Draw a plan as an HTML document that stands alone.
-
-    Args:
-        uri: the repository.
-        plan: what to show.
-    """
+    """Draw a plan as an HTML document that stands alone."""
     return render(
         _TEMPLATE,
         title=f"Expiration plan of {uri}",
@@ -255,12 +221,6 @@ PAGE = "plan.html"
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
     """Write a plan as data, text and page.
-
-    Args:
-        uri: the repository.
-        plan: what to write.
-        now: names the folder; newer plans sort first.
-        options: None reads the environment.
 
     Returns:
         URI of the folder.

@@ -28,14 +28,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an application did.
-
-    Args:
-        plan: the plan that was applied, the last one when the repository changed meanwhile.
-        edited: snapshots whose file was replaced.
-        refs_deleted: refs that went.
-        attempts: how often a plan was made.
-    """
+    """What an application did."""
 
     plan: ExpirationPlan
     edited: tuple[str, ...]
@@ -55,17 +48,6 @@ def expire_in_place(
     delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
     """Plan and apply an expiration on spec 1; plans anew when the repository changes meanwhile.
-
-    Args:
-        writer: on the repository.
-        threshold: aware; snapshots strictly older are expired.
-        rule: "document" or "spec_v1".
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired.
-        approved_digest: apply this plan and no other; a repository that changed since is refused.
-        before_refs: called before any ref that goes is looked at: what takes its time is not to come between that look
-            and the deletion.
-        delete_ref: deletes one branch or tag; needed when one of the flags is set.
 
     Raises:
         ConfigError: a rule that cannot be applied here, or no `delete_ref` for the flags.

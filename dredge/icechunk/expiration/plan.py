@@ -20,14 +20,7 @@ from dredge.icechunk.history import MAIN, History, Ref
 
 @dataclass(frozen=True, slots=True)
 class RefChange:
-    """What happens to one ref, and why.
-
-    Args:
-        action: "unchanged", "shortened", "held" (expired, kept as it is), "re-parented" (expired, kept,
-            collapsed onto the root) or "deleted".
-        snapshots_before: length of its ancestry now.
-        snapshots_after: length of its ancestry afterwards; 0 when the ref goes.
-    """
+    """What happens to one ref, and why."""
 
     ref: Ref
     action: str
@@ -58,18 +51,7 @@ class Freed:
 
 @dataclass(frozen=True, eq=False)
 class ExpirationPlan:
-    """The plan of one expiration.
-
-    Args:
-        rule: "document", "spec_v1" or "spec_v2".
-        threshold: snapshots strictly older are expired.
-        before: the history that the plan was made for.
-        after: the history that results.
-        released: what the rule reports, by id (module `rules`).
-        edits: by snapshot id.
-        refs: every ref, tags first.
-        frees: what a collection would then free; None unless asked for.
-    """
+    """The plan of one expiration."""
 
     rule: str
     threshold: datetime
@@ -124,11 +106,7 @@ class ExpirationPlan:
         return replace(self, frees=frees)
 
     def as_json(self, *, ancestry: bool = True) -> dict[str, Any]:
-        """Give the plan as JSON data.
-
-        Args:
-            ancestry: include each ref's ancestry afterwards, which is long for long histories.
-        """
+        """Give the plan as JSON data."""
         found: dict[str, Any] = {
             "rule": self.rule,
             "spec_version": self.before.spec_version,
@@ -187,13 +165,6 @@ def plan_expiration(
     delete_expired_tags: bool = False,
 ) -> ExpirationPlan:
     """Plan an expiration; changes nothing.
-
-    Args:
-        history: the repository's history.
-        threshold: aware; snapshots strictly older are expired.
-        rule: "document", "spec_v1" or "spec_v2"; None takes the library's rule for the spec version.
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired; their names can never be used again.
 
     Returns:
         The plan; empty when nothing is expired.

@@ -26,13 +26,7 @@ from dredge.icechunk.history import MAIN, History, Ref
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for.
-
-    Args:
-        threshold: microseconds since 1970; snapshots strictly older are expired.
-        delete_branches: also delete branches whose tip is expired.
-        delete_tags: also delete tags whose tip is expired.
-    """
+    """What is asked for."""
 
     threshold: int
     delete_branches: bool
@@ -47,15 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rule decides.
-
-    Args:
-        released: what the rule reports as expired: for `document` the snapshots that no ref reaches any
-            more, for `spec_v1` and `spec_v2` the set that the library returns.
-        edits: new parent by snapshot.
-        refs_deleted: refs that go.
-        after: the history that results.
-    """
+    """What a rule decides."""
 
     released: frozenset[str]
     edits: dict[str, str]

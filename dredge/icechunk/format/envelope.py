@@ -41,13 +41,7 @@ class FileType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Upper bounds on what a reader takes into memory.
-
-    Args:
-        file_bytes_max: size of a stored file.
-        body_bytes_max: size of its decoded flatbuffer; flatbuffers themselves end at 2 GiB.
-        rows_max: entries of one vector (chunk references of an array, snapshots of a repository).
-    """
+    """Upper bounds on what a reader takes into memory."""
 
     file_bytes_max: int = 1 << 30
     body_bytes_max: int = (1 << 31) - 1
@@ -59,17 +53,7 @@ READ_LIMITS = ReadLimits()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A file taken out of its frame.
-
-    Args:
-        name: what error messages call it.
-        file_type: from the header.
-        spec_version: from the header.
-        writer: from the header.
-        header: the first 39 bytes.
-        size: of the decoded body, bytes.
-        padded: the decoded body and zeros up to the next multiple of eight bytes.
-    """
+    """A file taken out of its frame."""
 
     name: str
     file_type: FileType
@@ -92,12 +76,6 @@ class Opened:
 
 def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = READ_LIMITS) -> Opened:
     """Check the header and decode the body.
-
-    Args:
-        data: the whole file.
-        name: what error messages call it, usually its key.
-        expected: the file type that the key promises.
-        limits: sizes above which the file is refused.
 
     Raises:
         FormatError: not an Icechunk file, another file type, an unknown version or compression, truncated,
@@ -180,11 +158,6 @@ def _decompress(data: bytes, name: str, limits: ReadLimits) -> tuple[int, npt.ND
 
 def decoded_bytes_bound(data: bytes, start: int, name: str) -> int:
     """Walk one zstd frame without decoding it.
-
-    Args:
-        data: holds the frame from `start` to its last byte.
-        start: where the frame begins.
-        name: what error messages call the file.
 
     Returns:
         A size that the decoded frame cannot exceed: exact for raw and repeated blocks, 128 KiB for a

@@ -232,19 +232,7 @@ def native_hashes(u8, u16, u32, start, count, out, texts, frames, filled, cover)
 
 
 def account(u8, u16, u32, kinds, widths, below, firsts, frames, cover, wanted, found, whole):  # type: ignore[no-untyped-def]
-    """Follow every field of every table from the root, check that it lies inside, and mark it in `cover`.
-
-    Args:
-        kinds: of each slot of each type of table (`verifier`): 0 fields inside the table, 1 vector of items
-            without references, 2 string, 3 table, 4 vector of tables, 5 vector of strings, 6 one of several
-            types of table, chosen by the slot before it, 7 vector of tables that others follow.
-        widths: bytes of a field or of a vector's item; for kind 6 how many types there are.
-        below: the type of table that a slot leads to; for kind 6 the first of them.
-        firsts: where each type's slots begin, and one number more; the root has type 0.
-        frames: room for the way from the root, shape (16, 3).
-        wanted: a slot of kind 0, or -1; where each such field lies is written into `found`, after their number.
-        whole: nothing else will be marked, so whatever is not must be zero.
-    """
+    """Follow every field of every table from the root, check that it lies inside, and mark it in `cover`."""
     size = len(u8)
     tables = used = 0
     depth = 0

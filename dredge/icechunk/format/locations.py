@@ -28,11 +28,7 @@ _ID = re.compile(f"(?<![0-9A-Z])[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".
 
 
 def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
-    """Give every id that some locations spell.
-
-    Args:
-        locations: of virtual chunks, decompressed.
-    """
+    """Give every id that some locations spell."""
     found: set[bytes] = set()
     for some in batched(locations, _BATCH):
         text = b"\0".join(some)
@@ -55,12 +51,6 @@ def unpack_locations(
     frames: Iterable[bytes | memoryview], dictionary: bytes, algorithm: int, name: str
 ) -> Iterator[bytes]:
     """Decompress locations.
-
-    Args:
-        frames: zstd frames.
-        dictionary: of the manifest; empty when it has none.
-        algorithm: how the manifest says that its locations are compressed.
-        name: what error messages call the manifest.
 
     Raises:
         FormatError: a frame that is damaged or too large, or another algorithm.

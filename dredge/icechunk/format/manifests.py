@@ -31,12 +31,7 @@ type _Hashes = npt.NDArray[np.uint64]
 
 
 class NamedChunks(NamedTuple):
-    """The chunks that a manifest names: the first 64 bits of their ids, sorted, each once.
-
-    Args:
-        native: of native chunks; the store must have them.
-        virtual: ids that locations of virtual chunks spell (module `locations`): of files of this repository, or not.
-    """
+    """The chunks that a manifest names: the first 64 bits of their ids, sorted, each once."""
 
     native: _Hashes
     virtual: _Hashes = _NONE
@@ -49,18 +44,7 @@ class NamedChunks(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayRefs:
-    """The chunk references of one array, in the file's order (by coordinate).
-
-    Args:
-        node_id: the array.
-        kind: NATIVE, INLINE or VIRTUAL (module `kernels`).
-        ids: the chunk's id, shape (n, 12); zeros unless native.
-        offsets: where the chunk begins in its object or file, bytes.
-        lengths: its size, bytes.
-        coords: chunk coordinates, shape (n, dimensions).
-        places: where each reference's table lies in the body.
-        buffer: the decoded body, for what is read one by one.
-    """
+    """The chunk references of one array, in the file's order (by coordinate)."""
 
     node_id: str
     kind: npt.NDArray[np.uint8]
@@ -97,9 +81,6 @@ class Manifest:
     def virtual_ids(self, name: str) -> list[str]:
         """Give the ids that locations of virtual chunks spell, sorted.
 
-        Args:
-            name: what error messages call the manifest.
-
         Raises:
             FormatError: a location cannot be read.
         """
@@ -120,12 +101,6 @@ def parse_manifest(
 ) -> Manifest:
     """Read a manifest.
 
-    Args:
-        data: the whole file.
-        name: its key; when it ends with an id, the file must hold that id.
-        limits: sizes above which the file is refused.
-        walk: the loop over the references; the compiled one unless a test brings another.
-
     Raises:
         FormatError: bytes that are no sound manifest, or a manifest under another one's name.
     """
@@ -145,13 +120,6 @@ def named_chunks(
     loop: Callable[..., int] | None = None,
 ) -> NamedChunks:
     """Give the chunks that a manifest names.
-
-    Args:
-        data: the whole file.
-        name: its key.
-        refs: how many references of any kind snapshots say that it has; None does not compare.
-        limits: sizes above which the file is refused.
-        loop: the loop over the references; the compiled one unless a test brings another.
 
     Raises:
         FormatError: bytes that are no sound manifest; then nothing may be judged unreachable.

@@ -48,12 +48,7 @@ AVAILABILITY = ("online", "read-only", "offline")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """A snapshot in the repo info.
-
-    Args:
-        flushed_at: microseconds since 1970.
-        pruned: ids of expired ancestors whose transaction logs this snapshot still needs, oldest first.
-    """
+    """A snapshot in the repo info."""
 
     id: str
     parent_id: str | None
@@ -64,14 +59,7 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An entry of the operations log.
-
-    Args:
-        kind: one of `UPDATE_KINDS`.
-        updated_at: microseconds since 1970.
-        backup: name of the file in `overwritten/` with the state right after this operation; None for the newest one.
-        ref: the branch or tag that it is about; None for other kinds.
-    """
+    """An entry of the operations log."""
 
     kind: str
     updated_at: int
@@ -95,11 +83,7 @@ class RepoInfo:
 
 
 def written_at(name: str) -> datetime | None:
-    """Tell when a copy of the repo info was made, or None when the name is no copy's.
-
-    Args:
-        name: the file's name without its folder, `repo.<14 digits>.<id>`.
-    """
+    """Tell when a copy of the repo info was made, or None when the name is no copy's."""
     match = _COPY.match(name)
     if match is None or not is_id(match[2]):
         return None

@@ -60,18 +60,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a snapshot file says.
-
-    Args:
-        id: object id; the file's name.
-        parent_id: the parent in spec 1; None for a root, and always None in spec 2.
-        flushed_at: microseconds since 1970, by the writer's clock.
-        message: the commit message.
-        manifests: the manifests that the nodes use, by id.
-        metadata: raw values by name: MessagePack in spec 1, flexbuffers in spec 2.
-        nodes: groups and arrays by path; empty unless asked for.
-        spec_version: 1 or 2, from the file's header.
-    """
+    """What a snapshot file says."""
 
     id: str
     parent_id: str | None
@@ -87,12 +76,6 @@ def parse_snapshot(
     data: bytes, name: str, *, nodes: bool = False, limits: ReadLimits = READ_LIMITS
 ) -> Snapshot:
     """Read a snapshot file.
-
-    Args:
-        data: the whole file.
-        name: its key; when it ends with an id, the file must hold that id.
-        nodes: also decode groups and arrays.
-        limits: sizes above which the file is refused.
 
     Raises:
         FormatError: bytes that are no sound snapshot, a snapshot under another one's name, or one whose nodes
@@ -134,11 +117,6 @@ def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
     """Give the same snapshot file with another parent: the in-place edit of an expiration on spec 1.
 
     Only the 12 bytes of `parent_id` in the decoded body change. Id, time, header and everything else stay.
-
-    Args:
-        data: the whole file.
-        name: its key.
-        parent_id: the new parent.
 
     Raises:
         FormatError: not a sound snapshot, or one of spec 2 (its parent is in the repo info).

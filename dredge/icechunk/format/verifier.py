@@ -127,12 +127,7 @@ _REPO_INFO: dict[str, Sequence[Slot]] = {
 
 
 class _Schema:
-    """Types of tables as the arrays that `kernels.account` takes; the first is the root's.
-
-    Args:
-        tables: slots by type of table.
-        wanted: a type whose first slot is looked for.
-    """
+    """Types of tables as the arrays that `kernels.account` takes; the first is the root's."""
 
     def __init__(self, tables: dict[str, Sequence[Slot]], wanted: str = "") -> None:
         number = {name: row for row, name in enumerate(tables)}
@@ -153,12 +148,7 @@ _SCHEMAS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accounted:
-    """What following a body's structures gave.
-
-    Args:
-        cover: what was marked.
-        uses: where a snapshot's nodes name a manifest.
-    """
+    """What following a body's structures gave."""
 
     cover: Cover
     uses: npt.NDArray[np.int64]
@@ -174,12 +164,6 @@ def account(
     opened: Opened, *, whole: bool = True, uses: bool = False, run: Callable[..., int] | None = None
 ) -> Accounted:
     """Follow and mark every structure of a body.
-
-    Args:
-        opened: a snapshot, a manifest or a repo info. A manifest's chunk references are left to the caller.
-        whole: make sure at once that nothing but zeros is left unmarked.
-        uses: also find where a snapshot's nodes name manifests.
-        run: the loop; the compiled one unless a test brings another.
 
     Raises:
         FormatError: a structure reaches outside the body, or has a field that the schemas do not know; or
@@ -221,13 +205,6 @@ def open_accounted(
     data: bytes, name: str, expected: FileType, limits: ReadLimits, *, uses: bool = False
 ) -> tuple[Opened, Accounted]:
     """Open a snapshot or a repo info, every byte of which is explained.
-
-    Args:
-        data: the whole file.
-        name: what error messages call it.
-        expected: the file type that the key promises.
-        limits: sizes above which the file is refused.
-        uses: also find where a snapshot's nodes name manifests.
 
     Raises:
         FormatError: bytes that are no sound file of that type.

@@ -166,14 +166,6 @@ def find_chunks(
 ) -> None:
     """Find the chunks that may be deleted, and see that what new manifests name is there.
 
-    Args:
-        run: this run, which builds on an earlier one.
-        runner: spreads the work.
-        record: of the step; has the dead manifests, gets the candidates.
-        results: of the listing.
-        before: what earlier runs left waiting.
-        pinned: what is kept for now.
-
     Raises:
         FormatError: the earlier run's counts are not as they were.
     """
@@ -249,14 +241,7 @@ def _ask_for_new(
 
 
 def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list[NameResult]:
-    """Name the chunks of all dead manifests.
-
-    Args:
-        run: this run.
-        runner: spreads the work.
-        record: of the step, with the manifests among its candidates.
-        bits: there are 2**bits shards.
-    """
+    """Name the chunks of all dead manifests."""
     start = f"{ListCandidatesOutput.STEP}/{FOUND}manifests-"
     parts = [part for part in record.parts if part.name.startswith(start)]
     pieces = [(part, first) for part in parts for first in range(0, part.rows, _MANIFESTS_PER_TASK)]
@@ -282,11 +267,6 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
 
 def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:
     """Tell which chunks a clean run found that optimized ones would have missed for ever.
-
-    Args:
-        run: this run.
-        runner: spreads the work.
-        record: of the step, with its candidates.
 
     Returns:
         Figures and a few keys; None for other runs, and when there was no state.

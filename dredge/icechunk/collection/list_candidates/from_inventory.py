@@ -304,12 +304,6 @@ def _ids_of(reader: ObjectReader, manifest: str, wanted: sets.Ids) -> np.ndarray
 def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Sequence[NameResult]) -> None:
     """Find the chunks that may go, and the live ones that are not there.
 
-    Args:
-        run: a clean run that was planned on an inventory.
-        runner: spreads the work.
-        record: of the step; gets candidates and figures.
-        dead: what dead manifests name, in as many shards as the mark has.
-
     Raises:
         RefusedError: it is another inventory by now, or has no chunks while some are live.
         FormatError: a file of it, or a live manifest, is missing or damaged.

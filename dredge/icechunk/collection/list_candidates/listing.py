@@ -60,10 +60,6 @@ pinned. The tag of a chunk that nobody listed is null."""
 def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
     """Part what was brought back, and is kept for now, from what may go.
 
-    Args:
-        listed: schema `LISTING_SCHEMA`.
-        pinned: hashes of what is kept.
-
     Returns:
         What may go, and what is kept.
     """
@@ -76,15 +72,7 @@ def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.T
 def write_candidates(
     folder: RunFolder, kind: str, number: int, listed: Sequence[pa.Table], rows: int
 ) -> list[PartInfo]:
-    """Write what was found as parts.
-
-    Args:
-        folder: the run folder.
-        kind: of the objects.
-        number: of the task; kind and number make the names.
-        listed: as it was listed; schema `LISTING_SCHEMA`.
-        rows: most rows of a part.
-    """
+    """Write what was found as parts."""
     if not listed:
         return []
     table = pa.concat_tables(listed).select(LISTING_SCHEMA.names)
@@ -97,14 +85,7 @@ def write_candidates(
 
 
 def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list[PartInfo]:
-    """Write rows of candidates as parts.
-
-    Args:
-        folder: the run folder.
-        name: begins the names of the files.
-        whole: the rows (`SCHEMA`).
-        rows: most of a part.
-    """
+    """Write rows of candidates as parts."""
     return [
         folder.write_table(ListCandidatesOutput.STEP, part, whole.slice(start, rows), name, grouped=True)
         for part, start in enumerate(range(0, whole.num_rows, rows))
@@ -160,13 +141,7 @@ class NameRange:
 
 
 def bounds_for(expected: int, keys_per_task: int, is_remote: bool) -> list[str]:
-    """Choose the bounds between the ranges of a folder; the first and the last range are open.
-
-    Args:
-        expected: names in it.
-        keys_per_task: names that one task should list.
-        is_remote: a local folder is read whole whatever the range, so splitting it only costs.
-    """
+    """Choose the bounds between the ranges of a folder; the first and the last range are open."""
     if expected <= keys_per_task or not is_remote:
         return ["", ""]
     if expected <= keys_per_task * len(ALPHABET):
@@ -367,12 +342,6 @@ def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, a
 
 def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Give the new manifests on a page of a listing whose bytes nothing proves.
-
-    Args:
-        batch: of the listing.
-        prefix: of its keys.
-        read: MD5 of the bytes that were read ("" where nobody knows) and part of the index that they were counted
-            from, by id of the new manifests.
 
     Returns:
         The part of the index that each was counted from, and the tag of its file, by id.

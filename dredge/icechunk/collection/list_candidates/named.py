@@ -108,12 +108,7 @@ def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResul
 
 
 def rows_of_names(rows: pa.Table, names: pa.Array) -> pa.Table:
-    """Make rows of `NAMED` of chunks that an inventory names.
-
-    Args:
-        rows: with `size` and `last_modified`.
-        names: their ids.
-    """
+    """Make rows of `NAMED` of chunks that an inventory names."""
     raw = raw_ids_of_names(names.to_pylist())
     return _table(raw, rows["size"].to_numpy(), rows["last_modified"].combine_chunks())
 
@@ -153,14 +148,7 @@ def once(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def write_by_shard(folder: RunFolder, bits: int, name: str, rows: pa.Table) -> dict[int, PartInfo]:
-    """Write rows of `NAMED`, which `once` gave, as a file for each shard that has any.
-
-    Args:
-        folder: the run folder.
-        bits: there are 2**bits shards.
-        name: of the files.
-        rows: what is written.
-    """
+    """Write rows of `NAMED`, which `once` gave, as a file for each shard that has any."""
     hashes = rows["hash"].to_numpy()
     bounds = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)
     ends = [0, *np.searchsorted(hashes, bounds).tolist(), rows.num_rows]
@@ -258,14 +246,7 @@ def _listed(rows: pa.Table) -> pa.Table:
 
 
 def still_there(reader: ObjectReader, cutoff: datetime, threads: int, rows: pa.Table) -> pa.Table:
-    """Ask the store for chunks; gives those that are there and old, as a listing would.
-
-    Args:
-        reader: on the repository.
-        cutoff: only objects strictly older are given.
-        threads: requests in flight.
-        rows: of `NAMED`.
-    """
+    """Ask the store for chunks; gives those that are there and old, as a listing would."""
     keys = _listed(rows)["key"].to_pylist()
     found = [info for info in ordered_map(partial(_stat, reader), keys, threads) if info is not None]
     return pa.Table.from_pylist(list(_old(found, cutoff)), schema=LISTING_SCHEMA)

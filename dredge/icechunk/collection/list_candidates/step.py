@@ -185,10 +185,6 @@ class OldCopies:
 def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
     """List the old copies of the repo info that may be deleted; None when the run does not ask for any.
 
-    Args:
-        run: this run.
-        pinned: what is kept for now.
-
     Raises:
         FormatError: a copy that the operations log needs is damaged.
     """

@@ -145,12 +145,6 @@ def advance_shard(
 ) -> tuple[pa.Table, pa.Table, pa.Table, Advanced]:
     """Give what was found in a shard (`SCHEMA`, and as rows of what a mark found), the list before, and what became of
     both.
-
-    Args:
-        folder: of the run.
-        state: the folder of lease and index.
-        config: of the run.
-        shard: its number.
     """
     kinds = ["chunks"] if shard else [kind for kind in FOLDERS if kind != "chunks"]
     parts = [part for kind in kinds for part in config.found[kind]]
@@ -185,12 +179,7 @@ def _of_shard(rows: pa.Table, shard: int, bits: int) -> pa.Table:
 
 
 def without(rows: pa.Table, gone: Sequence[LocatedSet]) -> pa.Table:
-    """Leave out what was deleted.
-
-    Args:
-        rows: with `hash`.
-        gone: hashes of that.
-    """
+    """Leave out what was deleted."""
     (deleted,) = in_any(gone, [rows["hash"].to_numpy()], its_shards_only=True)
     return rows.filter(pa.array(~deleted))
 
@@ -252,10 +241,6 @@ class Before:
 def read_before(run: Run, record: StepRecord) -> Before:
     """Read what the run before this one left waiting.
 
-    Args:
-        run: this run.
-        record: of the step; takes a warning where everything waits anew.
-
     Raises:
         RefusedError: a newer version of Dredge wrote the list.
     """
@@ -298,13 +283,7 @@ def _gone(run: Run) -> tuple[LocatedSet, ...]:
 
 
 def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
-    """Write the chunks of the list whose wait is over, as rows of `named.NAMED` by shard of their ids.
-
-    Args:
-        run: this run, which lists no chunks.
-        before: what earlier runs left.
-        bits: there are 2**bits shards of ids.
-    """
+    """Write the chunks of the list whose wait is over, as rows of `named.NAMED` by shard of their ids."""
     state, plan, pieces = RunFolder(run.state, "the pending list"), run.plan, list[pa.Table]()
     for part in (part for shard, part in before.parts.items() if shard):
         rows = without(state.read_part(part).cast(PENDING), before.gone)
@@ -318,12 +297,6 @@ def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
 
 def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before) -> None:
     """Advance the list by what was found; what has waited is a candidate.
-
-    Args:
-        run: this run; its mark and its listing are complete.
-        runner: spreads the work.
-        record: of the step, with what was found; takes candidates, figures, and the list.
-        before: what earlier runs left.
 
     Raises:
         FormatError: not all of what was found was compared with the list, or that cannot be read.

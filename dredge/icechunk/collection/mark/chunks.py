@@ -93,14 +93,6 @@ def index_manifests(
 ) -> dict[str, str]:
     """Read the live manifests that the index lacks.
 
-    Args:
-        run: whose state holds the index.
-        runner: spreads the reading.
-        index: gets the new parts.
-        refs: how many references snapshots say that each live manifest has, by id.
-        label: begins the names of the new parts.
-        digests: whether the bytes of what is read are digested.
-
     Returns:
         The manifests that were read, by id; the MD5 of their bytes where that was asked for, else "".
 
@@ -124,13 +116,7 @@ def index_manifests(
 
 
 def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) -> list[dict[str, int]]:
-    """Split manifests into shares of about equal work.
-
-    Args:
-        refs: how many references each manifest has, by id.
-        refs_per_task: about the most work in a share, in references.
-        parallelism: at least as many shares, as long as there are manifests.
-    """
+    """Split manifests into shares of about equal work."""
     largest_first = sorted(refs, key=lambda manifest: (-refs[manifest], manifest))
     work = sum(refs.values()) + _REFS_PER_FILE * len(refs)
     shares = round_robin(largest_first, max(parallelism, -(-work // refs_per_task)))
@@ -227,12 +213,6 @@ def find_live_chunks(
     run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int]
 ) -> LiveChunks:
     """Read the manifests that the index lacks, then write the live chunks as sets.
-
-    Args:
-        run: gets the sets, in its folder.
-        runner: spreads the work.
-        index: what earlier runs have read; gets what is read now.
-        refs: how many references snapshots say that each live manifest has, by id.
 
     Raises:
         FormatError: a live manifest is missing or damaged, or was not read.

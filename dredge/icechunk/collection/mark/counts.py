@@ -143,13 +143,6 @@ def count_live(
 ) -> CountedSet:
     """Count the live manifests of each chunk, all anew.
 
-    Args:
-        run: whose state holds index and counts.
-        runner: spreads the work.
-        index: has every live manifest.
-        refs: of the live manifests, how many references each has.
-        bits: there are 2**bits shards.
-
     Raises:
         FormatError: a part of the index went bad since it was read.
     """
@@ -166,13 +159,6 @@ def count_change(
     run: Run, runner: TaskRunner, index: ManifestIndex, base: Base, refs: Mapping[str, int]
 ) -> Change:
     """Bring the counts of an earlier run up to date.
-
-    Args:
-        run: whose state holds index and counts.
-        runner: spreads the work.
-        index: what earlier runs have read; gets what is read now.
-        base: the earlier run.
-        refs: of the live manifests, how many references each has.
 
     Raises:
         FormatError: a live manifest is missing or damaged, or was not read, or counts are not as they were.

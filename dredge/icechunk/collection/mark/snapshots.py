@@ -36,13 +36,7 @@ def snapshot_files(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
 
 
 def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collection[str]) -> set[str]:
-    """Add the ancestors of what is live but not in the history: files of spec 1 name their parent.
-
-    Args:
-        reader: on the repository.
-        tips: ids of live snapshots.
-        history: ids of the snapshots in the history; the ancestors of these are in it, too.
-    """
+    """Add the ancestors of what is live but not in the history: files of spec 1 name their parent."""
     live = set(tips)
     waiting = [snapshot for snapshot in live if snapshot not in history]
     while waiting:
@@ -60,13 +54,7 @@ def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collect
 def ancestors_seen(
     tips: Collection[str], parents: Mapping[str, Collection[str]], released: Collection[str]
 ) -> set[str]:
-    """Give the ancestors that earlier marks saw: files of spec 2 do not name their parent.
-
-    Args:
-        tips: ids of live snapshots that the history lacks.
-        parents: of snapshots whose files are there, as marks have seen them.
-        released: what an expiration took out of history; neither these nor what only they lead to.
-    """
+    """Give the ancestors that earlier marks saw: files of spec 2 do not name their parent."""
     found: set[str] = set()
     waiting = list(tips)
     while waiting:
@@ -121,15 +109,6 @@ def index_snapshots(
     contradicted: Collection[str] = (),
 ) -> tuple[list[SnapshotRow], list[PartInfo]]:
     """Read the live snapshots that the index lacks.
-
-    Args:
-        run: whose state holds the index. One that builds on an earlier run has the rows of that one.
-        runner: spreads the reading.
-        index: what earlier runs have read.
-        live: ids.
-        replaced: snapshots whose files are others than earlier runs read: they are read again, and must name what
-            they named.
-        contradicted: those of which earlier runs had reads that differ: naming less than all of these is nothing new.
 
     Returns:
         The rows of all, and the new parts. These belong into the index once the manifests that they name have been

@@ -311,15 +311,7 @@ def choose_roots(
     lost: Collection[str] = (),
     unnamed: Collection[str] = (),
 ) -> Roots:
-    """Choose the live snapshots.
-
-    Args:
-        history: refs and parents, as of now.
-        files: id and time of every file in `snapshots/`.
-        cutoff: only files strictly older may be deleted.
-        lost: tips that are kept although nothing reaches them.
-        unnamed: snapshot files that are kept although nothing names them.
-    """
+    """Choose the live snapshots."""
     named = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
     young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}

@@ -85,9 +85,6 @@ class Judgement:
     def refuse(self, uri: str) -> None:
         """Stop a mark that a witness refuses.
 
-        Args:
-            uri: the repository.
-
         Raises:
             WitnessError: there is something that a person must be asked about.
         """
@@ -111,16 +108,6 @@ def judge(
     keep: timedelta,
 ) -> Judgement:
     """Ask the witnesses. Changes nothing.
-
-    Args:
-        reader: on the repository.
-        history: as it is now.
-        files: time of each snapshot file that is there.
-        known: what the newest complete mark left.
-        consents: what people said (`FORGET_LOST`).
-        run_id: of the run that asks.
-        now: the store's time.
-        keep: for how long a lost tip, or a snapshot that nothing names, is kept.
 
     Raises:
         FormatError: a file that matters cannot be trusted.
@@ -279,13 +266,7 @@ _NEW, _DELETED = (1, 2), (3, 4)
 
 
 def find_released(known: Known, named: Collection[str], more: Parents) -> frozenset[str]:
-    """Give the snapshots that are not reached and were released.
-
-    Args:
-        known: what earlier marks saw.
-        named: snapshots that are reached (spec 2: listed).
-        more: further parents that were seen before an expiration.
-    """
+    """Give the snapshots that are not reached and were released."""
     found: set[str] = set()
     waiting = list(named)
     while waiting:
@@ -300,14 +281,7 @@ def find_released(known: Known, named: Collection[str], more: Parents) -> frozen
 def find_lost(
     known: Known, named: Collection[str], released: Collection[str], now: datetime
 ) -> dict[str, LostTip]:
-    """Give the tips that were lost, each with the time of the first mark that missed it.
-
-    Args:
-        known: what earlier marks saw.
-        named: snapshots that are reached (spec 2: listed).
-        released: snapshots that were released.
-        now: the store's time.
-    """
+    """Give the tips that were lost, each with the time of the first mark that missed it."""
     found = {tip: LostTip(label, now) for label, tip in known.tips.items()} | dict(known.lost)
     return {node: tip for node, tip in found.items() if node not in named and node not in released}
 
@@ -325,14 +299,6 @@ def find_unnamed(
 
     A mark misses one that was written in the time `keep`, or since the last complete mark where that is longer: a
     commit that no mark saw.
-
-    Args:
-        known: what earlier marks saw.
-        files: time of each snapshot file.
-        named: snapshots that are reached (spec 2: listed).
-        released: snapshots that were released.
-        now: the store's time.
-        keep: how young a file is that nothing has named yet.
     """
     found = {
         node: now
@@ -357,11 +323,6 @@ def cut_after(reader: ObjectReader, history: History, lost: str) -> bool:
 
     Main's history then begins with a snapshot that is newer than the lost one, and that was written on top of another
     snapshot than the root which its file names now: its transaction log lists fewer nodes as new than it has.
-
-    Args:
-        reader: on the repository.
-        history: as it is now.
-        lost: the tip that main had.
     """
     path = history.ancestry(history.branches[MAIN])
     if len(path) < 2:
@@ -398,10 +359,6 @@ def labels_of(history: History) -> Mapping[str, str]:
 def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
     """Ask which tips were lost, and what the next run would refuse. Changes nothing.
 
-    Args:
-        uri: the repository.
-        options: None reads the environment.
-
     Raises:
         NotFoundError: no repository.
         FormatError: a file that matters cannot be trusted.
@@ -425,12 +382,6 @@ def forget_lost(
     uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
 ) -> list[str]:
     """Write down that a person wants the state that the witnesses refuse.
-
-    Args:
-        uri: the repository.
-        why: the reason, in the person's words; kept.
-        who: None is the login name of this process.
-        options: None reads the environment.
 
     Returns:
         What was accepted, in words; [] when nothing is refused.

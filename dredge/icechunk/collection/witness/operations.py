@@ -31,12 +31,7 @@ _MOVES_BACK = frozenset({"branch reset", "amend"})
 
 
 class OperationsLog:
-    """The operations of a repository, read as far as they are asked for.
-
-    Args:
-        reader: on the repository.
-        info: the current repo info.
-    """
+    """The operations of a repository, read as far as they are asked for."""
 
     def __init__(self, reader: ObjectReader, info: RepoInfo) -> None:
         self._reader = reader
@@ -62,11 +57,7 @@ class OperationsLog:
             info = found
 
     def since(self, operation: tuple[str, int]) -> Since:
-        """Look for an operation in the log.
-
-        Args:
-            operation: its kind and time.
-        """
+        """Look for an operation in the log."""
         later: list[Update] = []
         for update in self:
             if (update.kind, update.updated_at) == operation:
@@ -81,11 +72,7 @@ class OperationsLog:
         return next((update.updated_at for update in self if update.kind == "repository migrated"), None)
 
     def parents_before_drops(self, since: Since) -> Mapping[str, frozenset[str]]:
-        """Give the parents of snapshots as they were right before operations that took some out.
-
-        Args:
-            since: the operations that are looked at.
-        """
+        """Give the parents of snapshots as they were right before operations that took some out."""
         found: dict[str, set[str]] = {}
         for update, before in pairwise(since.updates):
             if update.kind not in _DROPS or before.backup is None:
@@ -117,11 +104,7 @@ class Since:
     updates: tuple[Update, ...]
 
     def moved_back(self, branch: str) -> bool:
-        """Whether somebody reset or amended a branch since.
-
-        Args:
-            branch: its name.
-        """
+        """Whether somebody reset or amended a branch since."""
         return any(update.kind in _MOVES_BACK and update.ref == branch for update in self.updates)
 
 
@@ -157,13 +140,7 @@ def read_old_refs(reader: ObjectReader) -> list[OldRef]:
 
 
 def later_than(reader: ObjectReader, ref: OldRef, migrated_at: int | None) -> bool:
-    """Whether a ref file or its tip is later than the upgrade; also when the time of the upgrade is not known.
-
-    Args:
-        reader: on the repository.
-        ref: of spec 1.
-        migrated_at: time of the upgrade (microseconds).
-    """
+    """Whether a ref file or its tip is later than the upgrade; also when the time of the upgrade is not known."""
     if migrated_at is None or ref.written_at > instant(migrated_at):
         return True
     key = SNAPSHOTS + ref.tip

@@ -105,9 +105,6 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
     """Read what the newest complete mark knew, and the tag of the file; None when there is none. From a damaged file
     nothing is taken: what was released waits anew (`mark.step`), and the next mark replaces the file.
 
-    Args:
-        state: on the folder of lease and index.
-
     Raises:
         FormatError: the file is of a newer version of Dredge.
     """
@@ -142,13 +139,7 @@ def _unless_copied_back(known: Known, at: datetime) -> Known:
 
 
 def replace_known(state: ObjectWriter, known: Known, etag: str | None) -> bool:
-    """Write what is known, with the time; whether it was still as it was read.
-
-    Args:
-        state: on the folder of lease and index; the caller holds the lease.
-        known: what is known now.
-        etag: as `read_known` gave it.
-    """
+    """Write what is known, with the time; whether it was still as it was read."""
     return replace_tagged(state, KNOWN, replace(known, written_at=store_clock(state, "")).dumps(), etag)
 
 
@@ -170,10 +161,6 @@ def parse_known(data: bytes) -> Known:
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
     """Note what an expiration by Dredge has released.
 
-    Args:
-        state: on the folder of lease and index; the caller holds the lease.
-        released: snapshots that nothing reaches any more because of it.
-
     Raises:
         FormatError: the file is of a newer version of Dredge.
         ConflictError: others change it all the time.
@@ -193,11 +180,6 @@ def next_parents(known: Parents, history: History, files: Collection[str]) -> Pa
 
     A parent that is reached now counts only where this history has it: its earlier children no longer say that it was
     released. Snapshots whose files are gone are left out, and their parents take their place.
-
-    Args:
-        known: what earlier marks saw.
-        history: of this mark.
-        files: ids of the snapshot files that are there.
     """
     now = history.snapshots
     links = {node: set(parents) - now.keys() for node, parents in known.items()}
