@@ -1,7 +1,4 @@
-"""Approvals of collections of Icechunk repositories; see `dredge.approve.step`.
-
-What a person is shown about a collection of an Icechunk repository who has to decide.
-"""
+"""Approval of a collection: the question, and its text (see `dredge.approve`)."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ _STAYS = {
 
 
 def make_question(run: Run, report: str) -> Question:
-    """Word what a run asks, and keep the repository for it as long as it may wait.
+    """Write the question of a run, and extend its lease for the time of the answer.
 
     Raises:
-        RefusedError: it asks nothing.
+        RefusedError: the run has no question.
         LeaseHeldError: another run has taken over.
     """
     asked = find_question(run)
@@ -55,7 +52,6 @@ def _read[O: StepOutput](run: Run, output: type[O]) -> O | None:
 
 
 def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:
-    """The candidates of a kind, with examples."""
     examples: list[str] = []
     for part in listed.candidates(kind)[:1]:
         examples = run.folder.read_part(part, ["address"])["address"].slice(0, EXAMPLES_MAX).to_pylist()
@@ -68,7 +64,6 @@ def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]
 
 
 def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
-    """What nothing reaches either, and why it stays all the same."""
     found = {why: _total(listed, figure) for figure, why in _STAYS.items()}
     if any(objects for objects, _ in found.values()):
         yield "\n### What nothing reaches either, and stays\n"

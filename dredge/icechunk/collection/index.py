@@ -1,23 +1,22 @@
-"""The manifest index: what snapshots and manifests name, read once for the life of a repository.
+"""The manifest index: the manifests of snapshots and the chunks of manifests, read once in the life of a repository.
 
     index/parts/<run>-snapshots-<n>.parquet     snapshot, its manifests, the references in each
-    index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of the ids of the chunks that they name
-    index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests; one of a compaction also
-                                                names the heads that it stands for (`upkeep`)
+    index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of the ids of their chunks
+    index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests; the head of a compaction also
+                                                has the names of the heads that it replaces (`own_files`)
 
-What snapshots name is written once their manifests have been read as well: a damaged read that names what is not there
-leaves nothing. Snapshots' contents and manifests never change and ids are never used again (an in-place expiration
-changes a snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit
-the digest in its name, or that an earlier reader wrote, is left out, a part that does not fit its head is read from the
-repository again.
+A part of snapshots gets its head after their manifests have been read as well: a damaged read with wrong manifests
+leaves no head. Contents of snapshots and manifests never change and ids are never used again (an in-place expiration
+changes a snapshot's parent only, and the index has no parents), so the index stays true. A head with a wrong digest in
+its name, or of an earlier format, is left out; a part with a wrong digest is read from the repository again.
 
-A part of manifests is what goes into sets without another step:
+A part of manifests can go into sets without another step:
 
-    u64 length n of what follows, padded to 8 bytes
-    n bytes of JSON: [[manifest, number of native ids, of virtual ones], …], padded with spaces
-    u64 ids, little endian, of each manifest the native and then the virtual ones, sorted and distinct
+    u64 length n of the names, padded to 8 bytes
+    n bytes of JSON: [[manifest, number of native ids, of virtual ids], …], padded with spaces
+    u64 ids, little endian, of each manifest the native and then the virtual ids, sorted and distinct
 
-It is used only when its digest is that of its head.
+It is used only if its digest is the digest in its head.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ log = logging.getLogger("dredge")
 PARTS = "index/parts"
 HEADS = "index/heads"
 FORMAT = 3
-"""Rises when files are read more strictly: what an earlier reader believed is read again."""
+"""Rises when files are read more strictly: parts of an earlier format are read again."""
 READ_AGAIN = (
     "remove the folder _dredge/index of the repository while no run is at work and start a clean run that is no"
     " dry run, which reads all again"
@@ -55,19 +54,19 @@ _ID_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRow:
-    """The manifests of a snapshot and how many references each has."""
+    """The manifests of a snapshot, and the number of references in each."""
 
     snapshot: str
     manifests: tuple[str, ...]
     refs: tuple[int, ...]
 
     def covers(self, other: SnapshotRow) -> bool:
-        """Whether this one names all that the other one names, with as many references."""
+        """Whether this row has all manifests of the other row, with equal numbers of references."""
         named = zip(other.manifests, other.refs, strict=True)
         return set(named) <= set(zip(self.manifests, self.refs, strict=True))
 
     def united(self, other: SnapshotRow) -> SnapshotRow:
-        """What either of two reads of one snapshot names; of a manifest that both name, this one's references."""
+        """The manifests of two reads of one snapshot, with this row's numbers of references."""
         refs = dict(zip(other.manifests, other.refs, strict=True))
         refs |= dict(zip(self.manifests, self.refs, strict=True))
         return SnapshotRow(self.snapshot, tuple(refs), tuple(refs.values()))
@@ -75,18 +74,17 @@ class SnapshotRow:
 
 @dataclass(slots=True)
 class ManifestIndex:
-    """Which parts exist, and where each manifest is.
+    """The parts of the index, and the part of each manifest.
 
     Attributes:
-        snapshot_parts: parts with snapshots, oldest first.
-        manifest_parts: parts with manifests by name.
+        snapshot_parts: oldest first.
+        manifest_parts: by name.
         manifests_of: ids of the manifests in each part, by the part's name.
-        heads: that were read.
-        superseded: heads that a compaction stands for, whose parts are read no more: of each the heads that say so, and
-            the names of the parts (none where the head cannot be read).
-        unread_heads: heads that do not fit their names, or that another version wrote.
-        contradicted: snapshots of which reads were found that differ.
-        left_out: names of parts of snapshots that could not be read.
+        superseded: heads that a compaction replaced: of each the newer heads, and the names of its parts (none for an
+            unreadable head).
+        unread_heads: heads with a wrong digest or of another version.
+        contradicted: snapshots with two different reads.
+        left_out: names of unreadable parts of snapshots.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
@@ -100,7 +98,7 @@ class ManifestIndex:
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
-        """Read all heads; one that cannot be trusted is left out."""
+        """Read all heads; a damaged head is left out."""
         index = cls()
         names = sorted((info.key for info in state.list_level(f"{HEADS}/").objects), reverse=True)
         values: dict[str, Mapping[str, Any]] = {}
@@ -124,12 +122,12 @@ class ManifestIndex:
 
     @property
     def seen(self) -> list[str]:
-        """Names of the parts of snapshots that could be read."""
+        """Names of the parts of snapshots, without unreadable parts."""
         return sorted({part.name for part in self.snapshot_parts} - self.left_out)
 
     @property
     def part_names(self) -> set[str]:
-        """Names of the files of all parts that are read."""
+        """Names of the files of all parts in use."""
         return {part.name for part in self.snapshot_parts} | self.manifest_parts.keys()
 
     def add(
@@ -140,7 +138,13 @@ class ManifestIndex:
         manifests: Sequence[tuple[PartInfo, Sequence[str]]],
         replaces: Sequence[str] = (),
     ) -> None:
-        """Record new parts in a head of their own; the same parts give the same head."""
+        """Write a head for new parts; equal parts get an equal head.
+
+        Args:
+            label: prefix of the head's name.
+            manifests: parts, and the ids in each.
+            replaces: heads that this one replaces.
+        """
         if not snapshots and not manifests and not replaces:
             return
         value: dict[str, Any] = {
@@ -161,16 +165,12 @@ class ManifestIndex:
             self.manifests_of[part.name] = list(item["ids"])
 
     def drop(self, name: str) -> None:
-        """Forget a part that cannot be trusted."""
+        """Forget a damaged part."""
         self.manifest_parts.pop(name, None)
         self.manifests_of.pop(name, None)
 
     def snapshots(self, state: ObjectReader, seen: Collection[str] = ()) -> dict[str, SnapshotRow]:
-        """Read every snapshot that the index knows; a damaged part is left out.
-
-        Where two reads of a snapshot differ, one of the files was damaged, and nobody knows which: what either
-        names counts.
-        """
+        """Read every snapshot of the index except in the parts `seen`; a damaged part is left out."""
         found: dict[str, SnapshotRow] = {}
         for part in self.snapshot_parts:
             if part.name in seen:
@@ -188,19 +188,18 @@ class ManifestIndex:
         return found
 
     def contradict(self, known: SnapshotRow, other: SnapshotRow) -> SnapshotRow:
-        """Note that two reads of a snapshot differ; gives what either names."""
+        """Note two different reads of a snapshot; return the manifests of both."""
         self.contradicted.add(known.snapshot)
         return known.united(other)
 
 
 def _names_in(value: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the parts that a head names."""
     parts = [*value.get("snapshots", ()), *(item["part"] for item in value.get("manifests", ()))]
     return frozenset(from_json(PartInfo, part).name for part in parts)
 
 
 def write_snapshot_rows(state: ObjectWriter, name: str, rows: Sequence[SnapshotRow]) -> PartInfo:
-    """Write what snapshots name as a part."""
+    """Write rows of snapshots as a part."""
     table = pa.table(
         {
             "snapshot": pa.array([row.snapshot for row in rows], pa.string()),
@@ -212,7 +211,7 @@ def write_snapshot_rows(state: ObjectWriter, name: str, rows: Sequence[SnapshotR
 
 
 def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]:
-    """Read a part of snapshots; raises FormatError when it is not as it was written."""
+    """Read a part of snapshots; raises FormatError for a damaged part."""
     columns = _read(state, part).to_pydict()
     return [
         SnapshotRow(snapshot, tuple(manifests), tuple(refs))
@@ -223,7 +222,7 @@ def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]
 
 
 def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str, NamedChunks]]) -> PartInfo:
-    """Write which chunks manifests name as a part."""
+    """Write the chunks of manifests as a part."""
     pairs = list(rows)
     names = json.dumps([[manifest, *map(len, chunks)] for manifest, chunks in pairs]).encode()
     names += b" " * (-len(names) % _ID_BYTES)
@@ -233,7 +232,7 @@ def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str
 
 
 def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, NamedChunks]]:
-    """Read a part of manifests; raises FormatError when it is not as it was written."""
+    """Read a part of manifests; raises FormatError for a damaged part."""
     data = _get(state, part)
     start = _ID_BYTES + int.from_bytes(data[:_ID_BYTES], "little")
     try:

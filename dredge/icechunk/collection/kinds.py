@@ -1,10 +1,4 @@
-"""The kinds of objects in a repository, the folder of each, and the order in which they are deleted.
-
-Old enough to be deleted: strictly before the cutoff, by the store's clock.
-
-A store that rounds down to whole seconds may have written an object up to a second later than it says. So a time of
-whole seconds counts as one second later.
-"""
+"""The kinds of objects in a repository: their folders in the order of deletion, and their age."""
 
 from __future__ import annotations
 
@@ -25,11 +19,11 @@ OBJECT_FOLDERS = {
     "manifests": MANIFESTS,
     "chunks": CHUNKS,
 }
-"""Folder by kind, for objects that are named by an id. What names something stands before what it names."""
+"""Folder by kind, for objects with an id as their name. Referring kinds precede the kinds that they refer to."""
 OVERWRITTEN = "overwritten"
-"""The kind of old copies of the repo info, which spec 2 leaves at every change."""
+"""The kind of old copies of the repo info. Spec 2 writes one at every change."""
 FOLDERS = {**OBJECT_FOLDERS, OVERWRITTEN: OVERWRITTEN_FOLDER}
-"""Folder by kind, in the order of deleting."""
+"""Folder by kind, in the order of deletion."""
 NAMES = {
     "snapshots": "snapshots",
     "transactions": "transaction logs",
@@ -37,11 +31,11 @@ NAMES = {
     "chunks": "chunks",
     OVERWRITTEN: "old repo infos",
 }
-"""What people call them."""
+"""Names of the kinds in texts."""
 
 
 def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Give what should be ids in the keys of a kind: the names of files; of old repo infos the ends of their names."""
+    """Cut the ids out of the keys of a kind: the names of files, or their ends for old repo infos."""
     return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))
 
 
@@ -50,12 +44,12 @@ _ROUNDED_MICROS = 1_000_000
 
 
 def is_old(last_modified: datetime, cutoff: datetime) -> bool:
-    """Tell whether an object was written before the cutoff."""
+    """Whether an object was written before the cutoff, by the store's clock."""
     return (last_modified if last_modified.microsecond else last_modified + _ROUNDED) < cutoff
 
 
 def is_old_column(times: pa.Array, cutoff: datetime) -> npt.NDArray[np.bool_]:
-    """Tell for each of many objects whether it was written before the cutoff; see `is_old`."""
+    """Compare many times with the cutoff; see `is_old`."""
     micros = times.cast(pa.int64()).to_numpy()
     micros = micros + np.where(micros % _ROUNDED_MICROS == 0, _ROUNDED_MICROS, 0)
     limit = pa.scalar(cutoff, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()

@@ -1,7 +1,6 @@
-"""Read what live snapshots and manifests name. A file that is missing or damaged is an error, never skipped: what it
-names would look dead.
+"""Read the manifests of live snapshots and the chunks of live manifests; estimate garbage without a run.
 
-What a collection would free after an expiration: the mark and the listing, in this process, for a plan.
+A missing or damaged file is an error and never skipped: its chunks would look like garbage.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from dredge.storage.parallel import ordered_map
 
 
 def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
-    """Read which manifests snapshots name.
+    """Read the manifests of snapshots.
 
     Raises:
-        FormatError: one is missing or damaged.
+        FormatError: a file is missing or damaged.
     """
 
     def parse(data: bytes, key: str) -> SnapshotRow:
@@ -48,7 +47,7 @@ def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int =
 
 
 def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
-    """Give how many chunk references each manifest has, as the snapshots that name it say.
+    """Collect the number of chunk references in each manifest, as recorded in the snapshots.
 
     Raises:
         FormatError: two snapshots disagree.
@@ -68,16 +67,10 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
 def manifest_rows(
     reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
 ) -> Iterator[tuple[str, NamedChunks]]:
-    """Read which chunks manifests name.
-
-    Many are fetched at once, and as many decoded at once as this process may use processors: both happen outside the
-    interpreter's lock. Never more, because a decoded manifest can be large.
-
-    Yields:
-        Id of a manifest and its chunks, in the order of the manifests' ids.
+    """Read the chunks of manifests, in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes.
 
     Raises:
-        FormatError: one is missing or damaged.
+        FormatError: a file is missing or damaged.
     """
     decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
@@ -106,10 +99,7 @@ def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
 
 
 def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
-    """Count what a collection would delete after a plan was applied, whatever its age.
-
-    Reads every live snapshot and manifest and lists the repository, so it costs what a collection's dry run
-    costs.
+    """Count the deletions of a collection of any age after an applied plan; costs as much as a dry run.
 
     Raises:
         FormatError: a live file is missing or damaged.
@@ -130,7 +120,7 @@ def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
 
 
 def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
-    """Give the live ids of a history by kind; spec 2 counts every snapshot that it lists."""
+    """Read the live ids of a history by kind; spec 2 counts every listed snapshot."""
     live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
     of_virtual: list[sets.Ids] = []

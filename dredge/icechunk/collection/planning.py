@@ -1,7 +1,4 @@
-"""Before the first step: the right to run, the store's time, the cutoff, and the plan that says so.
-
-A local collection that ended before it was complete, because it awaits approval or a step failed, goes on.
-"""
+"""Plan a run: lease, the store's time, cutoff, mode; continue a stopped local run."""
 
 from __future__ import annotations
 
@@ -39,13 +36,13 @@ def plan_collection(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> CollectionPlan:
-    """Fix what a run works on, and write it as `plan.json` into a new run folder.
+    """Plan a run, and write `plan.json` into a new run folder.
 
     Raises:
         NotFoundError: no repository.
         FormatError: the inventory is damaged.
-        ConfigError: there is no such inventory, or the store cannot take deletions back as the config asks for.
-        RefusedError: clocks differ too much, or the inventory is of another bucket, too old or not complete.
+        ConfigError: there is no such inventory, or the store does not support the undo way of the config.
+        RefusedError: clocks differ too much, or the inventory is of another bucket, too old or incomplete.
         LeaseHeldError: another run works on the repository.
     """
     version = spec_version(open_reader(config.uri, options))
@@ -75,7 +72,6 @@ def _plan(
     state: ObjectWriter,
     options: StorageOptions | None,
 ) -> CollectionPlan:
-    """Make the plan under the lease, so that no other run changes what it builds on."""
     current = StateStore(state, options).current(config.uri, version)
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     if (
@@ -110,7 +106,7 @@ def _plan(
 
 
 def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: datetime) -> str:
-    """Say why nothing can be built on a state; "" where it can."""
+    """Reason against building on a state; "" without one."""
     if other := _swept_since(state, base):
         return f"run {other} deleted since the run that it would build on"
     stored = find_list(state, config.uri, now)
@@ -120,7 +116,7 @@ def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: 
 
 
 def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
-    """Give a run that deleted after another one and left no state: chunks that the other one counted may be gone."""
+    """A run with deletions after another run and without a state: chunks in the counts of the other run may be gone."""
     records = read_deletions(state)
     later = (found.run_id for found in records.found if found.at >= base.started_at)
     unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
@@ -128,7 +124,6 @@ def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
 
 
 def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -> datetime:
-    """What was written since an inventory was begun waits for the next one."""
     latest = now - timedelta(seconds=config.min_age_seconds)
     return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
 
@@ -136,7 +131,6 @@ def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -
 def _inventory(
     config: CollectConfig, mode: str, now: datetime, options: StorageOptions | None
 ) -> Inventory | None:
-    """What a clean run reads instead of listing chunks; an optimized one lists none."""
     if config.inventory is None or mode != CLEAN:
         return None
     age_max = timedelta(days=config.safety.inventory_days_max)
@@ -165,11 +159,10 @@ def _write_plan(plan: CollectionPlan, options: StorageOptions | None) -> None:
 
 
 def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
-    """Let a collection that was planned under an earlier lease of the same holder go on under a new one.
+    """Let a planned collection continue under a new lease of the same holder.
 
     Returns:
-        Whether the run goes on under this lease; it does not when it is a run of somebody else or of another
-        repository, or when a later lease was handed to it already.
+        False for a run of another holder or another repository, or after a later lease.
 
     Raises:
         ConfigError: there is no run.
@@ -184,12 +177,12 @@ def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOption
 
 
 def is_local(run: Run) -> bool:
-    """Whether a run has no orchestrator that would go on with it."""
+    """Whether a run has no orchestrator."""
     return resuming.is_local(run.plan)
 
 
 def check_resumable(run: Run) -> None:
-    """Check that a local run could go on now. Nothing is changed.
+    """Check whether a local run could continue; changes nothing.
 
     Raises:
         LeaseHeldError: another run works on the repository.
@@ -205,7 +198,7 @@ def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock
     """Take the lease of a local run again, and open the run.
 
     Raises:
-        ConfigError: there is no such run, or an orchestrator looks after it.
+        ConfigError: there is no such run, or it belongs to an orchestrator.
         LeaseHeldError: another run works on the repository.
         RefusedError: another run came in between.
     """

@@ -1,7 +1,4 @@
-"""The plan of a collection as a value: `plan.json`. `planning` makes one, `run` works on it.
-
-What a step needs to work on a run: its plan, its folder, and its stores.
-"""
+"""The plan of a collection (`plan.json`), and an opened run: plan, folder and stores."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import from_versioned
 from dredge.runs.run import PlannedRun
+from dredge.runs.versions import CLEAN, Version
 from dredge.sets.live import LocatedSet
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.undo.pins import active_pins, sets_of
@@ -34,25 +32,16 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionPlan:
-    """What a run works on; written once, without secrets.
+    """The plan of a run; written once, without secrets.
 
     Attributes:
-        run_id: descending xid of the store's time, so that newer runs sort first.
-        uri: the repository.
-        spec_version: 1 or 2.
-        run_uri: the run's folder.
-        created_at: the store's time when the plan was made.
+        run_id: descending xid of the store's time: newer runs sort first.
+        created_at: the store's time.
         cutoff: only objects last modified strictly before this are candidates.
         mode: "clean" or "optimized".
-        why_mode: half a sentence.
-        state: what earlier runs left, when it can be used; an optimized run builds on it.
-        state_etag: of the pointer to it; None when there was none.
-        lease: the right to run.
-        inventory: what is read instead of listing chunks; None lists them.
-        undo: how what it deletes can be taken back.
-        config: what the user asked for.
-        kind: of plan.
-        format: number of the format of plans.
+        state: state of earlier runs; an optimized run builds on it.
+        state_etag: of the pointer to it; None without a pointer.
+        inventory: is read instead of a listing of chunks; None lists them.
     """
 
     run_id: str
@@ -74,27 +63,27 @@ class CollectionPlan:
 
     @property
     def store_uri(self) -> str:
-        """URI of what is collected: the repository."""
+        """URI of the collected store: the repository."""
         return self.uri
 
     @property
     def repository(self) -> str:
-        """What people call the repository: its URI."""
+        """Name of the repository in texts: its URI."""
         return self.uri
 
     @property
     def grace(self) -> timedelta:
-        """How long garbage waits before another run may delete it."""
+        """Wait between the run that finds garbage and the run that may delete it."""
         return self.config.grace(self.undo.way, self.spec_version)
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing may be deleted."""
+        """Whether the run deletes nothing."""
         return self.config.dry_run
 
 
 def parse_plan(value: object) -> CollectionPlan:
-    """Make a plan from the JSON of `plan.json`.
+    """Parse the JSON of `plan.json`.
 
     Raises:
         FormatError: it is damaged, or of another format.
@@ -103,7 +92,7 @@ def parse_plan(value: object) -> CollectionPlan:
 
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> CollectionPlan:
-    """Read the plan of a collection.
+    """Read the plan of a run.
 
     Raises:
         ConfigError: there is no run.
@@ -116,7 +105,7 @@ def read_plan(run_uri: str, options: StorageOptions | None = None) -> Collection
 
 @dataclass
 class Run(PlannedRun[CollectionPlan]):
-    """A collection's run. Make it with `Run.open`."""
+    """A run of a collection. Make it with `Run.open`."""
 
     @classmethod
     def open(
@@ -126,7 +115,7 @@ class Run(PlannedRun[CollectionPlan]):
         clock: Clock = utc_now,
         plan: CollectionPlan | None = None,
     ) -> Run:
-        """Open a run by the URI of its folder.
+        """Open a run by the URI of its folder; reads the plan unless it is given.
 
         Raises:
             ConfigError: there is no run.
@@ -148,29 +137,29 @@ class Run(PlannedRun[CollectionPlan]):
 
     @cached_property
     def base(self) -> Base | None:
-        """What the run builds on; None for a clean run.
+        """The state below this run; None for a clean run.
 
         Raises:
-            FormatError: the state that the plan names is not as it was.
+            FormatError: the state in the plan is damaged.
         """
         if self.plan.mode == CLEAN or self.plan.state is None:
             return None
         return open_base(self.plan.state, self.state, self.options)
 
     def pinned(self) -> tuple[LocatedSet, ...]:
-        """What was brought back and is kept for now, as of now.
+        """Restored objects that are kept for now.
 
         Raises:
-            FormatError: a pin cannot be read, so nobody can tell what it holds.
+            FormatError: a pin cannot be read.
         """
         return sets_of(active_pins(self.state, self.store_now()))
 
     def read_history(self, known: KnownSnapshots | None = None) -> History:
-        """Read the history that this run works on: in a dry run perhaps the one after a planned expiration.
+        """Read the history, in a dry run after its planned expiration; `known` has parents of snapshots (spec 1).
 
         Raises:
             NotFoundError: no repository.
-            FormatError: a file that matters is missing or cannot be trusted.
+            FormatError: an important file is missing or damaged.
             RefusedError: main is missing, or the history cannot be expired by time.
         """
         if known is None and self.base is not None:
@@ -178,7 +167,7 @@ class Run(PlannedRun[CollectionPlan]):
         return self.after_plan(read_history(self.reader, known=known))
 
     def after_plan(self, history: History) -> History:
-        """Give the history after the expiration that a dry run takes as applied; the same without one.
+        """The history after the planned expiration of a dry run, or unchanged.
 
         Raises:
             RefusedError: it cannot be expired by time.

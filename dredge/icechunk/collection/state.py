@@ -1,12 +1,11 @@
-"""What a complete collection leaves for the next one.
+"""The state that a complete collection leaves for the next one, and the pending list.
 
-Of every chunk that some manifest names, at least one of these is true after such a run, so the next one lists none:
+An optimized run lists no chunks. It relies on this: for every chunk of any manifest, at least one of these is true
+after a complete run:
 
-    counted (a live manifest names it) · named by a manifest file that will be listed as dead · not old enough
+    counted (a live manifest has it) · in a manifest file that will be listed as garbage · not old enough
 
-The state of a repository's collections; `dredge.runs.versions` says how it lies and moves on.
-
-The state that an optimized run builds on, with its files at hand.
+`dredge.runs.versions` explains how versions of the state are written and replaced.
 """
 
 from __future__ import annotations
@@ -34,33 +33,29 @@ from dredge.sets.live import CountedSet
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 
 FORMAT = 3
-"""Rises with the index's format when counts must be made anew."""
+"""Rises with the index's format when counts must be made again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """The state after a run. Files are named, with their digests, not copied.
+    """The state after a run. It has names and digests of files, not their contents.
 
     Attributes:
-        uri: the repository.
-        spec_version: 1 or 2.
-        run_id: the run it came from.
-        run_uri: that run's folder, where `snapshots` is.
-        fencing: number of its lease: runs with higher ones came later.
-        previous: run whose state this one built on; "" for a clean run.
+        run_uri: the run's folder, with `snapshots`.
+        fencing: number of its lease; later runs have higher numbers.
+        previous: run with the state below this one; "" for a clean run.
         mode: "clean" or "optimized".
         started_at: the store's time when the run was planned.
         cutoff: only objects last modified strictly before it were candidates.
         clean_run_id: the last clean run.
-        clean_at: when that one was planned.
+        clean_at: when that run was planned.
         optimized_runs: runs since then.
-        chunk_objects: chunks in the store, as the last clean run counted them.
-        snapshots: file of the snapshots that were live, with their parents and manifests (`base.SNAPSHOTS`).
-        virtual: set of the ids that locations of virtual chunks name, and perhaps of some that did since then.
-        counted: how many of the manifests that these name hold each chunk, in the folder of lease and index.
-        contradicted: snapshots that named other manifests when they were read again; they have what either read names.
-        seen: names of the parts of the index that these were compared with; what others say nobody has looked at.
-        format: number of the format of states.
+        chunk_objects: chunks in the store in the last clean run.
+        snapshots: file of the live snapshots, with their parents and manifests (`SNAPSHOTS`).
+        virtual: set of the ids in locations of virtual chunks, and perhaps of some earlier ones.
+        counted: number of live manifests by chunk, in the folder of lease and index.
+        contradicted: snapshots with two different reads; they have the manifests of both.
+        seen: names of the parts of the index in these snapshots; other parts were not compared.
     """
 
     uri: str
@@ -88,16 +83,19 @@ class StateStore(VersionStore[RunState]):
     """Reads the state and moves it on."""
 
     def parse(self, value: Mapping[str, Any]) -> RunState:
-        """Give the state that `to_json` made; raises FormatError when it is none."""
+        """Parse a state; raises FormatError."""
         return from_versioned(RunState, value, FORMAT)
 
     def current(self, uri: str, spec_version: int) -> Current[RunState]:
-        """Read the newest state and see whether a run may build on it."""
+        """Read the newest state, and check whether a run may build on it.
+
+        A copied or moved repository begins anew, and so does an upgraded one: it has other live objects.
+        """
         place = uri.rstrip("/")
         return self.find({"uri": lambda found: found.rstrip("/") == place, "spec_version": spec_version})
 
     def files(self, state: RunState) -> Iterator[tuple[RunFolder, PartInfo]]:
-        """Give every file that a state names, with the folder that it lies in."""
+        """All files of a state, with their folders."""
         folder = RunFolder(open_writer(state.run_uri, self._options), state.run_id)
         yield from ((folder, part) for part in (state.snapshots, state.virtual))
         counted = RunFolder(self.writer, state.run_id)
@@ -114,18 +112,14 @@ SNAPSHOTS = pa.schema(
         pa.field("refs", pa.list_(pa.int64()), nullable=False),
     ]
 )
-"""Rows of live snapshots. `etag` is null where nothing proves that the parent was read from the file with this tag (and
-always on spec 2, where parents are in the repo info)."""
+"""Rows of live snapshots. `etag` is null if no proof exists that the parent came from the file with this tag (always on
+spec 2, with parents in the repo info).
+"""
 
 
 @dataclass(frozen=True)
 class Base:
-    """What an earlier run left.
-
-    Attributes:
-        state: the state.
-        folder: of the run that left it.
-    """
+    """The state of an earlier run, and that run's folder."""
 
     state: RunState
     folder: RunFolder
@@ -136,7 +130,7 @@ class Base:
 
     @cached_property
     def rows(self) -> dict[str, SnapshotRow]:
-        """What each snapshot named that was live, by its id."""
+        """Live snapshots of that run by id."""
         columns = [self._table[name].to_pylist() for name in ("snapshot", "manifests", "refs")]
         return {
             snapshot: SnapshotRow(snapshot, tuple(manifests), tuple(refs))
@@ -145,7 +139,7 @@ class Base:
 
     @property
     def known(self) -> KnownSnapshots:
-        """Parents of snapshot files of spec 1, with the tags of the files that they were read from."""
+        """Parents of snapshot files of spec 1, with the tags of those files."""
         names = ("snapshot", "parent", "flushed_at", "etag")
         found = KnownSnapshots()
         for snapshot, parent, flushed_at, etag in zip(
@@ -157,7 +151,7 @@ class Base:
 
 
 def snapshots_table(rows: Iterable[SnapshotRow], known: KnownSnapshots) -> pa.Table:
-    """Make the table of live snapshots."""
+    """Make the table of live snapshots; `known` has the parents with a proving tag."""
     kept = list(rows)
     proved: Mapping[str, tuple[str, SnapshotEntry]] = known.entries
     entries = [proved.get(row.snapshot) for row in kept]
@@ -173,7 +167,7 @@ def snapshots_table(rows: Iterable[SnapshotRow], known: KnownSnapshots) -> pa.Ta
 
 
 def open_base(version: Version, state: ObjectWriter, options: StorageOptions | None) -> Base:
-    """Open a version of the state; raises FormatError when it is not as it was."""
+    """Open a version of the state; raises FormatError for a damaged state."""
     try:
         found = StateStore(state, options).load(version)
     except (NotFoundError, KeyError, TypeError, ValueError) as error:
@@ -185,12 +179,15 @@ def open_base(version: Version, state: ObjectWriter, options: StorageOptions | N
 
 
 def counts_folder(state: ObjectWriter, label: str) -> RunFolder:
-    """Give the folder in which counts lie: not a run's own, because later runs build on them."""
+    """The folder of counts: outside run folders, because later runs build on it."""
     return RunFolder(state, label)
 
 
 def find_list(state: ObjectReader, uri: str, now: datetime, life: str = "") -> store.Stored:
-    """Read the list of a repository, and see whether a run may believe it.
+    """Read the pending list of a repository, and check whether a run may use it.
+
+    Args:
+        life: id and time of the root snapshot; "" for not checked.
 
     Raises:
         RefusedError: a newer version of Dredge wrote it.

@@ -1,18 +1,18 @@
-"""The steps of a collection, in order, under one roof.
+"""The steps of a collection, in order.
 
-    plan = plan_collection(config)     plan.json; everything later needs only its run_uri
+    plan = plan_collection(config)     plan.json; later steps need only its run_uri
     run = Run.open(plan.run_uri)
-    mark(run, runner)                  what is live: refs → snapshots → manifests → chunks
-    list_candidates(run, runner)       what the store holds besides, older than the cutoff
+    mark(run, runner)                  live objects: refs → snapshots → manifests → chunks
+    list_candidates(run, runner)       other objects in the store, older than the cutoff
     check_limits(run)                  guards
-    approve(run)                       what a person says, where one has to be asked
-    bulk_delete(run, runner)           looks again, then deletes (only reports in a dry run)
-    verify(run)                        what was deleted is gone, what is live is there
+    approve(run)                       a person's answer, where the run must ask
+    bulk_delete(run, runner)           re-check, then deletion (a dry run only reports)
+    verify(run)                        deleted objects are gone, live objects are there
     save_report(run)                   report.json, report.html; also for failed runs
     release_lease(run)
 
-Every step is idempotent: it returns its stored summary when it is complete and what it read has not changed.
-Nothing is deleted by any step but `bulk_delete`.
+Every step is idempotent: it returns its stored summary if it is complete and its inputs are unchanged. Only
+`bulk_delete` deletes.
 """
 
 from __future__ import annotations
@@ -84,13 +84,10 @@ def collect(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
-    """Do a whole collection.
-
-    Returns:
-        The report.
+    """Do a whole collection, and return its report.
 
     Raises:
-        DredgeError: a step could not be done; the report was written, and the lease given back.
+        DredgeError: a step failed; the report was written, and the lease released.
     """
     plan = plan_collection(config, options=options, clock=clock)
     run = Run.open(plan.run_uri, options, clock, plan)
@@ -98,14 +95,10 @@ def collect(
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
-    """Do the steps of a local run that are left, write its report, and give its lease back, unless it waits for an
-    answer.
-
-    Returns:
-        The report.
+    """Do the remaining steps of a local run, write its report, and release its lease unless it awaits an answer.
 
     Raises:
-        DredgeError: a step could not be done.
+        DredgeError: a step failed.
     """
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)), given_back(run, find_question), run.going_on():
@@ -115,13 +108,10 @@ def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
 
 
 def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do every step of a planned run that is not done yet, up to verify.
-
-    Returns:
-        The summary of bulk_delete.
+    """Do the remaining steps up to verify, and return the summary of bulk_delete.
 
     Raises:
-        DredgeError: a step could not be done. Call it again; it goes on there.
+        DredgeError: a step failed; a second call continues there.
     """
     find_garbage(run, runner)
     approve(run)
@@ -132,13 +122,10 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do every step of a planned run that is not done yet, up to the guards. Deletes nothing.
-
-    Returns:
-        The summary of check_limits.
+    """Do the remaining steps up to the guards, and return the summary of check_limits. Deletes nothing.
 
     Raises:
-        DredgeError: a step could not be done. Call it again; it goes on there.
+        DredgeError: a step failed; a second call continues there.
     """
     mark(run, runner)
     list_candidates(run, runner)
@@ -146,27 +133,27 @@ def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def put_question(run: Run) -> Question:
-    """Word what a run asks that awaits approval, and write its report so far.
+    """Write the question of a run that awaits approval, and its report so far.
 
     Raises:
-        RefusedError: it asks nothing.
+        RefusedError: the run has no question.
         LeaseHeldError: another run has taken over.
     """
     return make_question(run, SaveReportOutput.of(write_report(run)).page)
 
 
 def read_report(run: Run) -> dict[str, Any]:
-    """Read the report that `save_report` wrote, as the object of `report.json`.
+    """Read `report.json`.
 
     Raises:
-        NotFoundError: there is none yet.
+        NotFoundError: there is no report yet.
     """
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
 
 
 def release_lease(run: Run) -> None:
-    """Give the right back; does nothing when it has gone to somebody else."""
+    """Release the lease, unless another run has taken it."""
     run.lease.release(run.plan.lease)
 
 

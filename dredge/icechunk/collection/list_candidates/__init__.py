@@ -1,1 +1,1 @@
-"""Step list_candidates: what the store holds, nothing live names, and is older than the cutoff."""
+"""Step list_candidates: find garbage older than the cutoff; garbage that has waited is a candidate."""

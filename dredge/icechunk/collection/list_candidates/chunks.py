@@ -1,15 +1,13 @@
-"""Live manifests that came since the last run: which chunks are new, and is what they name in the store?
+"""Garbage among the chunks in an optimized run, which lists none; and, in a clean run, the chunks that such runs miss.
 
-A bit that flips in a manifest turns a chunk's id into another one. Nothing is at the other id, and the true chunk looks
-as if nothing named it. A listing of all chunks shows that; a run without one asks instead:
+A flipped bit in a manifest turns a chunk's id into another id. No object has the other id, and the true chunk looks
+like garbage. A listing of all chunks shows that; a run without a listing checks new live manifests:
 
-    the bytes that were counted have the MD5 that the store took when they were written: the store did not change them
-    else: the manifest is read again, and must say what was counted; if its bytes have no such MD5 either, each chunk
-    that was new is asked for
+    the counted bytes have the MD5 that the store computed at the upload: the store did not change them
+    otherwise the manifest is read again, and must have the counted chunks; if its bytes have no such MD5 either, the
+    run asks the store for each new chunk
 
-What is new is also compared with what earlier runs deleted (`check_again`).
-
-Candidates among the chunks, in a run that lists none of them; and what such runs have missed, in one that does.
+New chunks are also compared with the deletions of earlier runs (`check_again`).
 """
 
 from __future__ import annotations
@@ -59,12 +57,7 @@ ABSENT_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskConfig:
-    """What all tasks need.
-
-    Attributes:
-        counted: chunks that earlier runs knew.
-        threads: requests in flight in one task.
-    """
+    """Payload of all tasks: chunks in earlier counts, and requests in flight."""
 
     counted: CountedSet
     threads: int
@@ -72,12 +65,10 @@ class AskConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskTask:
-    """One task.
+    """New manifests of a part of the index.
 
     Attributes:
-        number: makes the name of the set that it writes.
-        index_part: that the manifests were counted from.
-        unproved: tags of the files of those whose bytes nothing proves, by id; "" where the store gives none.
+        unproved: tags of the files with unproved bytes, by id; "" without a tag.
         proved: ids of the others.
     """
 
@@ -89,13 +80,13 @@ class AskTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskResult:
-    """What the store said.
+    """Answers of the store.
 
     Attributes:
-        new: set of all chunks that the manifests name and earlier runs did not know.
-        asked: chunks that it was asked for.
-        missing: of these, chunks that it does not have.
-        absent: some of the missing ones, as 16 hexadecimal digits.
+        new: set of all chunks of the manifests without earlier counts.
+        asked: chunks in requests.
+        missing: asked chunks without an object.
+        absent: some missing chunks, as 16 hexadecimal digits.
     """
 
     new: PartInfo
@@ -106,10 +97,10 @@ class AskResult:
 
 @partition_function
 def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResult:
-    """Find the chunks that are new in some manifests, and ask the store for those that nothing proves.
+    """Find the new chunks of some manifests, and ask the store for those of unproved manifests.
 
     Raises:
-        FormatError: a manifest is missing or damaged, or does not say what was counted.
+        FormatError: a manifest is missing or damaged, or has other chunks than counted.
     """
     reader = run.open_store()
     counted = dict(read_manifest_rows(run.open_state(), task.index_part))
@@ -164,14 +155,14 @@ def find_chunks(
     before: Before,
     pinned: tuple[LocatedSet, ...],
 ) -> None:
-    """Find the chunks that may be deleted, and see that what new manifests name is there.
+    """Find the chunks that may be deleted, and check that the chunks of new manifests exist.
 
     Raises:
-        FormatError: the earlier run's counts are not as they were.
+        FormatError: the earlier run's counts are damaged.
     """
     counted = record.input(MarkOutput).counted
-    if counted is None or run.base is None:  # never: the mark of such a run always counts
-        raise AssertionError("an optimized run has counts")
+    assert counted is not None  # the mark of an optimized run counts
+    assert run.base is not None
     doubtful = {name: part for result in results for name, part in result.unproved.items()}
     _ask_for_new(run, runner, record, run.base, doubtful)
     if run.plan.config.keep_chunks:
@@ -241,7 +232,7 @@ def _ask_for_new(
 
 
 def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list[NameResult]:
-    """Name the chunks of all dead manifests."""
+    """Write the chunks of all manifests without a live snapshot."""
     start = f"{ListCandidatesOutput.STEP}/{FOUND}manifests-"
     parts = [part for part in record.parts if part.name.startswith(start)]
     pieces = [(part, first) for part in parts for first in range(0, part.rows, _MANIFESTS_PER_TASK)]
@@ -257,19 +248,18 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
     unread = [key for result in results for key in result.unread]
     record.counts["manifests_unread"] = len(unread)
     if unread:
-        goes = "goes where it is listed" if run.plan.mode == CLEAN else "stays until the next clean run"
+        fate = "are deleted if listed" if run.plan.mode == CLEAN else "stay until the next clean run"
         record.warn(
-            f"{len(unread):,} manifests that nothing needs cannot be read, such as {unread[0]}: what only they name"
-            f" {goes}"
+            f"{len(unread):,} unneeded manifests cannot be read, such as {unread[0]}: their chunks {fate}"
         )
     return results
 
 
 def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:
-    """Tell which chunks a clean run found that optimized ones would have missed for ever.
+    """Find the chunks that optimized runs would have missed for ever.
 
     Returns:
-        Figures and a few keys; None for other runs, and when there was no state.
+        Figures and a few keys; None for an optimized run, or without a state.
     """
     plan = run.plan
     if plan.mode != CLEAN or plan.state is None:
@@ -285,7 +275,7 @@ def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, An
             tables.append(rows.filter(pa.array(~known)))
         missed = _beyond_manifests(run, runner, record, tables)
     except DredgeError as error:
-        record.warn(f"what optimized runs may have missed cannot be told: {error}")
+        record.warn(f"chunks that optimized runs may have missed are unknown: {error}")
         return None
     return {
         "objects": missed.num_rows,
@@ -303,7 +293,6 @@ def _hashes(rows: pa.Table) -> sets.Ids:
 def _beyond_manifests(
     run: Run, runner: TaskRunner, record: StepRecord, tables: Sequence[pa.Table]
 ) -> pa.Table:
-    """Leave out what dead manifests name, which an optimized run reads."""
     if not any(table.num_rows for table in tables):
         return pa.table({"address": pa.array([], pa.string()), "size": pa.array([], pa.int64())})
     rows = pa.concat_tables(tables)

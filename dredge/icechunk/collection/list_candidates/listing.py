@@ -1,20 +1,16 @@
-"""The files with candidates: one row for each, at most so many rows in a file; and what of them is pinned.
+"""List one range of a folder, and write the garbage in it.
 
-Ranges of names that tile a folder exactly. A range needs only the live ids that fall into it.
-
-ids      20 characters of base32; the first ones are the first bits of the number
-bounds   one or two characters, low inclusive, high exclusive; "" is open
-
-List one range of a folder, and write the candidates in it.
-
-    listed name ─┬─ no id in its canonical spelling ──> foreign: counted, never touched
+    listed name ─┬─ not an id in canonical spelling ──> foreign: counted, never touched
                  ├─ live ─────────────────────────────> kept
                  ├─ not older than the cutoff ────────> young
-                 ├─ of a kind that stays whole ───────> spared
-                 ├─ brought back, and kept for now ───> pinned
-                 └─ else ─────────────────────────────> candidate
+                 ├─ of a kept kind ───────────────────> spared
+                 ├─ restored, and kept for now ───────> pinned
+                 └─ else ─────────────────────────────> found
 
-A live id that was not listed is absent.
+A live id without a listed object is absent. Ranges of names tile a folder exactly; a range needs only its live ids:
+
+    ids      20 characters of base32; the first characters are the first bits of the number
+    bounds   one or two characters, low inclusive, high exclusive; "" is open
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ from dredge.storage import LISTING_SCHEMA, ObjectReader
 
 UNREACHABLE = "unreachable"
 REASONS = dict.fromkeys(OBJECT_FOLDERS, UNREACHABLE) | {OVERWRITTEN: "overwritten"}
-"""Why objects of a kind go."""
+"""Reason of deletion by kind."""
 SCHEMA = pa.schema(
     [
         LISTING_SCHEMA.field("key").with_name("address"),
@@ -53,16 +49,13 @@ SCHEMA = pa.schema(
         pa.field("reason", pa.string(), nullable=False),
     ]
 )
-"""Columns of the candidates; `address` is the key relative to the repository, `hash` that of it, by which it can be
-pinned. The tag of a chunk that nobody listed is null."""
+"""Columns of candidates: `address` is the key relative to the repository, `hash` is its hash, as in pins. An unlisted
+chunk has no tag.
+"""
 
 
 def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
-    """Part what was brought back, and is kept for now, from what may go.
-
-    Returns:
-        What may go, and what is kept.
-    """
+    """Split listed objects into unpinned and pinned ones."""
     if not pinned or not listed.num_rows:
         return listed, listed.slice(0, 0)
     (held,) = in_any(pinned, [hash64(listed["key"])], its_shards_only=True)
@@ -72,7 +65,7 @@ def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.T
 def write_candidates(
     folder: RunFolder, kind: str, number: int, listed: Sequence[pa.Table], rows: int
 ) -> list[PartInfo]:
-    """Write what was found as parts."""
+    """Write found objects as parts."""
     if not listed:
         return []
     table = pa.concat_tables(listed).select(LISTING_SCHEMA.names)
@@ -98,13 +91,7 @@ _ID_BITS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRange:
-    """Names in a folder.
-
-    Attributes:
-        prefix: the folder, with its slash.
-        low: first name, inclusive; "" is open.
-        high: exclusive; "" is open.
-    """
+    """A range of names in a folder: `low` inclusive, `high` exclusive, "" is open."""
 
     prefix: str
     low: str
@@ -122,18 +109,18 @@ class NameRange:
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """The smallest and the largest 64-bit number that an id in the range can have."""
+        """The smallest and the largest 64-bit number of an id in the range."""
         low = _number(self.low) if self.low else 0
         high = _number(self.high) - 1 if self.high else (1 << _ID_BITS) - 1
         return low, high
 
     def shards(self, bits: int) -> range:
-        """Numbers of the shards that the range reaches into, where sets are split by so many first bits."""
+        """Numbers of the shards with ids of the range, for sets split by so many first bits."""
         low, high = self.numbers
         return range(low >> (_ID_BITS - bits), (high >> (_ID_BITS - bits)) + 1)
 
     def part_of(self, ids: Ids) -> Ids:
-        """Give those of a sorted set of ids that fall into the range."""
+        """Select the ids of a sorted set in the range."""
         low, high = self.numbers
         start = int(np.searchsorted(ids, np.uint64(low)))
         stop = int(np.searchsorted(ids, np.uint64(high), side="right"))
@@ -157,7 +144,7 @@ def _number(prefix: str) -> int:
 
 
 ABSENT_MAX = 1000
-"""Live objects that are not listed: so many of a kind are looked into."""
+"""Limit of reported absent objects of a kind."""
 FIGURES = (
     "listed_objects",
     "listed_bytes",
@@ -179,18 +166,15 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """What all tasks need.
+    """Payload of all tasks.
 
     Attributes:
-        cutoff: only objects strictly older are candidates.
-        candidate_rows: most rows of a part.
         live: sets of live snapshots, transaction logs and manifests, by kind.
-        pruned: set of the transaction logs that only the repo info names.
-        chunk_bits: the first so many bits of a chunk's id say in which shard it is.
+        pruned: set of the transaction logs in the repo info only.
+        chunk_bits: the first so many bits of a chunk's id are its shard.
         chunk_shards: sets of live chunks, by shard.
-        kept_kinds: kinds of objects of which nothing is a candidate.
-        pinned: what was brought back and is kept for now.
-        new_manifests: which live manifests are new, in a run that lists no chunks (`MarkOutput.new_manifests`).
+        kept_kinds: kinds without candidates.
+        new_manifests: new live manifests, in a run without a listing of chunks (`MarkOutput.new_manifests`).
     """
 
     cutoff: datetime
@@ -206,14 +190,7 @@ class ListConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTask:
-    """One task.
-
-    Attributes:
-        kind: of the objects; says the folder.
-        number: of the range in the folder; makes the names of the parts.
-        low: first name of the range, inclusive; "" is open.
-        high: exclusive; "" is open.
-    """
+    """A range of names in the folder of a kind; the number is in the names of the parts."""
 
     kind: str
     number: int
@@ -222,21 +199,19 @@ class ListTask:
 
     @property
     def names(self) -> NameRange:
-        """The names that are listed."""
+        """The range of names."""
         return NameRange(prefix=OBJECT_FOLDERS[self.kind], low=self.low, high=self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListResult:
-    """What a task found.
+    """Found objects of a range.
 
     Attributes:
-        parts: of candidates.
         counts: `FIGURES` by name.
         foreign: keys of some foreign objects.
-        absent: some ids that are live and not listed, as 16 hexadecimal digits.
-        unproved: new manifests whose bytes nothing proves, each with the part of the index that it was counted from
-            and the tag of its file.
+        absent: some absent ids, as 16 hexadecimal digits.
+        unproved: new manifests with unproved bytes, each with its part of the index and the tag of its file.
     """
 
     parts: list[PartInfo]
@@ -248,7 +223,7 @@ class ListResult:
 
 @partition_function
 def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
-    """List one range of a folder and write its candidates."""
+    """List one range of a folder, and write its garbage."""
     live = _live_in_range(run.folder, config, task)
     seen = np.zeros(len(live), dtype=np.bool_)
     found = _Found()
@@ -283,14 +258,12 @@ def _new_manifests(folder: RunFolder, config: ListConfig, task: ListTask) -> dic
 
 @dataclass(slots=True)
 class _Found:
-    """What a listing has found so far."""
-
     candidates: list[pa.Table] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     foreign: list[str] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch, is_id: Mask, is_live: Mask, is_old: Mask, keep_all: bool) -> None:
-        """Take in some listed objects; `keep_all` when none of the kind may be deleted."""
+        """Add a page of a listing; `keep_all` for a kind without candidates."""
         unnamed = is_id & ~is_live
         nothing = np.zeros_like(unnamed)
         spared, candidates = (unnamed & is_old, nothing) if keep_all else (nothing, unnamed & is_old)
@@ -307,7 +280,7 @@ class _Found:
             self.candidates.append(pa.Table.from_batches([batch]).filter(pa.array(candidates)))
 
     def take_candidates(self, pinned: Sequence[LocatedSet]) -> list[pa.Table]:
-        """Give the candidates, but for those that are pinned, which are counted apart."""
+        """The found objects without pinned ones, which are counted apart."""
         if not pinned or not self.candidates:
             return self.candidates
         going, held = without_pinned(pa.concat_tables(self.candidates), pinned)
@@ -318,7 +291,6 @@ class _Found:
 
 
 def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Ids:
-    """Read the live ids of a task's range."""
     if task.kind != "chunks":
         return task.names.part_of(sets.read_ids(folder, config.live[task.kind]))
     pieces = [
@@ -329,22 +301,22 @@ def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Ids
 
 
 def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, absent: Ids) -> Ids:
-    """Leave out what need not be there: the log of a snapshot, which roots of spec 1 do not have, and chunks that only
-    locations of virtual chunks name, which may be another repository's."""
+    # Chunks in locations of virtual chunks only may be in another repository.
     if task.kind == "chunks" and len(absent):
         shards = [config.chunk_shards[shard] for shard in task.names.shards(config.chunk_bits)]
         native = [sets.read_ids(folder, part) for parts in shards for part in parts if not is_virtual(part)]
         return absent[sets.contains(sets.unite(native), absent)]
     if task.kind != "transactions" or not len(absent):
         return absent
+    # Roots of spec 1 have no transaction log.
     return absent[sets.contains(sets.read_ids(folder, config.pruned), absent)]
 
 
 def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Give the new manifests on a page of a listing whose bytes nothing proves.
+    """Select the new manifests on a page of a listing with unproved bytes.
 
     Returns:
-        The part of the index that each was counted from, and the tag of its file, by id.
+        Their part of the index and the tag of their file, by id.
     """
     names = pc.utf8_slice_codeunits(batch["key"], len(prefix))
     new = pc.is_in(names, pa.array(list(read), pa.string()))

@@ -1,19 +1,14 @@
-"""List candidates: what the store holds and nothing live names, older than the cutoff.
+"""List the repository's folders, and write its garbage.
 
-each folder → ranges of names, listed at once ─┐      (no chunks in an optimized run: `chunks` looks at manifests)
-                                               ├→ candidates, figures, live objects that are absent
-overwritten/, when the run asks for it ────────┘
+    each folder → ranges of names, listed at once ─┐      (no chunks in an optimized run: `chunks` reads manifests)
+                                                   ├→ garbage, figures, absent live objects → `waiting` → candidates
+    overwritten/, if the run asks for it ──────────┘
 
-Old copies of the repo info in `overwritten/`, where spec 2 leaves one at every change.
-
-The library never removes them; their bytes grow with the square of the number of commits. Kept are:
-
-    the chain of copies that the operations log is read from
-    every copy that the current log names, because the chain moves on to those
-    what is younger than a limit of its own
-
-What goes is only the way back to old entries of the operations log: with later changes the log ends after the newest
-two thousand entries or so. No snapshot and no data depends on these files.
+Spec 2 writes a copy of the repo info into `overwritten/` at every change, and the library never removes one; their
+bytes grow with the square of the number of commits. A run keeps the chain of copies of the operations log, every copy
+in the current log (the chain continues there), and copies younger than an age of their own. A deletion costs only old
+entries of the operations log: after later changes the log ends after the newest two thousand entries or so. No snapshot
+and no data depends on these files.
 """
 
 from __future__ import annotations
@@ -56,10 +51,10 @@ _FOREIGN_SHOWN = 3
 
 
 def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
-    """List the repository and write what may be deleted.
+    """List the repository, and write the candidates.
 
     Raises:
-        FormatError: a live snapshot or manifest is not in the listing, so one of the two cannot be trusted.
+        FormatError: a live snapshot or manifest is not in the listing.
     """
     return run.step(
         ListCandidatesOutput,
@@ -109,7 +104,7 @@ def _tasks(run: Run, mark: MarkOutput) -> Iterator[ListTask]:
     keys_per_task = run.plan.config.tuning.keys_per_task
     for kind in OBJECT_FOLDERS:
         if kind == "chunks" and (run.base is not None or run.plan.inventory is not None):
-            continue  # what manifests or an inventory name is looked at instead
+            continue  # the run reads manifests or an inventory instead
         bounds = bounds_for(expected[kind], keys_per_task, not run.reader.uri.startswith("file:"))
         for number, (low, high) in enumerate(pairwise(bounds)):
             yield ListTask(kind=kind, number=number, low=low, high=high)
@@ -131,8 +126,8 @@ def _refuse_absent(run: Run, record: StepRecord) -> None:
     for kind in ("snapshots", "manifests"):
         if count := record.counts[f"{kind}_absent"]:
             raise FormatError(
-                f"{run.plan.uri}: {count} live {kind} are not listed in {OBJECT_FOLDERS[kind]}. Nothing was deleted."
-                " The repository is damaged, or the store lists wrongly."
+                f"{run.plan.uri}: the listing of {OBJECT_FOLDERS[kind]} lacks {count} live {kind}. Nothing was deleted."
+                " The repository is damaged, or the store's listing is wrong."
             )
 
 
@@ -146,7 +141,7 @@ def _warn_of_foreign(record: StepRecord, tasks: Sequence[ListTask], results: Seq
         ]
         if names:
             count, shown = record.counts[f"{kind}_foreign"], ", ".join(names[:_FOREIGN_SHOWN])
-            record.warn(f"{count:,} names in {kind} are not ids and are left alone: {shown}")
+            record.warn(f"{count:,} names in {kind} are not ids; they are never deleted: {shown}")
 
 
 def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) -> None:
@@ -167,14 +162,7 @@ _FOLDER = FOLDERS[OVERWRITTEN]
 
 @dataclass(slots=True)
 class OldCopies:
-    """What was found in `overwritten/`.
-
-    Attributes:
-        tables: copies that may be deleted; schema `LISTING_SCHEMA`.
-        listed: objects in the folder.
-        objects: copies that may be deleted.
-        size_bytes: their bytes.
-    """
+    """Copies in `overwritten/`: listed ones, and those to delete."""
 
     tables: list[pa.Table] = field(default_factory=list)
     listed: int = 0
@@ -183,10 +171,10 @@ class OldCopies:
 
 
 def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
-    """List the old copies of the repo info that may be deleted; None when the run does not ask for any.
+    """List the old copies of the repo info that may be deleted; None if the run does not ask for them.
 
     Raises:
-        FormatError: a copy that the operations log needs is damaged.
+        FormatError: a copy of the operations log is damaged.
     """
     hours = run.plan.config.overwritten_min_age_hours
     if hours is None or run.plan.spec_version != 2:
@@ -207,7 +195,7 @@ def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
 
 
 def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:
-    """Give the copies that the operations log needs: its chain, and all that the current repo info names.
+    """The copies that the operations log needs: its chain, and all copies in the current repo info.
 
     Raises:
         FormatError: a copy of the chain is damaged, or the chain has no end.
@@ -222,7 +210,7 @@ def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:
         try:
             link = parse_repo_info(reader.get(_FOLDER + link), _FOLDER + link).before_updates
         except NotFoundError:
-            break  # an earlier sweep ended the chain here
+            break  # an earlier sweep deleted the rest of the chain
     return needed | chain
 
 

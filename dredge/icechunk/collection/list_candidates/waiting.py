@@ -1,15 +1,13 @@
-"""Advance shards of the pending list by what was found.
+"""Update the pending list: only garbage that has waited is a candidate.
 
-Shard 0 has all but the chunks, and the others have these, by the first bits of the hashes of their keys.
+    found now, the list before ──> the list after, and waited rows   shard 0: all kinds but chunks
+      waiting snapshots and manifests keep their manifests and chunks
+    found now, the list before ──> the list after, and waited rows   other shards: chunks, by the first bits of the
+                                                                     hashes of their keys
 
-Which of what was found has waited: only that is a candidate.
-
-    found now, the list before ──> the list after, and what has waited   shard 0: all but the chunks
-      what waits ──> what it names stays with it
-    found now, the list before ──> the list after, and what has waited   the other shards: chunks
-
-Ids are never used again, so what the list has is looked for nowhere: a chunk that only the list names (its manifests
-went before it) is a candidate as it stands there. What the run deleted that left the state is not on the list any more.
+Ids are never used again, so the run does not look for rows of the list in the store: a chunk in the list only (its
+manifests were deleted before it) is a candidate as it is in the list. Objects that the run below this one deleted leave
+the list.
 """
 
 from __future__ import annotations
@@ -53,19 +51,15 @@ from dredge.storage import ObjectWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitConfig:
-    """What all tasks need; a payload.
+    """Payload of all tasks.
 
     Attributes:
-        turn: the run.
-        bits: chunks are in 2**bits shards.
-        found: files of what was found, by kind.
-        before: files of rows of the list before, by number of the shard.
-        same: whether these are cut as the new ones.
-        gone: hashes of what the run deleted that left the state.
-        asked: whether the store was asked for the chunks.
-        candidate_rows: most rows of a part.
-        writes: whether the mark leaves a list; else it is only counted.
-        named: what files name that wait.
+        before: files of rows of the list before, by shard.
+        same: whether both lists have equal shards.
+        gone: hashes of the deletions of the run below this one.
+        asked: whether the run asked the store for the chunks.
+        writes: whether the mark leaves a list; else rows are only counted.
+        named: keys that waiting files need.
     """
 
     turn: Turn
@@ -82,25 +76,14 @@ class WaitConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitTask:
-    """Some shards; a payload.
-
-    Attributes:
-        shards: their numbers.
-    """
+    """Numbers of shards."""
 
     shards: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitResult:
-    """What became of some shards; a payload.
-
-    Attributes:
-        parts: files of the new list, by number of the shard; none for one without rows.
-        confirmed: files of candidates that have waited.
-        waits: figures by kind.
-        rows: how many were compared.
-    """
+    """Files of the new list by shard, files of waited candidates, figures by kind, and the number of compared rows."""
 
     parts: dict[int, PartInfo] = field(default_factory=dict)
     confirmed: list[PartInfo] = field(default_factory=list)
@@ -110,7 +93,7 @@ class WaitResult:
 
 @partition_function
 def advance_shards(run: WorkerRun, config: WaitConfig, task: WaitTask) -> WaitResult:
-    """Advance some shards of the list, and write what has waited."""
+    """Update some shards of the list, and write the waited rows."""
     parts, written, waits, compared = dict[int, PartInfo](), list[PartInfo](), dict[str, Waits](), 0
     for shard in task.shards:
         rows, found, before, advanced = advance_shard(run.folder, run.open_state(), config, shard)
@@ -143,8 +126,10 @@ def _below(rows: pa.Table, prefix: str) -> Mask:
 def advance_shard(
     folder: RunFolder, state: ObjectWriter, config: WaitConfig, shard: int
 ) -> tuple[pa.Table, pa.Table, pa.Table, Advanced]:
-    """Give what was found in a shard (`SCHEMA`, and as rows of what a mark found), the list before, and what became of
-    both.
+    """Compare a shard with the list.
+
+    Returns:
+        Found rows as candidates and as rows of a mark, the list before, and the updated rows.
     """
     kinds = ["chunks"] if shard else [kind for kind in FOLDERS if kind != "chunks"]
     parts = [part for kind in kinds for part in config.found[kind]]
@@ -162,7 +147,7 @@ def advance_shard(
     previous = without(before, config.gone).sort_by("address").combine_chunks()
     columns = {name: rows[name] for name in ("address", "hash", "size", "etag", "last_modified", "reason")}
     columns |= dict.fromkeys(("version_id", "code"), pa.nulls(rows.num_rows, pa.string()))
-    if shard and not config.asked:  # nobody knows when they were written, but that it was no later
+    if shard and not config.asked:  # their time is an upper bound
         old = is_old_column(rows["last_modified"], config.turn.cutoff)
         columns["code"] = pc.if_else(pa.array(old), pa.scalar(None, pa.string()), YOUNG)
         columns["last_modified"] = pa.nulls(rows.num_rows, PENDING.field("last_modified").type)
@@ -179,13 +164,12 @@ def _of_shard(rows: pa.Table, shard: int, bits: int) -> pa.Table:
 
 
 def without(rows: pa.Table, gone: Sequence[LocatedSet]) -> pa.Table:
-    """Leave out what was deleted."""
+    """Remove deleted objects."""
     (deleted,) = in_any(gone, [rows["hash"].to_numpy()], its_shards_only=True)
     return rows.filter(pa.array(~deleted))
 
 
 def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.Table) -> Mask:
-    """Tell which rows of a shard of the list are live now; of those that were found none is."""
     live = np.zeros(previous.num_rows, bool)
     unseen = ~pc.is_in(previous["address"], found["address"].combine_chunks()).to_numpy()
     if not unseen.any():
@@ -215,16 +199,16 @@ _STEP = ListCandidatesOutput.STEP
 SHARD_ROWS = 500_000
 """Rows of a shard of chunks, about."""
 _FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confirmed"}
-"""Counts of the step, and the figures of the list that they are."""
+"""Counts of the step, and the names of the list's figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What earlier runs left.
+    """The list of earlier runs.
 
     Attributes:
-        stored: the list, and whether it may be believed.
-        gone: hashes of what the run deleted that left the state.
+        stored: the list, and whether it may be used.
+        gone: hashes of the deletions of the run below this one.
         life: of the repository.
     """
 
@@ -234,12 +218,12 @@ class Before:
 
     @property
     def parts(self) -> Mapping[int, PartInfo]:
-        """Files of rows by number of the shard."""
+        """Files of rows by shard."""
         return {} if self.stored.pending is None else self.stored.pending.parts
 
 
 def read_before(run: Run, record: StepRecord) -> Before:
-    """Read what the run before this one left waiting.
+    """Read the list of the run before; warns if everything waits anew.
 
     Raises:
         RefusedError: a newer version of Dredge wrote the list.
@@ -253,22 +237,21 @@ def read_before(run: Run, record: StepRecord) -> Before:
     gone: tuple[LocatedSet, ...] = ()
     problem = stored.problem
     if mark.known_is_damaged:
-        problem = "nobody knows what the run before this one saw"
+        problem = "the record of the run before this one is damaged"
     elif stored.pending is None and plan.mode != CLEAN:
         problem = problem or "it is gone"
     try:
         gone = _gone(run)
     except DredgeError as error:
-        problem = f"what the last run deleted cannot be read ({error})"
+        problem = f"the deletions of the last run cannot be read ({error})"
     if problem:
         stored = Stored(etag=stored.etag, problem=problem)
-        record.warn(f"everything waits anew: the pending list cannot be used: {problem}")
+        record.warn(f"all garbage begins a new wait: the pending list cannot be used: {problem}")
         record.details["waits_anew"] = problem
     return Before(stored=stored, gone=gone, life=life)
 
 
 def _gone(run: Run) -> tuple[LocatedSet, ...]:
-    """Hashes of what the run deleted that left the state."""
     if run.plan.state is None:
         return ()
     folder = open_base(run.plan.state, run.state, run.options).folder
@@ -283,7 +266,7 @@ def _gone(run: Run) -> tuple[LocatedSet, ...]:
 
 
 def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
-    """Write the chunks of the list whose wait is over, as rows of `named.NAMED` by shard of their ids."""
+    """Write the waited chunks of the list as rows of `named.NAMED` by shard of ids, in a run without a listing."""
     state, plan, pieces = RunFolder(run.state, "the pending list"), run.plan, list[pa.Table]()
     for part in (part for shard, part in before.parts.items() if shard):
         rows = without(state.read_part(part).cast(PENDING), before.gone)
@@ -296,13 +279,13 @@ def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
 
 
 def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before) -> None:
-    """Advance the list by what was found; what has waited is a candidate.
+    """Update the list with all found rows; waited rows are candidates.
 
     Raises:
-        FormatError: not all of what was found was compared with the list, or that cannot be read.
+        FormatError: some found rows were not compared with the list, or the list is damaged.
     """
     config = _config(run, record, before)
-    if config.turn.waits and config.before:  # what waits is kept with all that it names
+    if config.turn.waits and config.before:  # waiting files keep their manifests and chunks
         rows, _, _, advanced = advance_shard(run.folder, run.state, config, 0)
         waiting = rows["address"].filter(pa.array(~advanced.confirmed)).to_pylist()
         kept = with_needs(run, f"{_STEP}/_named_by_waiting", set(waiting), passes_archived=True)
@@ -313,7 +296,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", total)
     record.parts += [part for result in results for part in result.confirmed]
     if sum(result.rows for result in results) != total:
-        raise FormatError(f"{run.plan.uri}: not all that was found was compared with the pending list.")
+        raise FormatError(f"{run.plan.uri}: some found objects were not compared with the pending list.")
     waits = {kind: sum((result.waits[kind] for result in results), Waits()) for kind in FOLDERS}
     for kind in (kind for kind in FOLDERS if f"{kind}_listed_objects" in record.counts):
         figures = waits[kind].to_details(config.turn.grace)
@@ -352,7 +335,7 @@ def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
             cutoff=plan.cutoff,
             min_age=timedelta(seconds=plan.config.min_age_seconds),
             grace=plan.grace,
-            # A report on a planned expiration tells what would go once all has waited.
+            # A report on a planned expiration shows all its deletions at once.
             waits=plan.config.waits and plan.config.after is None,
             lists_all=plan.mode == CLEAN and inventory_tells,
             state_of=None,

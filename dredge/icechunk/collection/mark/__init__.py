@@ -1,1 +1,1 @@
-"""Step mark: which snapshots, transaction logs, manifests and chunks are live."""
+"""Step mark: find the live snapshots, transaction logs, manifests and chunks."""

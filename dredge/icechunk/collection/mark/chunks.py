@@ -1,8 +1,6 @@
-"""Live manifests: each is read once in the life of the repository, into the index.
+"""Live manifests and chunks: read new manifests into the index, then write the live chunks as sorted sets of ids.
 
-Live chunks: from the parts of the index to sorted sets of ids, split into shards by the first bits of an id.
-
-part of the index ── manifests that are live ──> chunks ──> shard 0, shard 1, …      a task for each part
+part of the index ── live manifests ──> chunks ──> shard 0, shard 1, … by the first bits of an id   a task each
 """
 
 from __future__ import annotations
@@ -23,18 +21,16 @@ from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 
+log = logging.getLogger("dredge")
+
+_BITS_MAX = 10
 _REFS_PER_FILE = 1000
 """Reading a file costs as much as decoding so many references."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestsConfig:
-    """What all tasks need.
-
-    Attributes:
-        threads: files that a task fetches at once.
-        digests: whether the bytes of each are digested.
-    """
+    """Payload of all tasks: files in flight, and whether to digest their bytes."""
 
     threads: int
     digests: bool
@@ -42,12 +38,7 @@ class ManifestsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestsTask:
-    """One task.
-
-    Attributes:
-        index_part: name of the part of the index that it writes.
-        refs: how many references snapshots say that each manifest has, by id.
-    """
+    """Name of the task's part of the index, and the number of references in each of its manifests."""
 
     index_part: str
     refs: dict[str, int]
@@ -55,12 +46,7 @@ class ManifestsTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestsResult:
-    """What a task wrote.
-
-    Attributes:
-        part: of the index.
-        digests: MD5 of the bytes of each manifest, by id, where that was asked for.
-    """
+    """The part of the index, and the MD5 of each manifest's bytes if wanted."""
 
     part: PartInfo
     digests: dict[str, str]
@@ -68,7 +54,7 @@ class ManifestsResult:
 
 @partition_function
 def read_manifests(run: WorkerRun, config: ManifestsConfig, task: ManifestsTask) -> ManifestsResult:
-    """Read manifests and write which chunks they name as a part of the index.
+    """Read manifests, and write their chunks as a part of the index.
 
     Raises:
         FormatError: a live manifest is missing or damaged.
@@ -94,7 +80,7 @@ def index_manifests(
     """Read the live manifests that the index lacks.
 
     Returns:
-        The manifests that were read, by id; the MD5 of their bytes where that was asked for, else "".
+        The MD5 of each read manifest's bytes by id, or "" without `digests`.
 
     Raises:
         FormatError: a live manifest is missing or damaged.
@@ -123,18 +109,12 @@ def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) 
     return [{manifest: refs[manifest] for manifest in share} for share in shares]
 
 
-log = logging.getLogger("dredge")
-
-_BITS_MAX = 10
-
-
 @dataclass(frozen=True, slots=True)
 class LiveChunks:
-    """The live chunks of a repository.
+    """The live chunks of a repository: files with sorted sets, a file for each task and shard.
 
     Attributes:
-        sets: files with sorted sets of ids, one for each task and shard that has any.
-        bits: the first so many bits of an id say in which shard it is.
+        bits: the first so many bits of an id are its shard.
         manifests_read: manifests that the index lacked.
     """
 
@@ -145,12 +125,7 @@ class LiveChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksConfig:
-    """What all tasks need.
-
-    Attributes:
-        bits: the first so many bits of an id say in which shard it is.
-        manifests: a JSON list with the ids of all live manifests.
-    """
+    """Payload of all tasks: shard bits, and a JSON list with the ids of all live manifests."""
 
     bits: int
     manifests: PartInfo
@@ -158,12 +133,7 @@ class ChunksConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksTask:
-    """One task.
-
-    Attributes:
-        number: makes the names of the sets that it writes.
-        index_part: with the manifests that it takes.
-    """
+    """A part of the index; the number is in the names of the task's sets."""
 
     number: int
     index_part: PartInfo
@@ -171,13 +141,7 @@ class ChunksTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksResult:
-    """What a task wrote.
-
-    Attributes:
-        sets: of live chunks.
-        manifests: live manifests that it has taken.
-        damaged: names of index parts that cannot be trusted; nothing of them was taken.
-    """
+    """Sets of live chunks, the live manifests in them, and names of damaged parts of the index."""
 
     sets: list[PartInfo]
     manifests: list[str]
@@ -186,7 +150,7 @@ class ChunksResult:
 
 @partition_function
 def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> ChunksResult:
-    """Write the live chunks of a part of the index as sorted sets, one for each shard."""
+    """Write the live chunks of a part of the index as sorted sets, a set for each shard."""
     try:
         rows = read_manifest_rows(run.open_state(), task.index_part)
     except FormatError:
@@ -215,13 +179,13 @@ def find_live_chunks(
     """Read the manifests that the index lacks, then write the live chunks as sets.
 
     Raises:
-        FormatError: a live manifest is missing or damaged, or was not read.
+        FormatError: a live manifest is missing, damaged or unread.
     """
     names = json.dumps(sorted(refs)).encode()
     manifests = run.folder.write_bytes(f"{MarkOutput.STEP}/manifests.json", names, len(refs))
     config = ChunksConfig(bits=_bits(run, refs), manifests=manifests)
     read = 0
-    for number in (2, 3):  # parts of the index that turn out to be damaged are read anew, once
+    for number in (2, 3):  # manifests of damaged parts of the index are read again, once
         read += len(index_manifests(run, runner, index, refs, f"{run.folder.label}-{number}"))
         results = run.spread(
             runner, MarkOutput.STEP, shard_chunks, config, _tasks(index, refs), "manifests", len(refs)
@@ -234,12 +198,11 @@ def find_live_chunks(
             log.warning("the index's part %s is damaged; its manifests are read again", name)
             index.drop(name)
     raise FormatError(
-        f"{run.state.uri}: parts of the index that were just written cannot be read. Nothing was deleted."
+        f"{run.state.uri}: this run wrote parts of the index and cannot read them. Nothing was deleted."
     )
 
 
 def _bits(run: Run, refs: Mapping[str, int]) -> int:
-    """Choose into how many shards the live chunks are split, as a power of two."""
     bits = 0
     while bits < _BITS_MAX and sum(refs.values()) > run.plan.config.tuning.ids_per_shard << bits:
         bits += 1

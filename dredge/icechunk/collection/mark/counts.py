@@ -1,10 +1,10 @@
-"""How many live manifests name each chunk: counted anew by a clean run, kept up to date by the ones after it.
+"""The number of live manifests of each chunk: counted by a clean run, updated by optimized runs.
 
     clean        live manifests ──────────────────────────> a layer of counts for each task
-    optimized    manifests that are new, and that are dropped ──> layers of differences upon those of the base
+    optimized    new manifests, and dropped manifests ────> layers of differences on the layers of the base
 
-Counts come from the index alone, for new and for dropped manifests alike, and each manifest from one part of it. So
-what is taken away is exactly what was once added, whatever became of the manifest's file since.
+Counts come from the index alone, for new and for dropped manifests, and each manifest from one part of it. So an
+optimized run subtracts exactly the counts that an earlier run added, even if the manifest's file has changed since.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of the manifests since the base.
+    """Changes of the manifests since the base.
 
     Attributes:
-        counted: how many live manifests name each chunk.
-        new: live manifests that the base did not count, each with the part of the index that it was counted from.
-        dropped: manifests that it counted and that nothing live names.
-        not_taken_away: of these, those that the index lost: what they name stays until the next clean run.
-        read: md5 of the bytes of each manifest that this run read, by id.
-        virtual: sets of the ids that locations of virtual chunks in the new ones name.
+        counted: number of live manifests by chunk.
+        new: live manifests without counts in the base, with their parts of the index.
+        dropped: manifests with counts in the base that are not live any more.
+        not_taken_away: dropped manifests that the index has lost: their chunks stay until the next clean run.
+        read: MD5 of the bytes of each manifest that this run read, by id.
+        virtual: sets of the ids in locations of virtual chunks in the new manifests.
     """
 
     counted: CountedSet
@@ -52,12 +52,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountConfig:
-    """What all tasks need.
-
-    Attributes:
-        bits: there are 2**bits shards.
-        label: begins the names of files.
-    """
+    """Payload of all tasks: shard bits, and the prefix of file names."""
 
     bits: int
     label: str
@@ -65,14 +60,7 @@ class CountConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTask:
-    """One task.
-
-    Attributes:
-        number: makes the names of the files that it writes.
-        index_part: with the manifests that it takes.
-        added: live manifests in it.
-        dropped: manifests in it that are live no more.
-    """
+    """A part of the index, with its live and its dropped manifests."""
 
     number: int
     index_part: PartInfo
@@ -82,15 +70,11 @@ class CountTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountResult:
-    """What a task wrote.
+    """A layer of counts of one part of the index.
 
     Attributes:
-        index_part: name of the part of the index that was counted.
-        parts: a layer of counts.
-        added: manifests that it has added.
-        dropped: manifests that it has taken away.
-        damaged: names of index parts that cannot be trusted; nothing of them was counted.
-        virtual: set of the ids that locations of virtual chunks in the added ones name; None when nothing was counted.
+        damaged: names of damaged parts of the index, without counts.
+        virtual: set of the ids in locations of virtual chunks in the added manifests; None without counts.
     """
 
     index_part: str
@@ -103,14 +87,13 @@ class CountResult:
 
 @partition_function
 def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
-    """Count in how many manifests of a part of the index each chunk is."""
-    state = run.open_state()
+    """Count the manifests of each chunk in a part of the index."""
+    state, name = run.open_state(), task.index_part.name
     try:
         named = dict(read_manifest_rows(state, task.index_part))
-        rows = {name: chunks.all for name, chunks in named.items()}
     except FormatError:
-        name = task.index_part.name
         return CountResult(index_part=name, parts=[], added=[], dropped=[], damaged=[name])
+    rows = {name: chunks.all for name, chunks in named.items()}
     added = [name for name in task.added if name in rows]
     dropped = [name for name in task.dropped if name in rows]
     total = Counted.sum(
@@ -123,7 +106,6 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
         if len(counted.hashes)
     ]
     run.progress.add(len(added) + len(dropped))
-    name = task.index_part.name
     return CountResult(
         index_part=name,
         parts=parts,
@@ -141,15 +123,15 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
 def count_live(
     run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int], bits: int
 ) -> CountedSet:
-    """Count the live manifests of each chunk, all anew.
+    """Count the live manifests of each chunk.
 
     Raises:
-        FormatError: a part of the index went bad since it was read.
+        FormatError: a part of the index was damaged after it was read.
     """
     results = _count(run, runner, index, refs.keys(), (), CountConfig(bits=bits, label=run.folder.label))
     if {name for result in results for name in result.added} != refs.keys():
         raise FormatError(
-            f"{run.state.uri}: a part of the index that was just read cannot be read again. Nothing was deleted."
+            f"{run.state.uri}: a part of the index cannot be read a second time. Nothing was deleted."
             " Start a new run."
         )
     return _with_layers(CountedSet(bits, ()), results)
@@ -158,16 +140,16 @@ def count_live(
 def count_change(
     run: Run, runner: TaskRunner, index: ManifestIndex, base: Base, refs: Mapping[str, int]
 ) -> Change:
-    """Bring the counts of an earlier run up to date.
+    """Update the counts of an earlier run.
 
     Raises:
-        FormatError: a live manifest is missing or damaged, or was not read, or counts are not as they were.
+        FormatError: a live manifest is missing, damaged or unread, or counts are damaged.
     """
     before = {manifest for row in base.rows.values() for manifest in row.manifests}
     new, dropped = refs.keys() - before, before - refs.keys()
     wanted = {manifest: refs[manifest] for manifest in new}
     read: dict[str, str] = {}
-    for number in (2, 3):  # parts of the index that turn out to be damaged are read anew, once
+    for number in (2, 3):  # manifests of damaged parts of the index are read again, once
         read |= index_manifests(run, runner, index, wanted, f"{run.folder.label}-{number}", digests=True)
         config = CountConfig(bits=base.state.counted.bits, label=f"{run.folder.label}-{number}")
         results = _count(run, runner, index, new, dropped, config)
@@ -198,7 +180,7 @@ def _count(
 ) -> list[CountResult]:
     tasks: list[CountTask] = []
     left, gone = set(added), set(dropped)
-    for name in sorted(index.manifests_of):  # each manifest from one part: none is counted twice
+    for name in sorted(index.manifests_of):  # each manifest from one part: no double counts
         ids = index.manifests_of[name]
         here, away = sorted(left.intersection(ids)), sorted(gone.intersection(ids))
         left.difference_update(here)
@@ -219,12 +201,7 @@ def _with_layers(counted: CountedSet, results: Sequence[CountResult]) -> Counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniteConfig:
-    """What all tasks need.
-
-    Attributes:
-        counted: the layers.
-        label: begins the names of files.
-    """
+    """Payload of all tasks: the layers, and the prefix of file names."""
 
     counted: CountedSet
     label: str
@@ -232,29 +209,21 @@ class UniteConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniteTask:
-    """One task.
-
-    Attributes:
-        shards: numbers.
-    """
+    """Numbers of shards."""
 
     shards: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniteResult:
-    """What a task wrote.
-
-    Attributes:
-        parts: one for each shard that has counts.
-    """
+    """A file for each shard with counts."""
 
     parts: list[PartInfo]
 
 
 @partition_function
 def unite_layers(run: WorkerRun, config: UniteConfig, task: UniteTask) -> UniteResult:
-    """Make one layer of several."""
+    """Unite several layers of counts."""
     folder = counts_folder(run.open_state(), run.stores.run_id)
     parts = []
     for shard in task.shards:
@@ -262,8 +231,8 @@ def unite_layers(run: WorkerRun, config: UniteConfig, task: UniteTask) -> UniteR
         total = Counted.sum([read_counted(folder, part) for part in layers])
         if bool((total.counts < 0).any()):
             raise FormatError(
-                f"shard {shard} of the reference counts has chunks that were taken away more often than added."
-                " Nothing was deleted. Start a clean run."
+                f"shard {shard} of the reference counts has chunks with a negative count. Nothing was deleted."
+                " Start a clean run."
             )
         if len(total.hashes):
             name = f"{COUNTED}/{config.label}-united-{shard:04d}.counts"
@@ -277,6 +246,3 @@ def _united(run: Run, runner: TaskRunner, counted: CountedSet) -> CountedSet:
     config = UniteConfig(counted=counted, label=run.folder.label)
     results = run.spread(runner, MarkOutput.STEP, unite_layers, config, tasks, "shards", len(shards))
     return CountedSet.of([part for result in results for part in result.parts], counted.bits)
-
-
-__all__ = ["Change", "count_change", "count_chunks", "count_live", "unite_layers"]
