@@ -1,9 +1,8 @@
-"""Live objects that the store does not list: lost already, or misnamed by a damaged file.
+"""Live objects without an object in the store: lost earlier, or misnamed by a damaged file.
 
-A flipped bit in a manifest can turn a chunk's id into another one. Nothing is at the other id, and the true chunk
-looks as if nothing named it. So whatever is live and absent stops the run: either it was lost before, and then
-somebody should know, or the true object is among the candidates. A few of them are named, with the array and the
-place that need them, after the store was asked for each by name.
+A flipped bit in a manifest can turn a chunk's id into another id. No object has the other id, and the true chunk looks
+like garbage. So an absent live object stops the run: either it was lost earlier, or the true object is among the
+candidates. The run asks the store for each absent chunk by name, and reports a few with their array and coordinates.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import refuse_deleted, refuse_deleted_ids
-from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
+from dredge.icechunk.collection.index import ManifestIndex, error_of_difference, read_manifest_rows
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
@@ -32,24 +31,17 @@ MANIFESTS_READ_MAX = 20
 TIPS_READ_MAX = 32
 EXAMPLES = 10
 PRESENT = ("chunks_present", "transactions_present")
-"""Rules; a dry run only warns of them."""
+"""Rules that only warn in a dry run."""
 
 _WHAT_TO_DO = (
-    "They were lost earlier, or a damaged {file} names wrong ids and the true objects look unreachable: look at"
-    " the examples with Icechunk. {repair} Until then {option} collects everything but {kind}, which cannot lose any"
+    "They were lost earlier, or a damaged {file} has wrong ids and the true objects look unreachable: check the"
+    " examples with Icechunk. {repair} Until then {option} collects all kinds but {kind}"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AbsentChunk:
-    """A native chunk that a manifest names and the store does not have.
-
-    Attributes:
-        key: relative to the repository.
-        manifest: id of the manifest.
-        node_id: id of the array.
-        coordinates: of the chunk in the array's grid.
-    """
+    """A native chunk in a manifest without an object in the store."""
 
     key: str
     manifest: str
@@ -57,22 +49,21 @@ class AbsentChunk:
     coordinates: tuple[int, ...]
 
     def text(self, paths: dict[str, str]) -> str:
-        """Say what needs the chunk."""
+        """Key, array and coordinates of the chunk."""
         where = ", ".join(map(str, self.coordinates))
         array = paths.get(self.node_id, f"node {self.node_id}")
         return f"{self.key} (chunk {where} of {array}, by {MANIFESTS}{self.manifest})"
 
 
 def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -> Iterator[Finding]:
-    """Hold a run while something live is not in the store.
+    """Check that live chunks and transaction logs exist.
 
     Yields:
-        A finding for chunks and one for transaction logs, of the rules in `PRESENT`. What is live and not there is
-        refused: nobody can approve that what may be the true objects goes.
+        A finding for each rule of `PRESENT`. A refusal cannot be approved: the candidates may include the true objects.
 
     Raises:
-        AlarmError: an earlier run had deleted one of the chunks; it was brought back where that was possible.
-        FormatError: a manifest changed since the index took it in, or cannot be read any more.
+        AlarmError: an earlier run had deleted one of the chunks; it was restored where possible.
+        FormatError: a manifest differs from the index, or cannot be read any more.
     """
     refuse_deleted_ids(run, [*mark.virtual_chunks, *candidates.new_chunks])
     count, examples = candidates.counts["chunks_absent"], list[str]()
@@ -110,7 +101,7 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
             file="repo info",
             kind="transaction logs",
             option="keep_transactions (--keep-transactions)",
-            repair="The repo info names them as logs of expired ancestors.",
+            repair="In the repo info they are logs of expired ancestors.",
         ),
     )
 
@@ -118,20 +109,19 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
 def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do: str) -> Finding:
     rule = f"{kind}_present"
     named = "transaction logs" if kind == "transactions" else kind
-    text = f"{named} that live files name and the store does not have: {count:,}"
+    text = f"live {named} without an object in the store: {count:,}"
     if not count:
         return Finding(rule, "passed", count, 0, text)
     text += f", such as {'; '.join(examples)}" if examples else ""
     if kept:
-        return Finding(rule, "passed", count, 0, f"{text}; none of the others is deleted in this run")
+        return Finding(rule, "passed", count, 0, f"{text}; this run deletes no {named}")
     return Finding(rule, "refused", count, 0, f"{text}. {what_to_do}")
 
 
 def _named_by_kept_only(
     run: Run, mark: MarkOutput, wanted: Ids
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Tell of which ids only manifests name them that are kept although no snapshot in use needs them (a lost tip, a
-    file that nothing names): what is missing there is no damage."""
+    # A missing chunk is no damage if only manifests of kept, unneeded snapshots have it (lost or unreferenced ones).
     by_kept, by_needed = np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.bool_)
     kept = set(json.loads(run.folder.read_bytes(mark.kept_manifests)))
     if not kept:
@@ -141,7 +131,7 @@ def _named_by_kept_only(
         try:
             rows = read_manifest_rows(run.state, part)
         except FormatError:
-            return np.zeros(len(wanted), np.bool_)  # it may name one of them for a snapshot in use
+            return np.zeros(len(wanted), np.bool_)  # it may have one of them for a snapshot in use
         for manifest, chunks in rows:
             if manifest in kept:
                 by_kept |= sets.contains(chunks.native, wanted)
@@ -154,7 +144,7 @@ def _named_by_kept_only(
 def _named_in_manifests(
     run: Run, mark: MarkOutput, wanted: Ids, most: int = MANIFESTS_READ_MAX
 ) -> Iterator[AbsentChunk]:
-    """Find which references name some ids, in so many manifests read anew and by the other loop than the mark's."""
+    # By a second read and another loop than the mark's.
     live = sets.read_ids(run.folder, mark.live("manifests"))
     for manifest, hashes in _indexed(run, live, wanted, most):
         key = MANIFESTS + manifest
@@ -165,11 +155,7 @@ def _named_in_manifests(
             for row, name in zip(rows.tolist(), encode_ids(array.ids[rows]).to_pylist(), strict=True):
                 yield AbsentChunk(CHUNKS + name, manifest, array.node_id, tuple(array.coords[row].tolist()))
         if not np.isin(hashes, found).all():
-            raise FormatError(
-                f"{run.reader.uri}/{key} does not name the chunks that {run.state.uri}/index has for it: it"
-                " was damaged, in the store or on its way, when the index took it in. Nothing was deleted. Remove"
-                f" the folder {run.state.uri}/index, which makes the next run read every manifest again."
-            )
+            raise error_of_difference(f"{run.reader.uri}/{key}", run.state.uri)
 
 
 def _indexed(run: Run, live: Ids, wanted: Ids, left: int = MANIFESTS_READ_MAX) -> Iterator[tuple[str, Ids]]:
@@ -195,7 +181,6 @@ def _rows(array: ArrayRefs, wanted: Ids) -> np.ndarray[tuple[int], np.dtype[np.i
 
 
 def _ask(run: Run, chunks: Iterator[AbsentChunk]) -> tuple[set[str], list[AbsentChunk]]:
-    """Ask the store for each chunk by name; gives the keys that are there, and the chunks that are not."""
     there: set[str] = set()
     gone: dict[str, AbsentChunk] = {}
     for chunk in chunks:
@@ -209,7 +194,6 @@ def _ask(run: Run, chunks: Iterator[AbsentChunk]) -> tuple[set[str], list[Absent
 
 
 def _paths(run: Run, most: int = TIPS_READ_MAX) -> dict[str, str]:
-    """Give the paths of arrays by node, as some refs see them now."""
     found: dict[str, str] = {}
     for tip in sorted({ref.tip for ref in read_history(run.reader).refs})[:most]:
         key = SNAPSHOTS + tip

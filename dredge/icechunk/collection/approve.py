@@ -18,8 +18,8 @@ _APPROVALS = Approvals(ApproveOutput)
 approve, answer, find_question = _APPROVALS.approve, _APPROVALS.answer, _APPROVALS.find_question
 
 _STAYS = {
-    "pinned": "brought back, and kept for now",
-    "spared": "none of its kind is to be deleted",
+    "pinned": "restored, and kept for now",
+    "spared": "this run keeps all of its kind",
     "young": "younger than the cutoff",
     "waiting": "waits for another run",
 }
@@ -39,7 +39,7 @@ def make_question(run: Run, report: str) -> Question:
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
     guards, listed = _read(run, CheckLimitsOutput), _read(run, ListCandidatesOutput)
-    if guards is None or listed is None:  # somebody does it again, and will ask again
+    if guards is None or listed is None:  # another try does these steps again, and will ask
         return
     yield from first_lines(run, asked, run.plan.uri, guards, report)
     yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
@@ -56,7 +56,7 @@ def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]
     for part in listed.candidates(kind)[:1]:
         examples = run.folder.read_part(part, ["address"])["address"].slice(0, EXAMPLES_MAX).to_pylist()
     return {
-        "why": f"{NAMES[kind]} that nothing reaches",
+        "why": f"unreachable {NAMES[kind]}",
         "objects": listed.count(kind, "candidates_objects"),
         "bytes": listed.count(kind, "candidates_bytes"),
         "examples": [{"address": address} for address in examples],
@@ -66,7 +66,7 @@ def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]
 def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
     found = {why: _total(listed, figure) for figure, why in _STAYS.items()}
     if any(objects for objects, _ in found.values()):
-        yield "\n### What nothing reaches either, and stays\n"
+        yield "\n### Unreachable objects that stay\n"
     for why, (objects, size_bytes) in found.items():
         if objects:
             yield f"- {objects:,} objects, {size_text(size_bytes)}: {why}"

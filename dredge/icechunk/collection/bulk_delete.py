@@ -1,12 +1,10 @@
-"""Bulk delete: look again, then delete the candidates kind by kind, and write down what became of each.
+"""Step bulk_delete: re-check, delete the candidates kind by kind, and settle the ledger.
 
-    approved, where one has to ask? → look again
-      → snapshots → transaction logs → manifests → chunks → old repo infos → settle the ledger
+    approved, where the run must ask? → re-check
+      → snapshots → transaction logs → manifests → chunks → old repo infos → settled ledger
 
-What names something goes before what it names, the next kind begins only when nothing of the last one failed, and what
-stays keeps what it names: whatever stops the sweep, no file is left that names a deleted one.
-
-Settle: after a sweep, one row for each object says what became of it, and the figures follow from these rows.
+Referring kinds go first, the next kind begins only if no deletion of the last kind failed, and a file that stays keeps
+the files that it refers to: wherever the sweep stops, no file refers to a deleted one.
 """
 
 from __future__ import annotations
@@ -65,21 +63,21 @@ log = logging.getLogger("dredge")
 STEP = BulkDeleteOutput.STEP
 _REFS_LOOKED_AT = "new_since_mark"
 _NAMING = frozenset({"snapshots", "manifests"})
-"""Kinds that name objects of the kinds after them."""
+"""Kinds with references to later kinds."""
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
-    """Look again, then delete the candidates; in a dry run only say what would go.
+    """Re-check, then delete the candidates; a dry run only counts them.
 
-    Run again after an error, it goes on where the ledger ends and tries only what is not done.
+    After an error, a second call continues at the end of the ledger.
 
     Raises:
-        RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old, or a snapshot that was to be deleted is in use again.
+        RefusedError: a guard did not pass, a person did not approve, the inputs do not belong together, the mark is too
+            old, or a candidate snapshot is in use again.
         LeaseHeldError: another run has taken over.
-        UnavailableError: some objects could not be deleted; kinds after theirs were not begun.
-        ConfigError: the credentials may not delete, and nothing was.
-        PartialError: the credentials may not delete the rest.
+        UnavailableError: some objects could not be deleted; later kinds were not begun.
+        ConfigError: the credentials do not allow deletions, and nothing was deleted.
+        PartialError: the credentials do not allow the remaining deletions.
     """
     inputs: list[type[StepOutput]] = [
         *BulkDeleteOutput.INPUTS,
@@ -113,7 +111,6 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _check_chain(run: Run, record: StepRecord) -> None:
-    """Demand that what the sweep reads was made in one unbroken chain, and stands."""
     approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
     check_chain(run.folder, STEP, links_of([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
 
@@ -132,7 +129,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     _check_chain(run, record)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
-    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
+    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # the approver has answered
     refuse_alarmed(run)
     note_deletion(run, record)
     with watching(
@@ -150,7 +147,7 @@ def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteCon
     return DeleteConfig(
         gate=GateConfig(
             lease=run.plan.lease,
-            # A name that no other driver has, also when a number comes again because its object was lost.
+            # Unique among drivers, even if a try number repeats because its object was lost.
             watch=f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json",
             trusted_seconds=safety.gate_every_seconds,
             silence_seconds_max=safety.watch_silence_seconds_max,
@@ -169,8 +166,6 @@ def _write_alive(run: Run, attempt: int, kind: str, ids: Ids) -> PartInfo:
 def _delete_by_kind(
     run: Run, runner: TaskRunner, record: StepRecord, config: DeleteConfig, watch: Watch
 ) -> None:
-    """Delete kind after kind, as long as nothing failed and nothing stands against it. What a file names that stays
-    for another reason (the store holds it, say) stays as well."""
     candidates = record.input(ListCandidatesOutput)
     for kind in FOLDERS:
         parts = candidates.candidates(kind)
@@ -182,18 +177,18 @@ def _delete_by_kind(
         objects = sum(part.rows for part in parts)
         results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
         if any(result.stopped for result in results):
-            approval_of(run, record, ApproveOutput)  # names whoever has said no
+            approval_of(run, record, ApproveOutput)  # raises for a rejection, with the person
             raise error_of_stop(run, watch)
         if failed := sum(result.failed for result in results):
-            log.warning("%d %s could not be deleted; the kinds after them are left alone", failed, kind)
+            log.warning("%d %s could not be deleted; later kinds are not begun", failed, kind)
             return
+        # An object that stays (the store holds it, say) keeps the objects that it needs.
         if kind in _NAMING and any(result.kept for result in results):
             named = with_needs(run, f"{STEP}/_named_by_kept", _kept(run, parts), passes_archived=True)
             config = replace(config, named=(*config.named, named))
 
 
 def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
-    """Give the candidates of some parts that stay."""
     found: set[str] = set()
     for part in parts:
         rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))
@@ -202,7 +197,7 @@ def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
 
 
 def _needed(run: Run) -> list[str]:
-    """Give the copies of the repo info that the log needs now; they may be others than at the mark."""
+    # Read again: the log may need other copies than at the mark.
     return sorted(needed_copies(run.reader, read_repo_info(run.reader)))
 
 
@@ -210,10 +205,10 @@ _FAILURES_SHOWN = 20
 
 
 def settle(run: Run, record: StepRecord) -> DredgeError | None:
-    """Write the settled ledger, and note its figures.
+    """Write the settled ledger (one row an object) and its figures.
 
     Returns:
-        The error for objects that could not be deleted; None when there are none.
+        The error for failed deletions; None without failures.
     """
     totals: Counter[str] = Counter()
     failures: list[dict[str, str | None]] = []
@@ -228,7 +223,7 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
             )
             record.parts.append(found.part)
             failures += found.failures
-            # Of all that failed, not only of those that are named: one that may pass is worth another try.
+            # Of all failures, not only of the shown ones: a temporary failure is worth another try.
             codes |= {str(group["code"]) for group in found.groups if group["outcome"] == ledger.FAILED}
             for group in found.groups:
                 not_copied += group["objects"] if group["code"] == NOT_COPIED else 0
@@ -245,6 +240,6 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     record.details["failures"] = failures
     text = (
         f"run {run.plan.run_id}: {record.counts['failed_objects']:,} objects could not be deleted"
-        f" ({', '.join(sorted(codes))}); kinds after theirs were not begun. What was deleted is in the ledger."
+        f" ({', '.join(sorted(codes))}); later kinds were not begun. The ledger has the deleted objects."
     )
     return not_deleted(text, codes, record.counts["deleted_objects"])

@@ -1,11 +1,8 @@
-"""Canaries: objects that refs surely need, found by another way than the mark's.
+"""Step check_limits: the guards of a run, with their findings in `guard.json`.
 
-The mark decodes manifests with its fast loop into numbers; here the other loop gives ids, which are spelled
-out and compared as names. A canary among the candidates means that one of the two is wrong: the run stops.
-
-Check limits: every guard is asked; `guard.json` says what each found.
-
-Leave what a complete mark knew for the next one, under the lease.
+A canary is an object that refs need. The mark decodes manifests with its fast loop into numbers; here the other loop
+decodes ids, which are compared as names. A canary among the candidates shows that one of the two is wrong: the run
+stops.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,15 +22,10 @@ from dredge.icechunk.collection.absent import PRESENT, check_absent
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.outputs import CANARIES, CheckLimitsOutput, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.witness.record import (
-    KNOWN,
-    parse_known,
-    read_known,
-    replace_known,
-)
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_known, replace_known
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import ID_BYTES, encode_ids
+from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
@@ -48,18 +39,11 @@ from dredge.undo.ways import cost_of_undo
 
 LOOKED_UP_MAX = 200
 _AT_ONCE = 64
-_NO_IDS = np.empty((0, ID_BYTES), np.uint8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is read for a sample.
-
-    Attributes:
-        refs: tips of refs.
-        manifests: of a tip.
-        refs_per_manifest: manifests with more references are not read.
-    """
+    """Limits of a sample of canaries: refs, manifests of a tip; manifests with more references are not read."""
 
     refs: int = 32
     manifests: int = 4
@@ -70,7 +54,7 @@ _SIZES = Sizes()
 
 
 def sample_canaries(run: Run, sizes: Sizes = _SIZES) -> list[str]:
-    """Give keys that the refs need now: tips, some of their manifests, some of their chunks."""
+    """Keys that the refs need now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(run.plan.run_id)
     tips = sorted(_tips(run))
     keys = [SNAPSHOTS + tip for tip in rng.sample(tips, min(sizes.refs, len(tips)))]
@@ -86,22 +70,21 @@ def sample_canaries(run: Run, sizes: Sizes = _SIZES) -> list[str]:
 
 
 def _tips(run: Run) -> set[str]:
-    """Give the tips of the refs as of now. Spec 1 says them without the history, which is a request a snapshot."""
+    # Spec 1: without a read of the history, which is a request a snapshot.
     if run.plan.spec_version == 1 and run.plan.config.after is None:
         return set(read_refs(run.reader).values())
     return {ref.tip for ref in run.read_history().refs}
 
 
 def _chunks(run: Run, key: str, data: bytes, rng: random.Random) -> list[str]:
-    arrays = parse_manifest(data, key).arrays
-    ids = np.concatenate([_NO_IDS, *(array.ids[array.kind == NATIVE] for array in arrays)])
+    ids = parse_manifest(data, key).native_ids
     count = min(run.plan.config.safety.canary_chunks, len(ids))
     rows = sorted(rng.sample(range(len(ids)), count))
     return [CHUNKS + name for name in encode_ids(ids[rows]).to_pylist()]
 
 
 def canaries_among(run: Run, keys: Collection[str], candidates: ListCandidatesOutput) -> list[str]:
-    """Give the canaries that are candidates."""
+    """The canaries among the candidates."""
     wanted = pa.array(sorted(keys), pa.string())
     found: list[str] = []
     for kind in OBJECT_FOLDERS:
@@ -111,7 +94,7 @@ def canaries_among(run: Run, keys: Collection[str], candidates: ListCandidatesOu
 
 
 def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> tuple[list[str], list[str]]:
-    """Look some canaries up, at most so many: those that are in the store, and those that are not."""
+    """Look up at most so many canaries in the store; return existing and missing ones."""
     chosen = random.Random(run.plan.run_id).sample(keys, min(most, len(keys)))
     there = list(ordered_map(lambda key: exists(run.reader, key), chosen, _AT_ONCE))
     present = [key for key, is_there in zip(chosen, there, strict=True) if is_there]
@@ -122,10 +105,10 @@ GUARD = "guard.json"
 
 
 def check_limits(run: Run) -> StepSummary:
-    """Ask every guard whether the candidates may be deleted.
+    """Check all guards.
 
     Raises:
-        RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
+        RefusedError: a guard refused the candidates; or they exceed a limit in a run that deletes without approval.
     """
     return run.step(CheckLimitsOutput, lambda record: _check_limits(run, record))
 
@@ -135,13 +118,12 @@ def _check_limits(run: Run, record: StepRecord) -> None:
     leave_list(run, record)
     if unread := read_deletions(run.state).unread:
         record.warn(
-            f"{len(unread):,} records of what runs deleted cannot be compared with what is live:"
-            f" {unread[max(unread)]}"
+            f"{len(unread):,} records of deletions cannot be compared with live objects: {unread[max(unread)]}"
         )
     candidates = record.input(ListCandidatesOutput)
     objects, size_bytes = candidates.total("candidates_objects"), candidates.total("candidates_bytes")
     listed = candidates.total("listed_objects")
-    if run.base is not None:  # it looked at few of the chunks; a share is one of all
+    if run.base is not None:  # an optimized run lists few chunks; the share is of all
         listed += run.base.state.chunk_objects - candidates.count("chunks", "listed_objects")
     limits = run.plan.config.limits
     if limits.objects is None:
@@ -159,8 +141,7 @@ def _check_limits(run: Run, record: StepRecord) -> None:
 
 
 def _conclude(run: Run, record: StepRecord, findings: Sequence[Finding]) -> None:
-    """Let the run go on, or not. One beyond its limits goes on to ask a person, where that is wanted; a dry run goes on
-    where only a limit, or something that is missing, is in the way."""
+    # A run beyond its limits goes on to a question, where wanted. A dry run goes on despite limits and missing objects.
     verdict, config = worst(findings), run.plan.config
     if verdict == "passed":
         return
@@ -175,8 +156,7 @@ def _conclude(run: Run, record: StepRecord, findings: Sequence[Finding]) -> None
         return
     record.status = "refused"
     record.error = RefusedError(
-        f"{message} Read {run.folder.uri}/{GUARD}."
-        + (f" {LET_IT} if this is what you want." if is_limit else "")
+        f"{message} Read {run.folder.uri}/{GUARD}." + (f" {LET_IT} if you want this." if is_limit else "")
     )
 
 
@@ -192,7 +172,6 @@ def _proofs(run: Run, record: StepRecord) -> Iterator[Finding]:
 
 
 def _canaries(run: Run, record: StepRecord, candidates: ListCandidatesOutput) -> Finding:
-    """Look for canaries among the candidates, and keep those that are in the store for the end of the run."""
     sample = sample_canaries(run)
     present, _ = split_canaries(run, sample)
     data = json.dumps(present).encode()
@@ -220,12 +199,12 @@ def _must(
 
 
 def leave_record(run: Run, record: StepRecord) -> None:
-    """Replace what the last mark left, unless another run did so since this one's mark.
+    """Replace the record of the last mark with that of this run.
 
     Raises:
-        ConflictError: another run has left its record since.
+        ConflictError: another run has replaced it since this run's mark.
         LeaseHeldError: another run has taken over.
-        OvertakenError: a later try was begun.
+        OvertakenError: a later try of the step has begun.
     """
     mark = record.input(MarkOutput)
     if mark.known is None:
@@ -238,17 +217,17 @@ def leave_record(run: Run, record: StepRecord) -> None:
     found, _ = read_known(run.state)
     if replace(found, written_at=None) != known:
         raise ConflictError(
-            f"{run.state.uri}/{KNOWN} was changed by another run since the mark of run {run.plan.run_id}. Nothing was"
-            " deleted. Start a new run."
+            f"another run changed {run.state.uri}/{KNOWN} after the mark of run {run.plan.run_id}. Nothing was deleted."
+            " Start a new run."
         )
 
 
 def leave_list(run: Run, record: StepRecord) -> None:
-    """Leave the list after a complete mark.
+    """Replace the pending list.
 
     Raises:
-        ConflictError: another run has left its list since.
-        OvertakenError: a later try of the step was begun.
+        ConflictError: another run has replaced it.
+        OvertakenError: a later try of the step has begun.
     """
     pending, etag = record.input(ListCandidatesOutput).pending_list
     if pending is None:

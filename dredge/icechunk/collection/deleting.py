@@ -1,4 +1,4 @@
-"""Delete the candidates of some parts. This is the only module of the collection that is handed a deleter."""
+"""Delete the candidates of some parts. Only this module of the collection has a deleter."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ from dredge.undo.ways import QUARANTINE
 
 ALIVE_CODE = "alive_again"
 NAMED_BY_KEPT = "named_by_kept"
-"""Code of what a file names that stays although nothing reaches it: the store holds it, or it could not be copied."""
+"""Code of an object that a kept file refers to; the store holds that file, or it could not be copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteConfig:
-    """What all tasks need.
+    """Payload of all tasks.
 
     Attributes:
-        gate: what must hold before each request.
-        delete_keys: keys handed to the deleter at once.
-        alive: sets of what became live since the mark, by kind.
-        pinned: what was brought back and is kept for now; looked at again, because a run may have waited.
-        undo: how deletions can be taken back.
-        named: what files name that stayed in this sweep.
+        gate: conditions before each request.
+        delete_keys: keys for the deleter in one call.
+        alive: sets of objects that became live after the mark, by kind.
+        pinned: restored objects that are kept for now; read again, because a run may have waited.
+        named: objects that kept files of this sweep refer to.
     """
 
     gate: GateConfig
@@ -52,12 +51,8 @@ class DeleteConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTask:
-    """One task.
-
-    Attributes:
-        kind: of the objects.
-        parts: of candidates.
-        needed: names of the copies of the repo info that the operations log needs now; empty for other kinds.
+    """Parts of candidates of a kind; `needed` has the names of the copies of the repo info that the operations log
+    needs now.
     """
 
     kind: str
@@ -67,13 +62,7 @@ class DeleteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResult:
-    """How a task ended.
-
-    Attributes:
-        stopped: whether the gate closed before everything was done.
-        failed: objects that could not be deleted.
-        kept: objects that stay for other reasons.
-    """
+    """Numbers of failed and kept objects; `stopped` if the gate closed before the end."""
 
     stopped: bool
     failed: int
@@ -82,12 +71,12 @@ class DeleteResult:
 
 @partition_function
 def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> DeleteResult:
-    """Delete the candidates of some parts that are not alive again and not done.
+    """Delete the candidates of some parts, except live ones and those done in an earlier try.
 
     Raises:
-        FormatError: a candidate lies outside the folder of its kind.
-        LeaseHeldError: the right to delete is lost.
-        OvertakenError: the sweep is being tried again elsewhere.
+        FormatError: a candidate is outside the folder of its kind.
+        LeaseHeldError: another run has taken over.
+        OvertakenError: a later try of the sweep has begun.
     """
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
     deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, protect=protect)
@@ -115,7 +104,6 @@ def _groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:
 def _alive(
     folder: RunFolder, config: DeleteConfig, task: DeleteTask, rows: pa.Table
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each candidate whether it came into use since the mark."""
     hashes, is_id = hashes_of_names(names_of(task.kind, rows["address"]))
     needed = pa.array([FOLDERS[task.kind] + name for name in task.needed], pa.string())
     found: npt.NDArray[np.bool_] = pc.is_in(rows["address"], needed).to_numpy()

@@ -46,10 +46,19 @@ HEADS = "index/heads"
 FORMAT = 3
 """Rises when files are read more strictly: parts of an earlier format are read again."""
 READ_AGAIN = (
-    "remove the folder _dredge/index of the repository while no run is at work and start a clean run that is no"
-    " dry run, which reads all again"
+    "remove the folder _dredge/index of the repository while no run is active, and start a clean run (not a dry run),"
+    " which reads all files again"
 )
 _ID_BYTES = 8
+
+
+def error_of_difference(manifest_uri: str, state_uri: str) -> FormatError:
+    """Make the error for a manifest with other chunks than in the index."""
+    return FormatError(
+        f"{manifest_uri} does not have the chunks in {state_uri}/index: it was damaged, in the store or on its way,"
+        f" when the index read it. Nothing was deleted. Remove the folder {state_uri}/index, which makes the next run"
+        " read every manifest again."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ class ManifestIndex:
         values: dict[str, Mapping[str, Any]] = {}
         for name, data in state.get_many(names):  # run ids sort newest first
             if hashlib.sha256(data).hexdigest() != name.removesuffix(".json").rpartition("-")[2]:
-                log.warning("%s/%s does not fit its name and is left out", state.uri, name)
+                log.warning("%s/%s has another digest than in its name and is left out", state.uri, name)
                 index.unread_heads.add(name)
                 continue
             values[name] = json.loads(data)
@@ -271,6 +280,6 @@ def _get(state: ObjectReader, part: PartInfo) -> bytes:
     try:
         data = state.get(part.name)
     except LookupError:
-        raise FormatError(f"{part.name} is gone") from None
+        raise FormatError(f"{part.name} is missing") from None
     check_digest(part, data, "manifest index")
     return data

@@ -57,9 +57,9 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
         for manifest, count in zip(row.manifests, row.refs, strict=True):
             if found.setdefault(manifest, count) != count:
                 raise FormatError(
-                    f"{SNAPSHOTS}{row.snapshot} is damaged, or another snapshot is: it says that manifest"
-                    f" {manifest} has {count} chunk references, the other one {found[manifest]}. Nothing was"
-                    f" deleted. Look at them with Icechunk; when they are sound, {READ_AGAIN}."
+                    f"{SNAPSHOTS}{row.snapshot} or another snapshot is damaged: manifest {manifest} has {count} chunk"
+                    f" references in one and {found[manifest]} in the other. Nothing was deleted. Check them with"
+                    f" Icechunk; if they are intact, {READ_AGAIN}."
                 )
     return found
 
@@ -67,11 +67,13 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
 def manifest_rows(
     reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
 ) -> Iterator[tuple[str, NamedChunks]]:
-    """Read the chunks of manifests, in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes.
+    """Read the chunks of manifests in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes.
 
     Raises:
         FormatError: a file is missing or damaged.
     """
+    # Fetching and decoding release the interpreter's lock. A decoded manifest can be large, so no more are decoded at
+    # once than there are processors.
     decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
     def read(manifest: str) -> tuple[str, NamedChunks]:
@@ -93,8 +95,8 @@ def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
     except NotFoundError as error:
         raise FormatError(
             f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. The repository is damaged:"
-            " restore the file, or delete the refs that need it. When Icechunk finds that no snapshot names it, one was"
-            f" read wrongly: {READ_AGAIN}."
+            " restore the file, or delete the refs that need it. If Icechunk finds no snapshot that needs it, the index"
+            f" is damaged: {READ_AGAIN}."
         ) from None
 
 

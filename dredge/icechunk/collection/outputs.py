@@ -1,19 +1,4 @@
-"""What mark hands to later steps.
-
-What list_candidates hands to later steps.
-
-What check_limits hands to later steps.
-
-What approve hands to later steps.
-
-What bulk_delete hands to later steps.
-
-What verify hands to later steps.
-
-What the state's advance leaves in the run folder.
-
-What save_report leaves.
-"""
+"""The results that each step hands to later steps."""
 
 from __future__ import annotations
 
@@ -43,35 +28,34 @@ PRUNED = "pruned.ids"
 KEPT_MANIFESTS = "kept-manifests.json"
 VIRTUAL = "virtual.ids"
 COUNTED = "counted"
-"""Folder of counts, beside lease and index: not a run's own, because later runs build on them."""
+"""Folder of counts, beside lease and index: outside run folders, because later runs build on them."""
 _CHUNKS = "chunks-"
 _VIRTUAL = "virtual-"
 
 
 class MarkOutput(StepOutput):
-    """Everything that is live: sorted sets of ids, and figures."""
+    """All live objects: sorted sets of ids, and figures."""
 
     STEP = "mark"
 
     def live(self, kind: str) -> PartInfo:
-        """Set of the live ids of a kind; kind is snapshots, transactions or manifests."""
+        """Set of the live ids of a kind: snapshots, transactions or manifests."""
         return self.part(f"{kind}.ids")
 
     @property
     def pruned(self) -> PartInfo:
-        """Set of the transaction logs that only the repo info of spec 2 names."""
+        """Set of the transaction logs in the repo info of spec 2 only."""
         return self.part(PRUNED)
 
     @property
     def chunk_bits(self) -> int:
-        """The first so many bits of a chunk's id say in which shard it is."""
+        """The first so many bits of a chunk's id are its shard."""
         found: int = self.detail("chunk_bits")
         return found
 
     @property
     def chunk_shards(self) -> list[list[PartInfo]]:
-        """Sets of live chunks, by shard; together the sets of a shard are all of its live chunks. Those that only
-        locations of virtual chunks name (`is_virtual`) need not be there."""
+        """Sets of live chunks, by shard. Chunks in locations of virtual chunks only (`is_virtual`) may not exist."""
         shards: list[list[PartInfo]] = [[] for _ in range(1 << self.chunk_bits)]
         for part in [*self.parts(_CHUNKS), *self.virtual_chunks]:
             shards[int(part.name.removesuffix(".ids").rpartition("-")[2])].append(part)
@@ -79,35 +63,35 @@ class MarkOutput(StepOutput):
 
     @property
     def virtual_chunks(self) -> list[PartInfo]:
-        """Sets of the ids that locations of virtual chunks name, in a clean run."""
+        """Sets of the ids in locations of virtual chunks, in a clean run."""
         return self.parts(_VIRTUAL)
 
     @property
     def virtual(self) -> PartInfo:
-        """Set of all ids that locations of virtual chunks name, and perhaps of some that named since the last clean
-        run: files of any kind may have them."""
+        """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind
+        may have them.
+        """
         return self.part(VIRTUAL)
 
     @property
     def chunks(self) -> int:
-        """How many ids the sets of live native chunks have; a chunk that several sets name counts as often."""
+        """Number of ids in the sets of live native chunks, with duplicates."""
         return sum(part.rows for part in self.parts(_CHUNKS))
 
     @property
     def counted(self) -> CountedSet | None:
-        """How many live manifests name each chunk, in the folder of lease and index; None in the dry run of a clean
-        run, which needs no counts."""
+        """Number of live manifests by chunk, in the folder of lease and index; None in the dry run of a clean run."""
         found = self.summary.details.get("counted")
         return None if found is None else from_json(CountedSet, found)
 
     @property
     def kept_manifests(self) -> PartInfo:
-        """Live manifests that only kept snapshots name which no ref reaches: a JSON list of ids."""
+        """Manifests of kept, unreachable snapshots only: a JSON list of ids."""
         return self.part(KEPT_MANIFESTS)
 
     @property
     def snapshot_rows(self) -> PartInfo:
-        """Rows of the live snapshots, for the next run (`state.base.SNAPSHOTS`)."""
+        """Rows of the live snapshots, for the next run (`state.SNAPSHOTS`)."""
         return self.part(SNAPSHOT_ROWS)
 
     @property
@@ -117,95 +101,95 @@ class MarkOutput(StepOutput):
 
     @property
     def known(self) -> PartInfo | None:
-        """What this mark leaves for the next one (`witness.record`); None in a report on a planned expiration."""
+        """Record for the next mark (`witness.record`); None in a report on a planned expiration."""
         found = self.parts(KNOWN)
         return found[0] if found else None
 
     @property
     def known_etag(self) -> str | None:
-        """Tag of what the last mark left; None when there was nothing."""
+        """Tag of the last mark's record; None without one."""
         found: str | None = self.summary.details.get("known_etag")
         return found
 
     @property
     def known_is_damaged(self) -> bool:
-        """Whether nobody knows what the last mark saw."""
+        """Whether the last mark's record cannot be used."""
         found: bool = self.summary.details.get("known_is_damaged", False)
         return found
 
     @property
     def contradicted(self) -> list[str]:
-        """Live snapshots that named other manifests when they were read again; what either read names is live."""
+        """Live snapshots with two different reads; the manifests of both are live."""
         found: list[str] = self.detail("contradicted")
         return found
 
     @property
     def seen(self) -> list[str]:
-        """Names of the parts of the index whose snapshots this run knows."""
+        """Names of the parts of the index with snapshots that this run has read."""
         found: list[str] = self.detail("seen")
         return found
 
     @property
     def new_manifests(self) -> PartInfo:
-        """Live manifests that the run it builds on did not count (optimized runs): a JSON object by id, of the MD5 of
-        the bytes that this run read ("" where an earlier one had read them), and the name of the part of the index
-        that they were counted from."""
+        """Live manifests without counts in the base (optimized runs): a JSON object by id, of the MD5 of the bytes that
+        this run read ("" for an earlier read), and the name of the part of the index with the counted chunks.
+        """
         return self.part(NEW_MANIFESTS)
 
     @property
     def snapshot_names(self) -> PartInfo:
-        """Names of the live snapshots; read them with `read_live_snapshots`."""
+        """Names of the live snapshots; see `read_live_snapshots`."""
         return self.part(SNAPSHOT_NAMES)
 
 
 def chunk_set_name(task: int, shard: int, *, is_native: bool = True) -> str:
-    """Name a set of live chunks, relative to the run's folder."""
+    """Name of a set of live chunks, relative to the run's folder: of native chunks, or of ids in virtual locations."""
     return f"{MarkOutput.STEP}/{_CHUNKS if is_native else _VIRTUAL}{task:05d}-{shard:04d}.ids"
 
 
 def is_virtual(part: PartInfo) -> bool:
-    """Whether a set of live chunks is of those that locations of virtual chunks name."""
+    """Whether a set of live chunks comes from locations of virtual chunks."""
     return part.name.startswith(f"{MarkOutput.STEP}/{_VIRTUAL}")
 
 
 def read_live_snapshots(folder: RunFolder, mark: MarkOutput) -> set[str]:
-    """Read the ids of the snapshots that the mark found live."""
+    """Read the ids of the live snapshots of a mark."""
     return set(json.loads(folder.read_bytes(mark.snapshot_names)))
 
 
 FOUND = "found-"
-"""Begins the names of the files of what was found; those of candidates begin with the kind."""
+"""Prefix of the files of found objects; the files of candidates begin with their kind."""
 _NEW_CHUNKS = "new-chunks-"
 
 
 class ListCandidatesOutput(StepOutput):
-    """What may be deleted, and figures of all that was listed."""
+    """Candidates, and figures of all listed objects."""
 
     STEP = "list_candidates"
     INPUTS = (MarkOutput,)
 
     def candidates(self, kind: str) -> list[PartInfo]:
-        """Rows of the candidates of a kind, which have waited; schema `candidates.SCHEMA`."""
+        """Rows of the candidates of a kind; schema `listing.SCHEMA`."""
         return self.parts(f"{kind}-")
 
     def keys(self, folder: RunFolder, kind: str) -> list[str]:
-        """Read the keys of all candidates of a kind: for kinds of which there are few."""
+        """Read the keys of all candidates of a small kind."""
         keys: list[str] = []
         for table in folder.read_parts(self.candidates(kind), ["address"]):
             keys += table["address"].to_pylist()
         return keys
 
     def count(self, kind: str, figure: str) -> int:
-        """Give a figure of a kind, such as `candidates_objects` of chunks; 0 when it was not listed."""
+        """A figure of a kind, such as `candidates_objects` of chunks; 0 for an unlisted kind."""
         return self.counts.get(f"{kind}_{figure}", 0)
 
     def total(self, figure: str) -> int:
-        """Give the sum of a figure over all kinds."""
+        """Sum of a figure over all kinds."""
         return sum(self.count(kind, figure) for kind in FOLDERS)
 
     @property
     def written_and_counted(self) -> dict[str, tuple[int, int]]:
-        """Rows that were written, and candidates that were counted, by kind: equal when none was lost."""
+        """Written rows and counted candidates, by kind; the numbers must be equal."""
         return {
             kind: (sum(part.rows for part in self.candidates(kind)), self.count(kind, "candidates_objects"))
             for kind in OBJECT_FOLDERS
@@ -219,36 +203,37 @@ class ListCandidatesOutput(StepOutput):
 
     @property
     def pending_list(self) -> tuple[PendingList | None, str | None]:
-        """The list that this run leaves, but for the time, and the tag of the pointer as it was read; None in a report
-        on a planned expiration, which leaves none."""
+        """The new pending list without its time, and the tag of the old pointer; None in a report on a planned
+        expiration.
+        """
         found, etag = self.summary.details.get("pending_list", (None, None))
         return None if found is None else from_json(PendingList, found), etag
 
     @property
     def waits_anew(self) -> str:
-        """Why the list before could not be used, so that everything waits anew; "" otherwise."""
+        """Reason why all garbage begins a new wait; "" otherwise."""
         found: str = self.summary.details.get("waits_anew", "")
         return found
 
     @property
     def drift(self) -> dict[str, Any] | None:
-        """What optimized runs had missed; None where nobody can tell."""
+        """Objects that optimized runs had missed; None if unknown."""
         return self.summary.details.get("drift")
 
     @property
     def new_chunks(self) -> list[PartInfo]:
-        """Sets of the chunks that new manifests name and earlier runs did not know (optimized runs)."""
+        """Sets of the chunks of new manifests that earlier runs did not count (optimized runs)."""
         return self.parts(_NEW_CHUNKS)
 
     @property
     def absent_chunks(self) -> Ids:
-        """Live chunks that were not listed: some of them, sorted."""
+        """Some unlisted live chunks, sorted."""
         hashes = self.detail("absent").get("chunks", [])
         return np.sort(np.array([int(digits, 16) for digits in hashes], np.uint64))
 
 
 def new_chunks_name(number: int) -> str:
-    """Name a set of new chunks, relative to the run's folder."""
+    """Name of a task's set of new chunks, relative to the run's folder."""
     return f"{ListCandidatesOutput.STEP}/{_NEW_CHUNKS}{number:05d}.ids"
 
 
@@ -256,18 +241,18 @@ CANARIES = "canaries.json"
 
 
 class CheckLimitsOutput(GuardsOutput):
-    """What each guard found."""
+    """Findings of the guards."""
 
     INPUTS = (MarkOutput, ListCandidatesOutput)
 
     def read_canaries(self, folder: RunFolder) -> list[str]:
-        """Read the keys of the canaries that the store had when the guards looked."""
+        """Read the keys of the canaries that existed at the check."""
         found: list[str] = json.loads(folder.read_bytes(self.part(CANARIES)))
         return found
 
 
 class ApproveOutput(output.ApproveOutput):
-    """What a person was asked about a collection of an Icechunk repository, and said."""
+    """The question of a collection, and its answer."""
 
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
     GUARDS, CANDIDATES = CheckLimitsOutput, ListCandidatesOutput
@@ -275,7 +260,7 @@ class ApproveOutput(output.ApproveOutput):
 
 
 class BulkDeleteOutput(StepOutput):
-    """What became of each candidate."""
+    """The outcome of each candidate."""
 
     STEP = ledger.STEP
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
@@ -287,32 +272,32 @@ class BulkDeleteOutput(StepOutput):
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Address, code and message of some objects that could not be deleted."""
+        """Address, code and message of some failed deletions."""
         found: list[dict[str, Any]] = self.summary.details.get("failures", [])
         return found
 
     @property
     def deleted_objects(self) -> int:
-        """Objects that the store confirmed as deleted; 0 in a dry run."""
+        """Confirmed deletions; 0 in a dry run."""
         return self.counts.get("deleted_objects", 0)
 
 
 class VerifyOutput(StepOutput):
-    """That what was deleted is gone, and what is live is there."""
+    """Checks after the sweep."""
 
     STEP = "verify"
     INPUTS = (MarkOutput, CheckLimitsOutput, BulkDeleteOutput)
 
 
 class StateOutput(StepOutput):
-    """The state that the next run may build on."""
+    """The state for the next run."""
 
     STEP = "state"
     INPUTS = (*BulkDeleteOutput.INPUTS, BulkDeleteOutput, VerifyOutput)
 
     @property
     def version(self) -> Version:
-        """The version of the state that was written."""
+        """The written version of the state."""
         return Version(**self.detail("version"))
 
 
@@ -321,24 +306,24 @@ PAGE = "report.html"
 
 
 class OwnFilesOutput(StepOutput):
-    """What became of own files that nothing needs any more."""
+    """Removed own files."""
 
     STEP = "own_files"
 
 
 class SaveReportOutput(StepOutput):
-    """How the run ended, and where its report lies."""
+    """Outcome of the run, and place of its report."""
 
     STEP = "save_report"
 
     @property
     def outcome(self) -> str:
-        """How the run ended: one of `report.OUTCOMES`."""
+        """Outcome of the run: a key of `report.OUTCOMES`."""
         found: str = self.detail("outcome")
         return found
 
     @property
     def page(self) -> str:
-        """URI of the report as a page."""
+        """URI of the report's page."""
         found: str = self.detail("page")
         return found

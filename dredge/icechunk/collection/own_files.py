@@ -1,37 +1,20 @@
-"""The deleter of Dredge's own files in an Icechunk repository: what runs wrote for themselves below `_dredge/`.
+"""Dredge's own files below `_dredge/` in a repository: lifetimes, deleter, and compaction of the index.
 
-    counted/…  state/versions/…  state/distrusted/…  index/parts/…  index/heads/…  pending/….parquet
-    pins/<id>.json  pins/<id>/…  expirations/<id>/…  purges/<id>/…  runs/<run id>/…
-
-It knows no other names. The repository's own objects, lease, pointers to the state and the pending list are none
-of these, whoever asks.
-
-How long Dredge's own files in a repository live: what a complete run removes at its end.
-
-    run folders, those of purges, plans of expirations    older than `keep_runs_days`
+    run folders, purges, plans of expirations    older than `keep_runs_days`
     versions of the state                superseded for a week
-    layers of counts                     named by no version that is left
-    parts and heads of the index         superseded by compaction a week ago, or of a run that died before it named them
+    layers of counts                     in no version that is left
+    parts and heads of the index         replaced by a compaction a week ago, or from a crashed run without their head
     parts of the pending list            of earlier lists, a week old
-    pins                                 ended a week ago, and hashes of a restore that died before its pin counted
+    pins                                 ended a week ago, and hashes of a crashed restore without their pin
 
-What may still be read stays: whatever a version of the state names that was the newest one at any time during the last
-week (`dredge.runs.lifetimes`). The index answers for the manifests that
-the newest version counts; of those that older versions counted, only garbage is kept longer when it does not.
+Files of a version of the state that was the newest at any time in the last week stay (`dredge.runs.lifetimes`). The
+index has the manifests of the newest version; if it lacks manifests of older versions, some garbage only stays longer.
 
-Folders are removed only where a plan proves that they are runs of this repository; those in a run root that a user
-named stay, and so do those with copies of what was deleted, until they are purged. The plan is removed last, so that
-what an interrupted removal leaves is found again.
+A run removes folders only if their plan proves that they are runs of this repository, and if they are in `_dredge/`;
+folders with copies of deleted objects stay until a purge. The plan goes last, so the next run finds the rest of an
+interrupted removal.
 
-Compaction of the index: what live snapshots and manifests name goes into few parts, and the rest is forgotten.
-
-Every run adds parts. When there are too many small ones, or most of a part is about manifests that nothing needs any
-more, a new head is written that names the parts that stay as they are and new ones for the rest, and says which heads
-it stands for. Nothing here deletes: what is read no more `save_report.lifetimes` removes a week later, for runs that
-loaded the index before.
-
-What a manifest names is copied from the part that counts are taken from, so what is taken away later is what was added.
-A part that cannot be read is left out: its manifests, when they are live, are read from the repository again.
+Compaction writes the live manifests of small parts of the index into few parts, and forgets the rest.
 """
 
 from __future__ import annotations
@@ -83,12 +66,14 @@ _OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOT
 
 
 def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
-    """Open the deleter of Dredge's own files of one repository; keys are relative to `_dredge`."""
+    """The deleter of own files in a repository; it refuses all other keys."""
     return OwnFilesDeleter(f"{uri.rstrip('/')}/{STATE}", is_own_file, options)
 
 
 def is_own_file(key: str) -> bool:
-    """Whether a key below `_dredge` is one that only Dredge writes, and that a later run can do without."""
+    """Whether a key below `_dredge/` is a removable own file: not an object of the repository, not the lease, and not a
+    pointer to the state or the pending list.
+    """
     if not is_plain(key):
         return False
     of_id = _OF_ID.fullmatch(key)
@@ -98,18 +83,12 @@ def is_own_file(key: str) -> bool:
 log = logging.getLogger("dredge")
 
 _FOLDERS_MAX = 200
-"""Old folders that one run looks into; what is left, the next runs remove."""
+"""Old folders that one run checks; the next runs check the rest."""
 
 
 @dataclass(slots=True)
 class Superseded:
-    """What may be removed, as keys relative to `_dredge`.
-
-    Attributes:
-        bookkeeping: files of state, counts, pins and index.
-        folders: files of each folder of a run or an expiration, its plan last.
-        size_bytes: of all of them together.
-    """
+    """Removable files, as keys relative to `_dredge`; `folders` has the files of each folder, its plan last."""
 
     bookkeeping: list[str] = field(default_factory=list)
     folders: dict[str, list[str]] = field(default_factory=dict)
@@ -117,18 +96,18 @@ class Superseded:
 
     @property
     def keys(self) -> list[str]:
-        """All of them, in the order in which they are removed."""
+        """All files in the order of removal."""
         return [*self.bookkeeping, *(key for keys in self.folders.values() for key in keys)]
 
 
 def clean_up(run: Run) -> None:
-    """Remove what nothing needs any more. Whatever goes wrong is a warning: no run is the worse for files that stay."""
+    """Remove unneeded files of a complete run's repository. An error is logged and does not fail the run."""
     if run.plan.config.keep_runs_days is None:
         return
     try:
         run.step(OwnFilesOutput, lambda record: _clean_up(run, record), (StateOutput,))
     except DredgeError as error:
-        log.warning("Dredge's own files were not cleaned up; a later run does it: %s", error)
+        log.warning("Dredge's own files were not removed; a later run removes them: %s", error)
 
 
 def _clean_up(run: Run, record: StepRecord) -> None:
@@ -141,17 +120,17 @@ def _clean_up(run: Run, record: StepRecord) -> None:
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find what nothing needs any more; removes nothing.
+    """Find unneeded files; removes nothing.
 
     Raises:
         RefusedError: the store's clock and this machine's differ too much.
-        DredgeError: the state, the index or a listing cannot be read, so that nothing can be said.
+        DredgeError: the state, the index or a listing cannot be read.
     """
     now = run.store_now()
-    # By a clock that jumped, everything would be old.
+    # A clock that jumped would make all files old.
     check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
-    # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
+    # Listed before the versions are read: a file of a version written meanwhile is new, or in the version before.
     places = ("state", COUNTED, "index", PINS, PENDING)
     listed_now = ordered_map(
         lambda place: ListedFiles.of(run.state, f"{place}/", week_ago), places, len(places)
@@ -176,26 +155,24 @@ def find_superseded(run: Run) -> Superseded:
 
 
 def _state(files: ListedFiles, versions: Iterable[str]) -> Iterator[str]:
-    # A note on a version goes with it.
+    # A note on a version is removed with the version.
     kept = {*versions, *(f"{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions)}
     for place in (VERSIONS, DISTRUSTED):
         yield from (key for key in files.old(f"{place}/") if key not in kept)
 
 
 def _index(index: ManifestIndex, files: ListedFiles) -> Iterator[str]:
-    """Files of the index that no run reads, nor one that loaded the index a week ago."""
-    # A head goes when the one that stands for it is old; the oldest first, so that none comes into force again.
+    # A replaced head is removed once the newer head is old; the oldest first, so that none is in force again.
     gone = {name for name, by in index.superseded.items() if files.aged.intersection(by)}
     yield from (key for key in reversed(files.old(f"{HEADS}/")) if key in gone)
     if index.unread_heads - gone:
-        return  # these may name any part
+        return  # these may have any part
     waiting = [by for name, by in index.superseded.items() if name not in gone and name in files.sizes]
     kept = index.part_names.union(*(parts for by in waiting for parts in by.values()))
     yield from (key for key in files.old(f"{PARTS}/") if key not in kept)
 
 
 def _ended_pins(read: Iterable[Pin], files: ListedFiles, week_ago: datetime) -> Iterator[str]:
-    """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
     pins = {pin.pin_id: pin for pin in read}
     for key in files.old(f"{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{PINS}/").partition("/")
@@ -205,8 +182,6 @@ def _ended_pins(read: Iterable[Pin], files: ListedFiles, week_ago: datetime) -> 
 
 
 def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: Superseded) -> None:
-    """Find the folders of old runs of this repository that no version of the state names, and those of old plans of
-    expirations and of old purges."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     oldest = now - timedelta(days=days)
@@ -218,13 +193,13 @@ def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: 
     for (place, is_ours), names in zip(places.items(), there, strict=True):
         folders = folders_of[place]
         old = [name for name in names if name not in kept and descending_time(name) < oldest]
-        # Chosen at random, so that folders that stay for ever do not keep others from being looked into.
+        # A random choice: folders that stay for ever must not keep others from a check.
         for name in random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX)):
             if is_ours is not None and (not is_ours(run, folders, name) or _has_copies(folders, name)):
                 continue
             files = ListedFiles.of(run.state, f"{place}/{name}/", oldest)
             if len(files.aged) < len(files.sizes):
-                continue  # somebody went on with it
+                continue  # a file is new: the run has continued
             plan = f"{place}/{name}/{PLAN}"
             last = [plan] if plan in files.sizes else []
             found.folders[f"{place}/{name}"] = [*(key for key in files.below("") if key != plan), *last]
@@ -232,12 +207,10 @@ def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: 
 
 
 def _has_copies(runs: ObjectReader, run_id: str) -> bool:
-    """Whether copies of what a run deleted are left: only a purge lets them go, and only the ledger names them."""
     return next(iter(runs.list(f"{run_id}/{QUARANTINE_FOLDER}/")), None) is not None
 
 
 def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
-    """Whether a folder is proved by its plan to be of a run of this repository."""
     try:
         plan = parse_plan(read_json(runs, f"{run_id}/{PLAN}"))
     except (ConfigError, FormatError, NotFoundError):
@@ -250,18 +223,18 @@ def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
 
 
 PART_IDS = 2_000_000
-"""About so many ids make a part of manifests."""
+"""Ids in a part of manifests, about."""
 _SMALL_BYTES = PART_IDS * 8 // 4
 
 
 def compact_index(run: Run, version: Version) -> int:
-    """Unite small parts of the index and forget what nothing needs, when that is worth it.
+    """Unite small parts of the index and forget unneeded ones, if worthwhile.
 
     Returns:
-        How many parts of manifests are read no more; 0 when nothing was done.
+        Number of replaced parts of manifests.
 
     Raises:
-        DredgeError: the state, or the index, could not be read or written. The index is as it was.
+        DredgeError: the state or the index could not be read or written; the index is unchanged.
     """
     index = ManifestIndex.load(run.state)
     base = open_base(version, run.state, run.options)
@@ -280,9 +253,9 @@ def compact_index(run: Run, version: Version) -> int:
         for number, batch in enumerate(_batches(run, index, wanted, going))
     ]
     kept = [(index.manifest_parts[name], index.manifests_of[name]) for name in wanted if name not in going]
-    # What the mark did not see is for the next one: a run that was taken for lost may have written it since.
+    # Reads after the mark are for the next run: a run with a lost lease may have written them.
     unseen = index.snapshots(run.state, base.state.seen)
-    # Beside the row of what either of two reads names, one of nothing: so the index still knows that they differed.
+    # A second, empty row for snapshots with two different reads: the index still shows the difference.
     contradicted = {*base.state.contradicted, *index.contradicted}
     named = [*rows.values(), *unseen.values(), *(SnapshotRow(name, (), ()) for name in contradicted)]
     snapshots = write_snapshot_rows(run.state, f"{label}-snapshots-00000", named)
@@ -294,7 +267,6 @@ def compact_index(run: Run, version: Version) -> int:
 
 
 def _wanted(index: ManifestIndex, live: set[str]) -> dict[str, list[str]]:
-    """Give the live manifests of each part; one that several have is of the first, as when counts are made."""
     left = set(live)
     found: dict[str, list[str]] = {}
     for name in sorted(index.manifests_of):
@@ -304,7 +276,6 @@ def _wanted(index: ManifestIndex, live: set[str]) -> dict[str, list[str]]:
 
 
 def _that_go(index: ManifestIndex, wanted: dict[str, list[str]], parts_max: int) -> list[str] | None:
-    """Choose the parts whose live manifests go into new ones; None when that is not worth it yet."""
     small = [name for name in wanted if index.manifest_parts[name].size_bytes < _SMALL_BYTES]
     dead = {name for name in wanted if 2 * len(wanted[name]) < len(index.manifests_of[name])}
     if len(small) > parts_max or len(index.heads) > parts_max:
@@ -335,8 +306,8 @@ def _batches(
 
 
 def keep_small(run: Run, version: Version) -> None:
-    """As `compact_index`; whatever goes wrong is a warning, because a large index is only slow."""
+    """As `compact_index`, but an error is only logged, because a large index is only slow."""
     try:
         compact_index(run, version)
     except DredgeError as error:
-        log.warning("the index was not compacted; a later run does it: %s", error)
+        log.warning("the index was not compacted; a later run compacts it: %s", error)

@@ -55,7 +55,7 @@ def plan_collection(
         plan = _plan(config, version, run_id, now, grant, state, options)
         _write_plan(plan, options)
     except DredgeError:
-        if lease is None:  # a right that nobody will use
+        if lease is None:  # the caller has no grant to release
             with suppress(DredgeError):
                 repository_lease.release(grant)
         raise
@@ -81,7 +81,9 @@ def _plan(
     ):
         mode, why = CLEAN, reason
     if current.problem:
-        log.error("the state of %s is unusable, so everything is listed: %s", config.uri, current.problem)
+        log.error(
+            "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem
+        )
     log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
     run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
     inventory = _inventory(config, mode, now, options)
@@ -111,7 +113,7 @@ def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: 
         return f"run {other} deleted since the run that it would build on"
     stored = find_list(state, config.uri, now)
     if stored.pending is None:
-        return f"the pending list cannot be used: {stored.problem or 'it is gone'}"
+        return f"the pending list cannot be used: {stored.problem or 'it is missing'}"
     return ""
 
 
@@ -124,6 +126,7 @@ def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
 
 
 def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -> datetime:
+    # Objects written after the inventory's start wait for the next inventory.
     latest = now - timedelta(seconds=config.min_age_seconds)
     return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
 
@@ -172,7 +175,7 @@ def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOption
     plan = read_plan(run_uri, options)
     if plan.uri != uri or not hand_over(open_writer(run_uri, options), PLAN, grant):
         return False
-    log.info("run %s goes on under lease number %d", plan.run_id, grant.fencing)
+    log.info("run %s continues under lease number %d", plan.run_id, grant.fencing)
     return True
 
 

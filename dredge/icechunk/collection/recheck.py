@@ -1,8 +1,8 @@
-"""Look again: what became live since the mark, and whether anything that is to be deleted did.
+"""Re-check: objects that became live after the mark, and candidates that are in use again.
 
-Commits made meanwhile are normal: they name chunks of a live base or young ones, and what their manifests name is
-subtracted once more. A ref that reaches a candidate is not: on spec 1 a branch or a tag can be put on a released
-snapshot, and then nothing of the mark can be trusted any more.
+Commits after the mark are normal: their chunks are live or young, and the sweep subtracts the chunks of their manifests
+once more. A ref that reaches a candidate stops the sweep: in spec 1 a branch or a tag can be set to a released
+snapshot, and then the mark is wrong.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ from dredge.storage import ObjectReader, exists
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened since the mark.
-
-    Attributes:
-        new: live snapshots that the mark did not know.
-        in_use_by: a ref, or the repo info, that reaches a candidate; None when nothing does.
-    """
+    """New live snapshots since the mark, and the ref or repo info that reaches a candidate (None without one)."""
 
     new: frozenset[str]
     in_use_by: str | None
@@ -48,7 +43,7 @@ def look_again(
 
     Raises:
         FormatError: the repository cannot be read.
-        RefusedError: main is gone.
+        RefusedError: main is missing.
     """
     if spec_version == 2:
         listed = {entry.id for entry in read_repo_info(reader).snapshots}
@@ -65,7 +60,7 @@ def look_again(
             try:
                 parent = parse_snapshot(reader.get(key), key).parent_id
             except NotFoundError:
-                return Changes(frozenset(new), f"{kind} {name}, which reaches {node}, and that is gone")
+                return Changes(frozenset(new), f"{kind} {name}, which reaches the missing {node}")
             new.add(node)
             node = parent
     return Changes(frozenset(new), None)
@@ -74,17 +69,16 @@ def look_again(
 def _late_old_ref(
     reader: ObjectReader, marked: Collection[str], known: Collection[tuple[str, str]]
 ) -> str | None:
-    """Name a ref of spec 1 that was written since the mark."""
     for ref in read_old_refs(reader):
         if ref.tip not in marked and (ref.label, ref.tip) not in known:
-            return f"{ref.label} in refs/ at {ref.tip}, which a program wrote that goes on with spec 1"
+            return f"{ref.label} in refs/ at {ref.tip}, written by a program that still uses spec 1"
     return None
 
 
 def find_unnamed(
     reader: ObjectReader, marked: Collection[str], candidates: Collection[str], since: datetime
 ) -> set[str]:
-    """Give snapshot files that nothing named at the mark and that were written since, with their ancestors."""
+    """Unreferenced snapshot files written since the mark, with their ancestors."""
     found = {
         node
         for node, time in snapshot_files(reader)
@@ -94,15 +88,15 @@ def find_unnamed(
 
 
 def in_use_text(run: Run, user: str) -> str:
-    """Say that a candidate is in use again."""
+    """Message for a candidate in use."""
     return (
-        f"run {run.plan.run_id}: a snapshot that was to be deleted is in use again by {user}. Nothing more was"
-        " deleted. Start a new run."
+        f"run {run.plan.run_id}: a candidate snapshot is in use again by {user}. The run deletes nothing more. Start a"
+        " new run."
     )
 
 
 def refuse_use(run: Run, changes: Changes) -> None:
-    """Raise RefusedError when a candidate is in use again."""
+    """Raise RefusedError if a candidate is in use again."""
     if changes.in_use_by is not None:
         raise RefusedError(in_use_text(run, changes.in_use_by))
 
@@ -113,37 +107,36 @@ def find_use(
     candidates: Collection[str],
     old_refs: Collection[tuple[str, str]] = (),
 ) -> str | None:
-    """Look once while workers delete: why the sweep must stop, None while it may go on.
+    """Reason to stop a running sweep; None to continue.
 
     Raises:
         FormatError: the repository cannot be read.
-        RefusedError: main is gone.
+        RefusedError: main is missing.
     """
     user = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs).in_use_by
     return None if user is None else in_use_text(run, user)
 
 
 def error_of_stop(run: Run, watch: Watch) -> DredgeError:
-    """Give the error for a sweep that stopped before it was done, by what the driver saw."""
+    """The error for a stopped sweep, from the driver's watch."""
     if isinstance(watch.error, DredgeError):
         return watch.error
     if watch.error is None and watch.found is not None:
         return RefusedError(watch.found)
     why = (
-        "the sweep stopped, because nobody had looked at the refs for too long."
+        "the sweep stopped, because the last check of the refs was too old."
         if watch.error is None
-        else f"refs could not be looked at ({watch.error})."
+        else f"refs could not be checked ({watch.error})."
     )
     return UnavailableError(
-        f"run {run.plan.run_id}: {why} What was deleted is in the ledger. Run the step again; it goes on where it"
-        " stopped."
+        f"run {run.plan.run_id}: {why} The ledger has the deleted objects. Run the step again; it continues there."
     )
 
 
 def newly_live(
     reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
 ) -> dict[str, sets.Ids]:
-    """Give the ids of what snapshots name, by kind of object: files of any kind may have those in locations of virtual
+    """Read the ids that snapshots need, by kind of object: files of any kind may have ids in locations of virtual
     chunks.
 
     Raises:

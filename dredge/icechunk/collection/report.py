@@ -1,9 +1,4 @@
-"""Put a report together from what the steps left.
-
-What a report says of the mode of a run: what it could not see, and what runs before it had missed.
-
-The table of a report: what became of the objects of each kind, and why.
-"""
+"""The report of a run, from the results of its steps."""
 
 from __future__ import annotations
 
@@ -37,15 +32,15 @@ from dredge.undo.ways import WORDS
 
 _BEFORE: tuple[type[StepOutput], ...] = (MarkOutput, ListCandidatesOutput, CheckLimitsOutput)
 _AFTER: tuple[type[StepOutput], ...] = (BulkDeleteOutput, VerifyOutput)
-"""Steps before and after a person is asked, where one has to be."""
+"""Steps before and after an approval."""
 OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
     "awaiting_approval": "awaiting approval: nothing was deleted",
     "rejected": "rejected: nothing was deleted",
     "refused": "refused by a guard: nothing was deleted",
-    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
-    "partial": "not everything was deleted",
+    "alarm": "alarm: an earlier run had deleted live objects; this run deleted nothing",
+    "partial": "some candidates were not deleted",
     "failed": "failed: nothing was deleted",
     "unfinished": "not finished",
 }
@@ -56,14 +51,6 @@ type Totals = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What the steps of a run left.
-
-    Attributes:
-        outputs: of the steps of the run.
-        summaries: of steps that are complete, or ended held or partial, by step.
-        failures: why a step is not done, by step; see `RunFolder.read_failure`.
-    """
-
     outputs: tuple[type[StepOutput], ...]
     summaries: Mapping[str, StepSummary]
     failures: Mapping[str, dict[str, Any]]
@@ -79,11 +66,7 @@ class _Left:
 
 
 def build_report(run: Run) -> dict[str, Any]:
-    """Put the report of a run together.
-
-    Returns:
-        `report.json`.
-    """
+    """Make `report.json` from the results of a run."""
     plan, left = run.plan, _read(run)
     asked = left.output(ApproveOutput)
     guards, swept = left.output(CheckLimitsOutput), left.output(BulkDeleteOutput)
@@ -132,7 +115,7 @@ def build_report(run: Run) -> dict[str, Any]:
 def _outputs(run: Run) -> tuple[type[StepOutput], ...]:
     try:
         return (*_BEFORE, *approval_inputs(run.plan, run.folder, ApproveOutput), *_AFTER)
-    except FormatError:  # what the guards left is damaged, and the report says so there
+    except FormatError:  # the guards' results are damaged; the report shows that as their failure
         return (*_BEFORE, *_AFTER)
 
 
@@ -156,7 +139,6 @@ def _read(run: Run) -> _Left:
 
 
 def _figures(left: _Left, kind: str) -> dict[str, int]:
-    """What was listed and deleted of a kind, without the kind's name."""
     start = f"{kind}_"
     return {
         name.removeprefix(start): value
@@ -205,10 +187,12 @@ def _what_to_do(outcome: str, has_failures: bool) -> str:
     if text := about_approval(outcome, ApproveOutput.COMMAND):
         return text
     if outcome in _STOPPED:
-        return "Read the guards below. Those that did not pass say why, and a limit can be raised if you want this."
+        return (
+            "Read the reasons of the failed guards below. A limit can be raised if you want these deletions."
+        )
     if outcome == "partial":
-        return "Run the sweep again: it goes on where it stopped."
-    return "Read what went wrong below; then start a new run." if has_failures else ""
+        return "Run the sweep again: it continues where it stopped."
+    return "Read the errors below; then start a new run." if has_failures else ""
 
 
 def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
@@ -226,14 +210,14 @@ def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
         facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
     if plan.config.after is not None:
         older = plan.config.after.threshold
-        facts.append(("As after", f"an expiration of what is older than {older}, planned, not applied"))
+        facts.append(("As after", f"a planned expiration of snapshots older than {older}, not applied"))
     if mark is not None:
         counts = mark.counts
         facts.append(
             (
                 "Live",
                 f"{counts['live_snapshots']:,} snapshots, {counts['live_manifests']:,} manifests with"
-                f" {counts['live_references']:,} chunk references; {counts['manifests_read']:,} read anew",
+                f" {counts['live_references']:,} chunk references; {counts['manifests_read']:,} manifests read",
             )
         )
     return facts
@@ -254,30 +238,28 @@ def _step(left: _Left, step: str) -> dict[str, Any]:
     }
 
 
-UNSEEN = (
-    "chunks that no manifest names: written by sessions that never committed, or by commits that failed early"
-)
+UNSEEN = "chunks without a manifest, from sessions without a commit or from failed commits"
 
 
 def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
-    """Give the lines of a report about the mode of a run."""
+    """Lines about the mode of a run: objects that it could not find, and objects that earlier runs missed."""
     plan = run.plan
     facts = [("Mode", f"{plan.mode}: {plan.why_mode}" if plan.why_mode else plan.mode)]
     if plan.mode == OPTIMIZED:
-        facts.append(("Not looked at", f"{UNSEEN}. Only a clean run finds them{_last_clean(run)}"))
+        facts.append(("Not searched", f"{UNSEEN}. Only a clean run finds them{_last_clean(run)}"))
     if plan.inventory is not None:
         begun = plan.inventory.created_at
         when = "of an unknown time" if begun is None else f"begun {begun:%Y-%m-%d %H:%M} UTC"
         facts.append(
-            ("Chunks from", f"{plan.inventory.uri}, {when}; what is younger waits for the next clean run")
+            ("Chunks from", f"{plan.inventory.uri}, {when}; younger chunks wait for the next clean run")
         )
     drift = None if listed is None else listed.drift
     if drift is not None:
         text = f"nothing, in {drift['runs']:,} optimized runs"
         if drift["objects"]:
             text = (
-                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: no manifest"
-                " in the store names them, nor did one that an optimized run has counted"
+                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: in no manifest"
+                " of the store, and in none that an optimized run has counted"
             )
         facts.append(("Missed by optimized runs", text))
     return facts
@@ -295,15 +277,15 @@ def _last_clean(run: Run) -> str:
 
 
 _SWEPT = {
-    "deleted": "nothing reached it",
-    "missing": "was gone already",
+    "deleted": "unreachable",
+    "missing": "did not exist any more",
     "failed": "could not be deleted",
-    "kept": "came into use, was brought back or written again meanwhile, is held by the store, or could not be copied",
+    "kept": "became live, was restored or written again meanwhile, is held by the store or not copied",
 }
 
 
 def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[ReportRow]:
-    """Give the rows of a kind."""
+    """Rows of a kind."""
     if not figures:
         return
     yield from _kept(kind, figures)
@@ -311,7 +293,7 @@ def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterat
     swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
     if candidates and not any(swept.values()):
         verdict = "would be deleted" if dry_run else "candidate"
-        yield _row(kind, verdict, "nothing reaches it", candidates, figures["candidates_bytes"])
+        yield _row(kind, verdict, "unreachable", candidates, figures["candidates_bytes"])
     for outcome, why in _SWEPT.items():
         if swept[outcome]:
             yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
@@ -329,25 +311,24 @@ def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
     if young:
         yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
     if waiting:
-        why = "nothing reaches it; it waits for another run"
+        why = "unreachable; waits for another run"
         yield _row(kind, "waiting", why, waiting, figures["waiting_bytes"])
     if spared:
-        why = "nothing reaches it, but none of its kind is to be deleted"
+        why = "unreachable; this run keeps all of its kind"
         yield _row(kind, "kept", why, spared, figures["spared_bytes"])
     if pinned:
         yield _row(
             kind,
             "kept",
-            "brought back and kept for now, or a virtual chunk lies in it",
+            "restored and kept for now, or part of it is a virtual chunk",
             pinned,
             figures["pinned_bytes"],
         )
     if foreign:
-        yield _row(kind, "kept", "not a name that Icechunk gives", foreign, None)
+        yield _row(kind, "kept", "not an Icechunk name", foreign, None)
 
 
 def _live_bytes(figures: Mapping[str, int]) -> int | None:
-    """Bytes of live objects; None where nobody counted, because foreign objects lie among them."""
     if figures.get("foreign", 0) or "listed_bytes" not in figures:
         return None
     others = sum(figures.get(f"{what}_bytes", 0) for what in ("found", "young", "spared", "pinned"))

@@ -1,16 +1,12 @@
-"""Save report: what became of the run, whatever it is. When all went well the state moves on first.
+"""Step save_report: advance the state after a complete run, clean up, and write the report.
 
     report.json     for programs; everything in one JSON object
     report.html     the same as a page
 
-A report is written anew whenever it is asked for, also after a failure. One that was begun later knows more, so an
-earlier one gives way to it.
+A report is written again at every call, also after a failure. A later try has newer facts, so an earlier try gives way.
 
-The last step of a run that deleted: say what the next run may build on.
-
-Only a verified, complete run comes this far. The state moves on under the lease, from the version that the plan was
-made on, or not at all; a run that could not move it on has deleted rightly all the same, and the next one builds on the
-older state.
+Only a verified, complete run advances the state: under the lease, from the version in the plan, or not at all. If that
+fails, the deletions are still right, and the next run builds on the older state.
 """
 
 from __future__ import annotations
@@ -49,17 +45,17 @@ log = logging.getLogger("dredge")
 
 
 def save_report(run: Run) -> StepSummary:
-    """Let the state move on when the run is complete, and write the report of the run.
+    """Advance the state if the run is complete, and write the report.
 
     Raises:
-        OvertakenError: somebody began to write it later, who knows more; theirs stays.
-        DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
+        OvertakenError: a later try has begun, and writes the report.
+        DredgeError: the state could not be advanced; the report is written.
     """
-    # Before anything is read: a try that sleeps does not keep the one after it from telling how the run ended.
+    # Claimed before the first read: a sleeping try must not keep a later one from its report.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
         is_complete = _is_complete(run)
-        # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
+        # A try that slept until its run's end would take the lease again, and never release it.
         attempt.check()
         return _end(run, attempt, is_complete)
 
@@ -69,10 +65,10 @@ def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
     try:
         if is_complete and (moved := advance_state(run)) is not None:
             keep_small(run, StateOutput.of(moved).version)
-            if attempt.is_newest():  # uniting takes long, so who does it may be taken for lost
+            if attempt.is_newest():  # compaction takes long: another try may have begun
                 clean_up(run)
     except DredgeError as found:
-        log.exception("the state was not moved on")
+        log.exception("the state was not advanced")
         error = found
     _distrust(run)
     summary = write_report(run, attempt)
@@ -90,22 +86,22 @@ def _is_complete(run: Run) -> bool:
 
 
 def _distrust(run: Run) -> None:
-    """Let no run build on a state again that this one could not read, or has made untrue."""
+    # No later run may build on a state that this run could not read, or has made untrue.
     if (built_on := run.plan.state) is None:
         return
     if why := _kept_chunks(run) or _could_not_read(run) or lost_list(run):
-        log.error("%s may not be used again, and the next run is a clean one: %s", built_on.name, why)
+        log.error("%s is not used again, and the next run is a clean one: %s", built_on.name, why)
         StateStore(run.state, run.options).distrust(built_on, why)
 
 
 def _kept_chunks(run: Run) -> str | None:
-    """A run that kept all chunks deleted the manifests that named them: only a listing finds them now."""
     config, step = run.plan.config, BulkDeleteOutput.STEP
     if not config.keep_chunks or config.dry_run:
         return None
     if run.folder.read_summary(step) is None and run.folder.read_incomplete(step) is None:
         return None
-    return f"run {run.plan.run_id} kept all chunks, and deleted manifests that named some"
+    # Only a listing finds the chunks of the deleted manifests.
+    return f"run {run.plan.run_id} kept all chunks and deleted manifests"
 
 
 def _could_not_read(run: Run) -> str | None:
@@ -119,10 +115,10 @@ def _could_not_read(run: Run) -> str | None:
 
 
 def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
-    """Write the report of a run, also of one that is not at its end.
+    """Write the report of a run at any stage.
 
     Raises:
-        OvertakenError: somebody began to write it later, who knows more; theirs stays.
+        OvertakenError: a later try has begun, and writes the report.
     """
     started = run.clock()
     attempt = attempt or StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
@@ -154,15 +150,16 @@ def _figures(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def advance_state(run: Run) -> StepSummary | None:
-    """Write what this run leaves for the next one, and let the pointer name it.
+    """Write the state for the next run.
 
     Returns:
-        The step's summary; None for a run that was not to delete all that it found, and for an optimized one that knew
-        not what waits: the next one builds on what this one built on.
+        The step's summary; None for a run with kept kinds, a dry run, or an optimized run without a usable pending
+            list:
+        the next run builds on the same state as this one.
 
     Raises:
-        RefusedError: a step is not complete, or the results do not belong together.
-        ConflictError: another run has moved the state on.
+        RefusedError: a step is incomplete, or the inputs do not belong together.
+        ConflictError: another run has advanced the state.
         LeaseHeldError: another run has taken over.
     """
     config, mark = run.plan.config, run.folder.read_summary(MarkOutput.STEP)
@@ -170,15 +167,14 @@ def advance_state(run: Run) -> StepSummary | None:
         return None
     if (counted := MarkOutput.of(mark).counted) is None:
         return None
-    # What the sweep read belongs to the chain that the state is made from.
+    # The sweep's inputs belong to the state's chain.
     approved = approval_inputs(run.plan, run.folder, ApproveOutput)
     inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approved]
     return run.step(StateOutput, lambda record: _advance(run, record, counted, inputs), inputs)
 
 
 def lost_list(run: Run) -> str:
-    """Say why an optimized run knew not what waits: rows that only the list had are forgotten, and a clean run finds
-    them; "" otherwise."""
+    """Reason why an optimized run could not use the pending list, else "". Its rows are lost until a clean run."""
     listed = run.folder.read_summary(ListCandidatesOutput.STEP)
     return "" if run.plan.mode == CLEAN or listed is None else ListCandidatesOutput.of(listed).waits_anew
 

@@ -172,8 +172,7 @@ def open_base(version: Version, state: ObjectWriter, options: StorageOptions | N
         found = StateStore(state, options).load(version)
     except (NotFoundError, KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"{version.name}, which the run builds on, is not as it was: {error}. Nothing was deleted. Start"
-            " a clean run."
+            f"{version.name}, the state below this run, is damaged: {error}. Nothing was deleted. Start a clean run."
         ) from None
     return Base(found, RunFolder(open_writer(found.run_uri, options), found.run_id))
 
@@ -193,7 +192,7 @@ def find_list(state: ObjectReader, uri: str, now: datetime, life: str = "") -> s
         RefusedError: a newer version of Dredge wrote it.
     """
     said = max((consent.at for consent in read_consents(state, FORGET_LOST)), default=None)
-    why = "a person accepted what the witnesses refused since"
+    why = "a person has accepted a refused state since"
     return store.read_list(
         state, store.Expected(subject=uri.rstrip("/"), life=life, valid_from=said, why=why), now
     )

@@ -1,9 +1,7 @@
-"""A purge of Icechunk comes right after a complete mark of its own, and leaves what that mark shows as live.
+"""Restore and purge of a repository; see `dredge.undo`.
 
-Take deletions of a collection back, and make them final: what `dredge.undo` needs to know of a repository.
-
-restore    chunks, then manifests, transaction logs and snapshots: what is named comes back before what names it
-purge      copies and old versions that runs left, once they are old enough
+restore    chunks, then manifests, transaction logs and snapshots: referring objects come last
+purge      old copies and old versions, right after a complete mark, except objects that are live in that mark
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.steps import find_garbage
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
@@ -47,27 +46,27 @@ from dredge.xid import new_xid
 def mark_for_purge(
     uri: str, lease: LeaseGrant, runner: TaskRunner, options: StorageOptions | None, clock: Clock
 ) -> Run:
-    """Make a complete mark that lists everything, and check that nothing live is missing.
+    """Make a complete mark with all listings, and check that no live object is missing.
 
     Raises:
-        AlarmError: live objects had been deleted, and no person has acknowledged it.
-        RefusedError: a witness of the past refuses the mark, or something live is missing.
+        AlarmError: an alarm is open.
+        RefusedError: a witness refuses the mark, or a live object is missing.
         FormatError: a live file is missing or damaged.
     """
-    from dredge.icechunk.collection.steps import find_garbage
-
     config = CollectConfig(uri=uri, mode=CLEAN)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     refuse_alarmed(run)
     found = find_garbage(run, runner).details["findings"]
     missing = [item["text"] for item in found if item["rule"] in PRESENT and item["verdict"] != "passed"]
     if missing:
-        raise RefusedError(f"{uri}: {'; '.join(missing)}. Nothing was purged: copies of it may be left.")
+        raise RefusedError(
+            f"{uri}: {'; '.join(missing)}. Nothing was purged: copies of these objects may exist."
+        )
     return run
 
 
 def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
-    """Give hashes of what runs deleted and the mark shows as live."""
+    """Hashes of deleted objects that are live in the mark."""
     live = _live_ids(marked)
     found: list[Hashes] = []
     for swept in runs:
@@ -105,13 +104,13 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Take deletions of a run back.
+    """Restore the deletions of a run.
 
     Raises:
-        ConfigError: there is no such run, or it deleted nothing that fits.
+        ConfigError: there is no such run, or no deleted object matches.
         NotFoundError: there is no repository.
         LeaseHeldError: another run works on the repository.
-        UnavailableError: some objects could not be brought back; the others were.
+        UnavailableError: some objects could not be restored; the others were.
     """
     return restoring.restore(collected_of(config.repository, options), config, runner, holder, options, clock)
 
@@ -123,14 +122,14 @@ def purge(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Let copies and old versions go that runs left behind.
+    """Delete old copies and old versions of earlier runs.
 
     Raises:
         ConfigError: there is no such run.
         NotFoundError: there is no repository.
         LeaseHeldError: another run works on the repository.
-        UnavailableError: something could not be deleted; the rest was.
-        FormatError: a pin cannot be read, so nobody can tell what it holds.
+        UnavailableError: some could not be deleted; the others were.
+        FormatError: a pin cannot be read.
     """
     collected = collected_of(config.repository, options)
     holder = holder or f"purge {new_xid(clock())}"
@@ -143,17 +142,14 @@ def purge(
     except BaseException:
         lease.release(grant)
         raise
-    # The same holder takes the lease again: nothing comes between the mark and the purge.
+    # The same holder takes the lease again: no other run comes between the mark and the purge.
     return purging.purge(collected, config, runner, holder, options, clock, partial(find_live, marked))
 
 
 def acknowledge_alarms(
     uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
 ) -> list[Alarm]:
-    """End the open alarms of a repository: live objects that runs had deleted.
-
-    Returns:
-        The alarms that were open.
+    """End the open alarms of a repository, and return them.
 
     Raises:
         ConfigError: there is no reason.
@@ -170,12 +166,12 @@ def acknowledge_alarms(
 
 
 def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:
-    """Describe a repository.
+    """Describe a repository for `dredge.undo`.
 
     Raises:
         NotFoundError: there is no repository.
     """
-    spec_version(open_reader(uri, options))  # nothing is written where no repository is
+    spec_version(open_reader(uri, options))  # before a write: refuse a place without a repository
     return Collected(
         repository=uri,
         uri=uri,

@@ -1,4 +1,4 @@
-"""Verify: what was deleted is gone, and what is live is there."""
+"""Step verify: check that deleted objects are gone, and live objects are there."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ _AT_ONCE = 64
 
 
 def verify(run: Run) -> StepSummary:
-    """Look at a sample of what was deleted, at every live snapshot and manifest, and at chunks of every ref.
+    """Check a sample of deleted objects, all live snapshots and manifests, and chunks of all refs.
 
     Raises:
-        FormatError: something live is not in the store. It says what; the ledger says whether this run
-            deleted it.
+        FormatError: a live object is missing; the ledger shows whether this run deleted it.
     """
     return run.step(VerifyOutput, lambda record: _verify(run, record))
 
@@ -46,13 +45,12 @@ def _verify(run: Run, record: StepRecord) -> None:
     if problems:
         record.status = "partial"
         record.error = FormatError(
-            f"run {run.plan.run_id}: {'; '.join(problems)}. Look into the ledger of"
-            f" {run.folder.uri} before anything else is deleted."
+            f"run {run.plan.run_id}: {'; '.join(problems)}. Read the ledger of {run.folder.uri} before the"
+            " next deletion."
         )
 
 
 def _lost(run: Run, record: StepRecord, kind: str) -> Iterator[str]:
-    """List the files of a kind, and look whether all live ones are there."""
     live = sets.read_ids(run.folder, record.input(MarkOutput).live(kind))
     prefix = OBJECT_FOLDERS[kind]
     listed = [
@@ -65,16 +63,14 @@ def _lost(run: Run, record: StepRecord, kind: str) -> Iterator[str]:
 
 
 def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
-    """Look for the canaries again that the store had before the sweep."""
     sample = record.input(CheckLimitsOutput).read_canaries(run.folder)
     _, gone = split_canaries(run, sample)
     record.counts["canaries"] = len(sample)
     if gone:
-        yield f"{len(gone)} objects that refs need are gone since the guards looked, such as {gone[0]}"
+        yield f"{len(gone)} objects that refs need have disappeared since the guards' check, such as {gone[0]}"
 
 
 def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
-    """Ask for a sample of the deleted objects."""
     rng = random.Random(run.plan.run_id)
     keys: list[str] = []
     for table in run.folder.read_parts(record.input(BulkDeleteOutput).settled):

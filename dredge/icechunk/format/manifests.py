@@ -78,6 +78,12 @@ class Manifest:
     def __len__(self) -> int:
         return sum(len(array) for array in self.arrays)
 
+    @property
+    def native_ids(self) -> npt.NDArray[np.uint8]:
+        """Ids of the native chunks, a row of 12 bytes each, in the file's order."""
+        none = np.empty((0, ID_BYTES), np.uint8)
+        return np.concatenate([none, *(array.ids[array.kind == NATIVE] for array in self.arrays)])
+
     def virtual_ids(self, name: str) -> list[str]:
         """Give the ids that locations of virtual chunks spell, sorted.
 

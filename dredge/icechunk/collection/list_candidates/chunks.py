@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
+from dredge.icechunk.collection.index import ManifestIndex, error_of_difference, read_manifest_rows
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.list_candidates import listing, named
 from dredge.icechunk.collection.list_candidates.listing import ListResult
@@ -41,7 +41,7 @@ from dredge.icechunk.collection.list_candidates.waiting import Before, due_chunk
 from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, MarkOutput, new_chunks_name
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state import Base, counts_folder, open_base
-from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
+from dredge.icechunk.format.manifests import NamedChunks, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
@@ -110,12 +110,8 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
         if digest != tag:
             pieces.append(ids)
         if not all(map(np.array_equal, named, counted[manifest])):
-            raise FormatError(
-                f"{reader.uri}/{OBJECT_FOLDERS['manifests']}{manifest} does not name the chunks that"
-                f" {run.stores.state_uri}/index has for it: it was damaged, in the store or on its way, when the index"
-                f" took it in. Nothing was deleted. Remove the folder {run.stores.state_uri}/index, which makes the"
-                " next run read every manifest again."
-            )
+            uri = f"{reader.uri}/{OBJECT_FOLDERS['manifests']}{manifest}"
+            raise error_of_difference(uri, run.stores.state_uri)
     ids = np.unique(np.concatenate(pieces), axis=0)
     hashes = hashes_of(ids)
     named_by_all = sets.unite([counted[manifest].all for manifest in (*task.unproved, *task.proved)])
@@ -135,10 +131,9 @@ def _read(reader: ObjectReader, manifest: str) -> tuple[np.ndarray, NamedChunks,
     try:
         data = reader.get(key)
     except NotFoundError:
-        raise FormatError(f"{reader.uri}/{key} is live and missing. Nothing was deleted.") from None
+        raise FormatError(f"{reader.uri}/{key} is live, but missing. Nothing was deleted.") from None
     found = parse_manifest(data, key)
-    native = [array.ids[array.kind == NATIVE] for array in found.arrays]
-    ids = np.concatenate([np.empty((0, ID_BYTES), np.uint8), *native])
+    ids = found.native_ids
     named = NamedChunks(np.unique(hashes_of(ids)), sets.of_names(found.virtual_ids(key)))
     return ids, named, hashlib.md5(data, usedforsecurity=False).hexdigest()
 

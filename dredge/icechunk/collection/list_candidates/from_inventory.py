@@ -1,7 +1,7 @@
 """Chunks in a clean run that reads an inventory of the bucket instead of listing them.
 
     inventory's files ──> names, sizes and times ─┐
-    dead manifest files (listed) ─────────────────┴─> each once ──> no live manifest, older than the cutoff
+    unreferenced manifest files (listed) ─────────┴─> each once ──> no live manifest, older than the cutoff
                                               ──> the run asks the store: exists, and is still old ──> garbage
     live, and not in the inventory ──> the run asks the store for each ──> absent
 
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
+from dredge.icechunk.collection.index import ManifestIndex, error_of_difference, read_manifest_rows
 from dredge.icechunk.collection.kinds import is_old_column
 from dredge.icechunk.collection.list_candidates.chunks import ABSENT_MAX
 from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
@@ -39,7 +39,7 @@ from dredge.icechunk.collection.list_candidates.named import (
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, is_virtual
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
 from dredge.icechunk.repository import CHUNKS, MANIFESTS
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
@@ -225,7 +225,7 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> Ab
     for manifest, chunks in rows:
         wanted = chunks.native[sets.contains(absent, chunks.native)]
         if len(wanted) and sets.contains(live, sets.of_names([manifest])).all():
-            pieces.append(_ids_of(reader, manifest, wanted))
+            pieces.append(_ids_of(reader, run.stores.state_uri, manifest, wanted))
     ids = np.unique(np.concatenate(pieces), axis=0)
     keys = [CHUNKS + name for name in encode_ids(ids).to_pylist()]
     there = list(ordered_map(partial(exists, reader), keys, config.threads))
@@ -235,22 +235,15 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> Ab
     return AbsentResult(is_damaged=False, asked=len(keys), missing=len(missing), absent=some)
 
 
-def _ids_of(reader: ObjectReader, manifest: str, wanted: sets.Ids) -> np.ndarray:
+def _ids_of(reader: ObjectReader, state_uri: str, manifest: str, wanted: sets.Ids) -> np.ndarray:
     key = MANIFESTS + manifest
     try:
-        arrays = parse_manifest(reader.get(key), key).arrays
+        ids = parse_manifest(reader.get(key), key).native_ids
     except NotFoundError:
-        raise FormatError(f"{reader.uri}/{key} is live and missing. Nothing was deleted.") from None
-    ids = np.concatenate(
-        [np.empty((0, ID_BYTES), np.uint8), *(array.ids[array.kind == NATIVE] for array in arrays)]
-    )
+        raise FormatError(f"{reader.uri}/{key} is live, but missing. Nothing was deleted.") from None
     found = ids[sets.contains(wanted, hashes_of(ids))]
     if len(np.unique(hashes_of(found))) != len(wanted):
-        raise FormatError(
-            f"{reader.uri}/{key} does not name the chunks that the index has for it: it was damaged, in the store or on"
-            " its way, when the index took it in. Nothing was deleted. Remove the folder of the index, which makes the"
-            " next run read every manifest again."
-        )
+        raise error_of_difference(f"{reader.uri}/{key}", state_uri)
     return found
 
 
@@ -273,8 +266,8 @@ def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Se
     if mark.chunks and not any(result.objects for result in read):
         raise RefusedError(
             f"inventory {contents.source.uri} has no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, although"
-            " chunks are live: it is of other prefixes. Nothing was deleted. Use another inventory, or none: then the run lists"
-            " the store."
+            " chunks are live: it is of other prefixes. Nothing was deleted. Use another inventory, or none (then the"
+            " run lists the store)."
         )
     totals = Counter(
         listed_objects=sum(result.objects for result in read),

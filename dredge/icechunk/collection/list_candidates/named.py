@@ -1,10 +1,10 @@
-"""Chunks of dead manifests, in a run without a listing of chunks.
+"""Chunks of unreferenced manifests, in a run without a listing of chunks.
 
-    dead manifest files (listed) ──> names and sizes of their chunks, each once ──> not counted: garbage
+    unreferenced manifests (listed) ──> names and sizes of their chunks, each once ──> not counted: garbage
 
 A writer stores a chunk before its manifest, and a manifest before its snapshot. So a chunk is at least as old as any of
-its manifests, and the chunks of a dead manifest older than the cutoff are also older. They exist: a run deletes
-manifests before chunks, and after a run that stopped in between the next run is a clean one.
+its manifests, and the chunks of an unreferenced manifest older than the cutoff are also older. They exist: a run
+deletes manifests before chunks, and after a run that stopped in between the next run is a clean one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NameResult:
 
 @partition_function
 def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
-    """Write the chunks of some dead manifests, each once."""
+    """Write the chunks of some unreferenced manifests, each once."""
     rows = run.folder.read_part(task.part, ["address", "last_modified"]).slice(task.first, task.count)
     unread: list[str] = []
     waiting: list[pa.Table] = []
@@ -99,13 +99,10 @@ def rows_of_names(rows: pa.Table, names: pa.Array) -> pa.Table:
 def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | None:
     key, time = item
     try:
-        arrays = parse_manifest(reader.get(key), key).arrays
+        found = parse_manifest(reader.get(key), key)
     except (NotFoundError, FormatError, ConfigError):  # it may be archived
         return None
-    native = [array.kind == NATIVE for array in arrays]
-    raw = [array.ids[rows] for array, rows in zip(arrays, native, strict=True)]
-    sizes = [array.lengths[rows] for array, rows in zip(arrays, native, strict=True)]
-    ids = np.concatenate([np.empty((0, ID_BYTES), np.uint8), *raw])
+    ids, sizes = found.native_ids, [array.lengths[array.kind == NATIVE] for array in found.arrays]
     lengths = np.concatenate([np.empty(0, np.uint64), *sizes]).astype(np.int64)
     return _table(ids, lengths, pa.repeat(pa.scalar(time, NAMED.field("last_modified").type), len(ids)))
 

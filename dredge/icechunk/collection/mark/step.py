@@ -217,9 +217,9 @@ def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str
     config = run.plan.config
     if contradicted:
         record.warn(
-            f"two reads of {len(contradicted):,} snapshots, such as {contradicted[0]}, have different manifests: one read"
-            " was damaged, so the manifests of both are kept. Check these snapshots with Icechunk and restore damaged"
-            f" ones; if all are intact, {READ_AGAIN}"
+            f"two reads of {len(contradicted):,} snapshots, such as {contradicted[0]}, have different manifests: one"
+            " read was damaged, so the manifests of both are kept. Check these snapshots with Icechunk and restore"
+            f" damaged ones; if all are intact, {READ_AGAIN}"
         )
     if config.after is not None and config.waits:
         record.warn(

@@ -1,14 +1,12 @@
-"""The operations log of spec 2 as a witness: the newest operation that the last mark read must be in it.
+"""Spec 2: the operations log as a witness, and refs of spec 1 beside the repo info.
 
     repo → latest updates → copy in overwritten/ → its updates → …      newest first, times strictly fall
 
-Every change of the repo info adds an entry. A log without an entry that was there belongs to an earlier repo info, or
-to another one. A copy that is gone cuts the chain: what lies behind it says nothing.
+Every change of the repo info adds an entry. A log without the newest entry of the last mark belongs to an earlier or
+another repo info. A missing copy cuts the chain: older entries are unknown.
 
-`refs/` beside `repo`: left by an upgrade to spec 2, or written by a program that goes on with spec 1.
-
-The repo info knows nothing of what such a program commits. A ref file or a tip that is later than the upgrade shows
-one; files of before the upgrade are left over.
+An upgrade leaves `refs/` beside `repo`, and a program that still writes spec 1 changes these files without the repo
+info. A ref file or a tip later than the upgrade shows such a program; older files are leftovers.
 """
 
 from __future__ import annotations
@@ -26,12 +24,12 @@ from dredge.icechunk.repository import SNAPSHOTS
 from dredge.storage import ObjectReader
 
 _DROPS = frozenset({"expiration ran", "collection ran"})
-"""Operations that take snapshots out of the repo info, and do not say which."""
+"""Operations that drop snapshots from the repo info without their names."""
 _MOVES_BACK = frozenset({"branch reset", "amend"})
 
 
 class OperationsLog:
-    """The operations of a repository, read as far as they are asked for."""
+    """The operations of a repository, read on demand."""
 
     def __init__(self, reader: ObjectReader, info: RepoInfo) -> None:
         self._reader = reader
@@ -40,7 +38,7 @@ class OperationsLog:
 
     @property
     def newest(self) -> tuple[str, int] | None:
-        """Kind and time of the newest operation; None when the log is empty."""
+        """Kind and time of the newest operation; None for an empty log."""
         updates = self._info.updates
         return (updates[0].kind, updates[0].updated_at) if updates else None
 
@@ -57,7 +55,7 @@ class OperationsLog:
             info = found
 
     def since(self, operation: tuple[str, int]) -> Since:
-        """Look for an operation in the log."""
+        """Find an operation, given by kind and time."""
         later: list[Update] = []
         for update in self:
             if (update.kind, update.updated_at) == operation:
@@ -68,11 +66,11 @@ class OperationsLog:
         return Since(None if self.is_cut else False, tuple(later))
 
     def migrated_at(self) -> int | None:
-        """Time of the upgrade from spec 1 (microseconds); None when the log has none, or is cut before it."""
+        """Time of the upgrade from spec 1 (microseconds); None without one, or for a log cut before it."""
         return next((update.updated_at for update in self if update.kind == "repository migrated"), None)
 
     def parents_before_drops(self, since: Since) -> Mapping[str, frozenset[str]]:
-        """Give the parents of snapshots as they were right before operations that took some out."""
+        """The parents of snapshots right before operations that dropped some."""
         found: dict[str, set[str]] = {}
         for update, before in pairwise(since.updates):
             if update.kind not in _DROPS or before.backup is None:
@@ -93,30 +91,24 @@ class OperationsLog:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What the log says about an operation.
+    """The log after an operation.
 
     Attributes:
-        is_there: whether the log has it; None when the log is cut before it.
-        updates: the operations after it, newest first, and behind these itself, or what stands at its place.
+        is_there: whether the log has the operation; None for a log cut before it.
+        updates: later operations, newest first, then the operation itself or the entry in its place.
     """
 
     is_there: bool | None
     updates: tuple[Update, ...]
 
     def moved_back(self, branch: str) -> bool:
-        """Whether somebody reset or amended a branch since."""
+        """Whether a branch was reset or amended since."""
         return any(update.kind in _MOVES_BACK and update.ref == branch for update in self.updates)
 
 
 @dataclass(frozen=True, slots=True)
 class OldRef:
-    """A ref of spec 1 in a repository of spec 2.
-
-    Attributes:
-        label: "branch:main" or "tag:v1".
-        tip: id of the snapshot that it points to.
-        written_at: time of its file, by the store's clock.
-    """
+    """A ref of spec 1 in a repository of spec 2, such as "branch:main", with its tip and the time of its file."""
 
     label: str
     tip: str
@@ -124,10 +116,10 @@ class OldRef:
 
 
 def read_old_refs(reader: ObjectReader) -> list[OldRef]:
-    """Read the refs of spec 1; [] when there are none.
+    """Read the refs of spec 1.
 
     Raises:
-        FormatError: a file in `refs/` is no ref, or holds no id.
+        FormatError: a file in `refs/` is not a ref, or has no id.
     """
     times: dict[str, datetime] = {}
     for batch in reader.list(REFS_FOLDER):
@@ -140,7 +132,7 @@ def read_old_refs(reader: ObjectReader) -> list[OldRef]:
 
 
 def later_than(reader: ObjectReader, ref: OldRef, migrated_at: int | None) -> bool:
-    """Whether a ref file or its tip is later than the upgrade; also when the time of the upgrade is not known."""
+    """Whether a ref file or its tip is later than the upgrade (microseconds); True if that time is unknown."""
     if migrated_at is None or ref.written_at > instant(migrated_at):
         return True
     key = SNAPSHOTS + ref.tip

@@ -14,13 +14,7 @@ import pytest
 
 from dredge.approve import records
 from dredge.approve.records import AIRFLOW, Asked, Decision
-from dredge.errors import (
-    AwaitingApprovalError,
-    FormatError,
-    LeaseHeldError,
-    RefusedError,
-    RejectedError,
-)
+from dredge.errors import AwaitingApprovalError, FormatError, LeaseHeldError, RefusedError, RejectedError
 from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.approve import find_question
 from dredge.icechunk.collection.config import Safety, Tuning
