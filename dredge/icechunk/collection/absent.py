@@ -31,7 +31,7 @@ MANIFESTS_READ_MAX = 20
 TIPS_READ_MAX = 32
 EXAMPLES = 10
 PRESENT = ("chunks_present", "transactions_present")
-"""Rules that only warn in a dry run."""
+"""Rules with only a warning in a dry run."""
 
 _WHAT_TO_DO = (
     "They were lost earlier, or a damaged {file} has wrong ids and the true objects look unreachable: check the"

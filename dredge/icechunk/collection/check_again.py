@@ -56,7 +56,7 @@ def note_deletion(run: Run, record: StepRecord) -> None:
 
 
 def absent_files(reader: ObjectReader) -> set[str]:
-    """The keys of missing snapshots and manifests among those that refs reach."""
+    """The keys of missing snapshots and manifests reachable from refs."""
     snapshots = {node for node, _ in snapshot_files(reader)}
     manifests = {
         key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
@@ -102,7 +102,7 @@ def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
 
 
 def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
-    """Restore live objects that earlier runs deleted, and raise the alarm.
+    """Restore live objects deleted by earlier runs, and raise the alarm.
 
     Raises:
         AlarmError: a run had deleted one of them.

@@ -54,7 +54,7 @@ _SIZES = Sizes()
 
 
 def sample_canaries(run: Run, sizes: Sizes = _SIZES) -> list[str]:
-    """Keys that the refs need now: tips, some of their manifests, some of their chunks."""
+    """Keys needed by refs now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(run.plan.run_id)
     tips = sorted(_tips(run))
     keys = [SNAPSHOTS + tip for tip in rng.sample(tips, min(sizes.refs, len(tips)))]
@@ -94,7 +94,7 @@ def canaries_among(run: Run, keys: Collection[str], candidates: ListCandidatesOu
 
 
 def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> tuple[list[str], list[str]]:
-    """Look up at most so many canaries in the store; return existing and missing ones."""
+    """Look up at most so many canaries in the store; return (existing, missing)."""
     chosen = random.Random(run.plan.run_id).sample(keys, min(most, len(keys)))
     there = list(ordered_map(lambda key: exists(run.reader, key), chosen, _AT_ONCE))
     present = [key for key, is_there in zip(chosen, there, strict=True) if is_there]
@@ -199,7 +199,7 @@ def _must(
 
 
 def leave_record(run: Run, record: StepRecord) -> None:
-    """Replace the record of the last mark with that of this run.
+    """Replace the record of the last mark with this run's record.
 
     Raises:
         ConflictError: another run has replaced it since this run's mark.

@@ -64,7 +64,7 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes that change speed and memory only.
+    """Sizes with effect on speed and memory only.
 
     Attributes:
         refs_per_task: chunk references that a task decodes.
@@ -90,7 +90,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedExpiration:
-    """An expiration that a dry run takes as applied.
+    """A planned expiration, taken as applied in a dry run.
 
     Attributes:
         threshold: ISO 8601 with its zone; snapshots strictly older are expired.
@@ -251,7 +251,7 @@ class CollectConfig:
         )
 
     def grace(self, undo: str, spec_version: int) -> timedelta:
-        """Wait between the run that finds garbage and the run that may delete it."""
+        """Wait between finding garbage and deleting it, by different runs."""
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
         return grace_of(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
@@ -288,7 +288,7 @@ _URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcechunkRestoreConfig(RestoreConfig):
-    """Which of a run's deletions are taken back, and for how long what came back is kept."""
+    """Selection of deletions to restore, and the time for which restored objects are kept."""
 
     repository: str = setting("Repository", _URI, name="storage")
     prefix: str | None = setting(
@@ -301,6 +301,6 @@ class IcechunkRestoreConfig(RestoreConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcechunkPurgeConfig(PurgeConfig):
-    """Which copies and old versions go for good."""
+    """Selection of copies and old versions to delete."""
 
     repository: str = setting("Repository", _URI, name="storage")

@@ -75,7 +75,7 @@ class SnapshotRow:
         return set(named) <= set(zip(self.manifests, self.refs, strict=True))
 
     def united(self, other: SnapshotRow) -> SnapshotRow:
-        """The manifests of two reads of one snapshot, with this row's numbers of references."""
+        """The manifests of two reads of a snapshot, with this row's numbers of references."""
         refs = dict(zip(other.manifests, other.refs, strict=True))
         refs |= dict(zip(self.manifests, self.refs, strict=True))
         return SnapshotRow(self.snapshot, tuple(refs), tuple(refs.values()))

@@ -1,4 +1,4 @@
-"""The results that each step hands to later steps."""
+"""The results of each step, for later steps."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class MarkOutput(StepOutput):
 
     @property
     def known_etag(self) -> str | None:
-        """Tag of the last mark's record; None without one."""
+        """Tag of the last mark's record; None if missing."""
         found: str | None = self.summary.details.get("known_etag")
         return found
 
@@ -125,7 +125,7 @@ class MarkOutput(StepOutput):
 
     @property
     def seen(self) -> list[str]:
-        """Names of the parts of the index with snapshots that this run has read."""
+        """Names of the parts of the index with snapshots read by this run."""
         found: list[str] = self.detail("seen")
         return found
 
@@ -217,7 +217,7 @@ class ListCandidatesOutput(StepOutput):
 
     @property
     def drift(self) -> dict[str, Any] | None:
-        """Objects that optimized runs had missed; None if unknown."""
+        """Objects missed by optimized runs; None if unknown."""
         return self.summary.details.get("drift")
 
     @property

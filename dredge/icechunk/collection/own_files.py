@@ -83,7 +83,7 @@ def is_own_file(key: str) -> bool:
 log = logging.getLogger("dredge")
 
 _FOLDERS_MAX = 200
-"""Old folders that one run checks; the next runs check the rest."""
+"""Old folders checked by a run; the next runs check the rest."""
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ def _clean_up(run: Run, record: StepRecord) -> None:
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find unneeded files; removes nothing.
+    """Find unneeded files (read-only).
 
     Raises:
         RefusedError: the store's clock and this machine's differ too much.
@@ -228,7 +228,7 @@ _SMALL_BYTES = PART_IDS * 8 // 4
 
 
 def compact_index(run: Run, version: Version) -> int:
-    """Unite small parts of the index and forget unneeded ones, if worthwhile.
+    """Unite small parts of the index and forget unneeded parts, if worthwhile.
 
     Returns:
         Number of replaced parts of manifests.

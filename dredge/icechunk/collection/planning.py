@@ -108,7 +108,7 @@ def _plan(
 
 
 def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: datetime) -> str:
-    """Reason against building on a state; "" without one."""
+    """Reason against building on a state, or ""."""
     if other := _swept_since(state, base):
         return f"run {other} deleted since the run that it would build on"
     stored = find_list(state, config.uri, now)
@@ -185,7 +185,7 @@ def is_local(run: Run) -> bool:
 
 
 def check_resumable(run: Run) -> None:
-    """Check whether a local run could continue; changes nothing.
+    """Check whether a local run could continue; read-only.
 
     Raises:
         LeaseHeldError: another run works on the repository.

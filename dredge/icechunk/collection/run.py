@@ -73,12 +73,12 @@ class CollectionPlan:
 
     @property
     def grace(self) -> timedelta:
-        """Wait between the run that finds garbage and the run that may delete it."""
+        """Wait between finding garbage and deleting it, by different runs."""
         return self.config.grace(self.undo.way, self.spec_version)
 
     @property
     def dry_run(self) -> bool:
-        """Whether the run deletes nothing."""
+        """Whether this is a dry run."""
         return self.config.dry_run
 
 
@@ -147,7 +147,7 @@ class Run(PlannedRun[CollectionPlan]):
         return open_base(self.plan.state, self.state, self.options)
 
     def pinned(self) -> tuple[LocatedSet, ...]:
-        """Restored objects that are kept for now.
+        """Restored objects kept for now.
 
         Raises:
             FormatError: a pin cannot be read.

@@ -122,7 +122,7 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the remaining steps up to the guards, and return the summary of check_limits. Deletes nothing.
+    """Do the remaining steps up to the guards, and return the summary of check_limits. Never deletes.
 
     Raises:
         DredgeError: a step failed; a second call continues there.

@@ -66,7 +66,7 @@ def mark_for_purge(
 
 
 def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
-    """Hashes of deleted objects that are live in the mark."""
+    """Hashes of deleted objects still live in the mark."""
     live = _live_ids(marked)
     found: list[Hashes] = []
     for swept in runs:

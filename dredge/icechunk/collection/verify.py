@@ -1,4 +1,4 @@
-"""Step verify: check that deleted objects are gone, and live objects are there."""
+"""Step verify: check the absence of deleted objects and the presence of live ones."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _headline(plan: ExpirationPlan) -> str:
         return "Nothing is to be done: no snapshot would leave the history."
     return (
         f"{len(plan.released):,} snapshots would be released, {len(plan.edits):,} would get another parent,"
-        f" {len(plan.refs_deleted):,} refs would be deleted. The plan itself changes nothing."
+        f" {len(plan.refs_deleted):,} refs would be deleted. The plan itself read-only."
     )
 
 

@@ -1,6 +1,6 @@
 """An expiration plan: what a rule would do to a history, as a value to print, store, approve and apply.
 
-This is the dry run that the library does not have. Making a plan reads nothing and changes nothing.
+This is the dry run that the library does not have. Making a plan reads nothing and read-only.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def plan_expiration(
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
 ) -> ExpirationPlan:
-    """Plan an expiration; changes nothing.
+    """Plan an expiration; read-only.
 
     Returns:
         The plan; empty when nothing is expired.

@@ -150,7 +150,7 @@ def find_chunks(
     before: Before,
     pinned: tuple[LocatedSet, ...],
 ) -> None:
-    """Find the chunks that may be deleted, and check that the chunks of new manifests exist.
+    """Find deletable chunks, and check that the chunks of new manifests exist.
 
     Raises:
         FormatError: the earlier run's counts are damaged.
@@ -251,7 +251,7 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
 
 
 def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:
-    """Find the chunks that optimized runs would have missed for ever.
+    """Find the chunks beyond the reach of optimized runs.
 
     Returns:
         Figures and a few keys; None for an optimized run, or without a state.

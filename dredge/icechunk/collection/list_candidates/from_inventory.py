@@ -210,7 +210,7 @@ class AbsentResult:
 
 @partition_function
 def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> AbsentResult:
-    """Ask the store for the chunks of live manifests that the inventory lacks.
+    """Ask the store for the chunks of live manifests missing from the inventory.
 
     Raises:
         FormatError: a manifest is missing or damaged, or has other chunks than counted.
@@ -248,7 +248,7 @@ def _ids_of(reader: ObjectReader, state_uri: str, manifest: str, wanted: sets.Id
 
 
 def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Sequence[NameResult]) -> None:
-    """Find the chunks that may go, and absent live chunks.
+    """Find deletable chunks, and absent live chunks.
 
     Raises:
         RefusedError: the inventory has changed, or has no chunks although some are live.

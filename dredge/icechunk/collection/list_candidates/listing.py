@@ -1,4 +1,4 @@
-"""List one range of a folder, and write the garbage in it.
+"""List a range of a folder, and write the garbage in it.
 
     listed name ─┬─ not an id in canonical spelling ──> foreign: counted, never touched
                  ├─ live ─────────────────────────────> kept
@@ -55,7 +55,7 @@ chunk has no tag.
 
 
 def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
-    """Split listed objects into unpinned and pinned ones."""
+    """Split listed objects: (unpinned, pinned)."""
     if not pinned or not listed.num_rows:
         return listed, listed.slice(0, 0)
     (held,) = in_any(pinned, [hash64(listed["key"])], its_shards_only=True)
@@ -223,7 +223,7 @@ class ListResult:
 
 @partition_function
 def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
-    """List one range of a folder, and write its garbage."""
+    """List a range of a folder, and write its garbage."""
     live = _live_in_range(run.folder, config, task)
     seen = np.zeros(len(live), dtype=np.bool_)
     found = _Found()

@@ -171,7 +171,7 @@ class OldCopies:
 
 
 def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
-    """List the old copies of the repo info that may be deleted; None if the run does not ask for them.
+    """List deletable old copies of the repo info; None if the run does not ask for them.
 
     Raises:
         FormatError: a copy of the operations log is damaged.
@@ -195,7 +195,7 @@ def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
 
 
 def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:
-    """The copies that the operations log needs: its chain, and all copies in the current repo info.
+    """The copies needed by the operations log: its chain, and all copies in the current repo info.
 
     Raises:
         FormatError: a copy of the chain is damaged, or the chain has no end.

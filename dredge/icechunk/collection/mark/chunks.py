@@ -77,7 +77,7 @@ def index_manifests(
     label: str,
     digests: bool = False,
 ) -> dict[str, str]:
-    """Read the live manifests that the index lacks.
+    """Read live manifests missing from the index.
 
     Returns:
         The MD5 of each read manifest's bytes by id, or "" without `digests`.
@@ -176,7 +176,7 @@ def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> Chun
 def find_live_chunks(
     run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int]
 ) -> LiveChunks:
-    """Read the manifests that the index lacks, then write the live chunks as sets.
+    """Read manifests missing from the index, then write the live chunks as sets.
 
     Raises:
         FormatError: a live manifest is missing, damaged or unread.

@@ -73,7 +73,7 @@ class SnapshotsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsTask:
-    """Snapshots that a task reads, and the name of its part of the index."""
+    """Snapshots of a task, and the name of its part of the index."""
 
     index_part: str
     snapshots: list[str]
@@ -99,7 +99,7 @@ def index_snapshots(
     replaced: Collection[str] = (),
     contradicted: Collection[str] = (),
 ) -> tuple[list[SnapshotRow], list[PartInfo]]:
-    """Read the live snapshots that the index lacks.
+    """Read live snapshots missing from the index.
 
     Args:
         replaced: snapshots with another tag than in the base.

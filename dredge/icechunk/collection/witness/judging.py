@@ -97,7 +97,7 @@ def judge(
     now: datetime,
     keep: timedelta,
 ) -> Judgement:
-    """Ask the witnesses. Changes nothing.
+    """Ask the witnesses. Read-only.
 
     Raises:
         FormatError: an important file is damaged.
@@ -254,7 +254,7 @@ _NEW, _DELETED = (1, 2), (3, 4)
 
 
 def find_released(known: Known, named: Collection[str], more: Parents) -> frozenset[str]:
-    """The unreachable snapshots that were released."""
+    """The released, unreachable snapshots."""
     found: set[str] = set()
     waiting = list(named)
     while waiting:
@@ -269,7 +269,7 @@ def find_released(known: Known, named: Collection[str], more: Parents) -> frozen
 def find_lost(
     known: Known, named: Collection[str], released: Collection[str], now: datetime
 ) -> dict[str, LostTip]:
-    """The lost tips, each with the time of the first mark that missed it."""
+    """The lost tips, each with the time of the first mark without it."""
     found = {tip: LostTip(label, now) for label, tip in known.tips.items()} | dict(known.lost)
     return {node: tip for node, tip in found.items() if node not in named and node not in released}
 
@@ -282,7 +282,7 @@ def find_unnamed(
     now: datetime,
     keep: timedelta,
 ) -> dict[str, datetime]:
-    """The unreferenced, unreleased snapshot files, each with the time of the first mark that found it.
+    """The unreferenced, unreleased snapshot files, with the time when a mark first found each.
 
     New ones were written in the time `keep`, or since the last complete mark if that is longer.
     """
@@ -342,7 +342,7 @@ def labels_of(history: History) -> Mapping[str, str]:
 
 
 def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
-    """Find lost tips and the refusals of the next run. Changes nothing.
+    """Find lost tips and the refusals of the next run. Read-only.
 
     Raises:
         NotFoundError: no repository.

@@ -66,7 +66,7 @@ class OperationsLog:
         return Since(None if self.is_cut else False, tuple(later))
 
     def migrated_at(self) -> int | None:
-        """Time of the upgrade from spec 1 (microseconds); None without one, or for a log cut before it."""
+        """Time of the upgrade from spec 1 (microseconds); None if missing, or for a log cut before it."""
         return next((update.updated_at for update in self if update.kind == "repository migrated"), None)
 
     def parents_before_drops(self, since: Since) -> Mapping[str, frozenset[str]]:
