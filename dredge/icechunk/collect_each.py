@@ -1,4 +1,4 @@
-"""One repository after the other expired and collected in this process, some at once, without an orchestrator."""
+"""Expire and collect many repositories in this process, without an orchestrator."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ def collect_each(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Outcome]:
-    """Expire and collect repositories, each with its own lease, plan and report. One that fails stops no other.
-
-    Returns:
-        What became of each, in their order.
+    """Expire and collect repositories, each with its own lease, plan and report, and yield their outcomes in order. A
+    failed run stops no other run.
     """
     planned = PlannedExpiration(
         threshold=parse_older_than(expiration.older_than, clock()).isoformat(),

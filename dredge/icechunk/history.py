@@ -1,8 +1,8 @@
-"""The history of a repository: snapshots with their parents and times, and the refs that hold them.
+"""The history of a repository: snapshots with their parents and times, and the refs to them.
 
-A `History` is a value, read once; every rule and every plan is a function of it. Spec 1 keeps parents in the
-snapshot files, spec 2 in the repo info; here they look alike. In spec 1 a history holds what the refs reach,
-in spec 2 every snapshot that the repo info lists.
+A `History` is a value, and the input of every rule and plan. Spec 1 has parents in the snapshot files, spec 2 in the
+repo info; here they look alike. A history of spec 1 has the snapshots reachable from refs, one of spec 2 all snapshots
+in the repo info.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class Ref:
 
     Attributes:
         kind: "branch" or "tag".
-        name: without a prefix.
-        tip: id of the snapshot that it points to.
+        tip: id of its snapshot.
     """
 
     kind: str
@@ -35,7 +34,7 @@ class Ref:
 
     @property
     def label(self) -> str:
-        """Give "branch:main" or "tag:v1"."""
+        """Kind and name, such as "branch:main"."""
         return f"{self.kind}:{self.name}"
 
 
@@ -44,13 +43,11 @@ class History:
     """Snapshots by id, and refs by name.
 
     Attributes:
-        spec_version: 1 or 2.
         snapshots: by id; parents are ids of this mapping.
         branches: tip by name.
         tags: tip by name.
-        availability: "online" unless a spec 2 repository was set read-only or offline.
-        restamped: snapshots that carry the time of an expiration in place of their own
-            (`repository.with_restamped`).
+        availability: "online" unless a repository of spec 2 was set to read-only or offline.
+        restamped: snapshots with the time of an expiration in place of their own (`repository.with_restamped`).
     """
 
     spec_version: int
@@ -62,7 +59,7 @@ class History:
 
     @cached_property
     def refs(self) -> tuple[Ref, ...]:
-        """Give tags, then branches, each sorted by name: the order in which Icechunk works."""
+        """Tags, then branches, each sorted by name: Icechunk's order."""
         return tuple(Ref("tag", name, tip) for name, tip in sorted(self.tags.items())) + tuple(
             Ref("branch", name, tip) for name, tip in sorted(self.branches.items())
         )
@@ -87,15 +84,15 @@ class History:
             child, node = f"snapshot {node} as its parent", entry.parent_id
 
     def ancestry(self, tip: str) -> list[str]:
-        """Give the ids from a snapshot to its root, newest first."""
+        """The ids from a snapshot to its root, newest first."""
         return [entry.id for entry in self.path(tip)]
 
     def reachable(self) -> set[str]:
-        """Give every snapshot that some ref reaches."""
+        """All snapshots reachable from refs."""
         return self.reachable_from(ref.tip for ref in self.refs)
 
     def reachable_from(self, tips: Iterable[str]) -> set[str]:
-        """Give every snapshot that one of the tips reaches; each is visited once."""
+        """All snapshots reachable from the tips."""
         seen: set[str] = set()
         for tip in tips:
             node: str | None = tip
@@ -108,19 +105,18 @@ class History:
         return seen
 
     def children(self) -> dict[str | None, list[str]]:
-        """Give each snapshot's children, oldest first; the roots stand under None."""
+        """Each snapshot's children, oldest first; roots have the key None."""
         found: dict[str | None, list[str]] = {}
         for entry in sorted(self.snapshots.values(), key=lambda entry: (entry.flushed_at, entry.id)):
             found.setdefault(entry.parent_id, []).append(entry.id)
         return found
 
     def check(self) -> None:
-        """Make sure that rules may be applied.
+        """Check the input of a rule.
 
         Raises:
-            FormatError: a ref or a parent names a missing snapshot, or parents form a cycle.
-            RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning
-                there.
+            FormatError: a ref or a parent refers to a missing snapshot, or parents form a cycle.
+            RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning.
         """
         self.check_links()
         for entry, parent in self.not_newer():
@@ -136,17 +132,17 @@ class History:
             )
 
     def not_newer(self) -> Iterator[tuple[SnapshotEntry, SnapshotEntry]]:
-        """Give snapshots that are not newer than their parent, with the parent."""
+        """Snapshots not newer than their parent, with the parent."""
         for entry in self.snapshots.values():
             parent = None if entry.parent_id is None else self.snapshots.get(entry.parent_id)
             if parent is not None and entry.flushed_at <= parent.flushed_at:
                 yield entry, parent
 
     def check_links(self) -> None:
-        """Make sure that refs and parents lead to snapshots, and to a root.
+        """Check the tips of refs, and the parents.
 
         Raises:
-            FormatError: a ref or a parent names a missing snapshot, or parents form a cycle.
+            FormatError: a ref or a parent refers to a missing snapshot, or parents form a cycle.
         """
         for ref in self.refs:
             if ref.tip not in self.snapshots:
@@ -172,7 +168,7 @@ class History:
 
     @cached_property
     def digest(self) -> str:
-        """Give a hash of refs, parents and times: equal histories have equal digests."""
+        """Hash of refs, parents and times."""
         lines = [f"spec {self.spec_version}"]
         lines += [f"{ref.label} {ref.tip}" for ref in self.refs]
         lines += [

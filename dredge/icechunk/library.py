@@ -1,4 +1,4 @@
-"""The only module that imports the icechunk package: opens repositories and expires as the library does."""
+"""The only module with an import of the icechunk package: opens repositories, and expires by the library's rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Re
     """Open a repository with the library.
 
     Raises:
-        ConfigError: a kind of store that the library is not opened on here.
+        ConfigError: an unsupported kind of store.
         UnavailableError: the repository could not be opened.
     """
     need("icechunk", "icechunk")
@@ -36,7 +36,7 @@ def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Re
 
 
 def library_storage(uri: str, options: StorageOptions) -> Any:
-    """Give the library's storage for a URI, reached with our options."""
+    """The library's storage for a URI, with our options."""
     import icechunk
 
     icechunk.set_logs_filter("error")
@@ -61,7 +61,6 @@ def library_storage(uri: str, options: StorageOptions) -> Any:
 
 
 def _s3_keys(options: StorageOptions, bucket: str) -> Any:
-    """The keys for a while; the library asks again, in whichever process it is."""
     import icechunk
 
     keys = access_to(options, bucket).session.get_credentials().get_frozen_credentials()
@@ -88,10 +87,10 @@ def _gcs_storage(location: Location, options: GcsOptions) -> Any:
 def expire_with_library(
     repository: icechunk.Repository, threshold: datetime, *, delete_branches: bool, delete_tags: bool
 ) -> set[str]:
-    """Let the library expire; gives the ids that it reports as released.
+    """Expire with the library, and return the ids that it reports as released.
 
     Raises:
-        RefusedError: the library refused or failed; its message says why.
+        RefusedError: the library refused or failed, with its message.
     """
     import icechunk
 

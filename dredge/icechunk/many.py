@@ -1,4 +1,4 @@
-"""Many repositories, one run each: which of them, and what became of their runs. Nothing here touches an object."""
+"""Choose the repositories of many runs, and read the outcomes of these runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger("dredge")
 _BETWEEN = re.compile(r"[,\s]+")
 _EACH = "/*"
 _ANY_BEGINNING = ("/", "*", "?", "[")
-"""Of a glob, or a path, that a URI may fit."""
+"""First characters of a glob or path that may match a URI."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyConfig:
-    """Which repositories are collected, and where the page about all of them goes."""
+    """The repositories to collect, and the folder of the summaries."""
 
     storages: str | None = setting(
         "Repositories",
@@ -60,20 +60,20 @@ class ManyConfig:
 
     @property
     def wanted(self) -> list[str]:
-        """URIs of those to collect; some may stand for several."""
+        """URIs to collect; some mean several repositories."""
         return _words(self.storages)
 
     @property
     def unwanted(self) -> list[str]:
-        """URIs and globs of those that are left out."""
+        """URIs and globs to leave out."""
         return _words(self.leave_out)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """From what a user gave, as values or as rendered text.
+        """Read settings given as values or as rendered text.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
 
@@ -87,13 +87,13 @@ def choose_repositories(
 ) -> tuple[list[str], dict[str, str]]:
     """Choose the repositories to collect.
 
-    One whose store does not answer is collected like any other: its run says what is wrong with it.
+    A repository on an unreachable store is collected too: its run reports the error.
 
     Returns:
-        URIs in order, each place once however it is spelled; and why others that were asked for are left out, by URI.
+        URIs in order, each place once; and the reason by URI for requested repositories without a run.
 
     Raises:
-        DredgeError: a folder whose repositories are meant cannot be listed.
+        DredgeError: a folder of repositories cannot be listed.
     """
     known = options or StorageOptions.from_env()
     asked = config.wanted or list(named)
@@ -108,7 +108,6 @@ def choose_repositories(
 
 
 def _is_among(globs: set[str], names: set[str]) -> bool:
-    """A name with brackets is no glob that matches itself."""
     return bool(globs & names) or any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
@@ -134,7 +133,7 @@ def _why_not(uri: str, options: StorageOptions | None) -> str:
 
 
 def summary_root(config: ManyConfig, run_root: str | None, repositories: Iterable[str]) -> str:
-    """URI of the folder for summaries; "" when there is no repository to put it into."""
+    """URI of the folder for summaries; "" without a repository."""
     first = next(iter(repositories), None)
     inside = "" if first is None else f"{first.rstrip('/')}/{STATE}"
     return (config.summary_root or run_root or inside).rstrip("/")
@@ -143,7 +142,7 @@ def summary_root(config: ManyConfig, run_root: str | None, repositories: Iterabl
 def outcome_of(
     repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
 ) -> Outcome:
-    """Tell what became of a repository's run, by its report."""
+    """The outcome of a repository's run, from its report."""
     if not run_uri:
         return lost(repository, why)
     # Not at module level: the form of its settings is read wherever DAG files are.

@@ -1,4 +1,4 @@
-"""The preflight of an Icechunk repository: what a collection will need, asked before the first one."""
+"""The preflight of an Icechunk repository: checks before its first collection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SAMPLE_ROWS = 20_000
 
 
 def check(config: CollectConfig, options: StorageOptions | None = None, clock: Clock = utc_now) -> Preflight:
-    """Ask for everything that a collection will need. Leaves nothing behind."""
+    """Check the requirements of a collection, and remove all test objects."""
     return perform(config.uri, _groups(config, options, clock))
 
 

@@ -1,18 +1,16 @@
 """Read a repository's history from its store: the refs and snapshot files of spec 1, the repo info of spec 2.
 
-repo                    spec 2 only; where it is, everything else about history is in it
-refs/…/ref.json         spec 1 (may remain, unused, after a migration to spec 2)
-snapshots/<id>  manifests/<id>  transactions/<id>  chunks/<id>
-overwritten/…           earlier versions of `repo`, and of the configuration
+    repo                    spec 2 only: the whole history
+    refs/…/ref.json         spec 1 (unused leftovers after an upgrade to spec 2)
+    snapshots/<id>  manifests/<id>  transactions/<id>  chunks/<id>
+    overwritten/…           earlier versions of `repo`, and of the configuration
 
-Was the repo info replaced by an earlier version of itself? Then newer snapshots look as if nothing listed them.
-
-Each change of the repo info first copies it to `overwritten/`, and is noted in its operations log. So the latest
-operation that a copy knows is in the log of every later version: a copy whose latest operation the current log
-lacks was made from a later version than the current one. A copy that no change followed, because a writer was
-killed or lost a race, holds a version that came about, and does not alarm. For the same reason a repo info that
-was put back by just one version looks like one whose last change did not come about; what that change wrote is
-protected by its age only.
+A repo info replaced by an earlier version of itself lacks newer snapshots. Each change first copies the repo info to
+`overwritten/`, and adds an entry to its operations log. So the log of every later version has the newest operation of a
+copy, and a copy whose newest operation is missing from the current log is later than the current repo info. A copy
+without a following change (of a killed writer, or of one that lost a race) raises no alarm: its version did exist. For
+the same reason a repo info that is just one version behind passes; only their age protects the files of the last
+change.
 """
 
 from __future__ import annotations
@@ -56,23 +54,20 @@ _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
 
 @dataclass(slots=True)
 class KnownSnapshots:
-    """Parents of snapshot files of spec 1, each with the tag of the file that it was read from.
+    """Parents of snapshot files of spec 1: tag of the file and entry by id.
 
-    An expiration rewrites such a file in place, and somebody may put an earlier one back: the tag tells.
-
-    Attributes:
-        entries: tag and entry by id.
+    The tag shows changes: an expiration rewrites such a file in place, and a person may restore an earlier one.
     """
 
     entries: dict[str, tuple[str, SnapshotEntry]] = field(default_factory=dict)
 
 
 def spec_version(reader: ObjectReader) -> int:
-    """Tell which spec a repository has.
+    """The spec version of a repository.
 
     Raises:
-        NotFoundError: there is no Icechunk repository here.
-        RefusedError: it is one of spec 2 whose repo info is gone.
+        NotFoundError: there is no Icechunk repository.
+        RefusedError: a repository of spec 2 without its repo info.
     """
     try:
         reader.stat(REPO_KEY)
@@ -99,11 +94,11 @@ def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -
     """Read refs, snapshots, parents and times.
 
     Returns:
-        Spec 1: the snapshots that refs reach. Spec 2: all that the repo info lists.
+        Spec 1: the snapshots reachable from refs. Spec 2: all snapshots in the repo info.
 
     Raises:
         NotFoundError: no repository.
-        FormatError: a file that matters is missing or cannot be trusted, or parents form a cycle.
+        FormatError: an important file is missing or damaged, or parents form a cycle.
         RefusedError: main or the repo info is missing, or the repo info is an earlier version of itself.
     """
     if spec_version(reader) == 2:
@@ -123,15 +118,13 @@ def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -
 
 
 def with_restamped(reader: ObjectReader, history: History) -> History:
-    """Note the snapshots that an expiration by releases 0.2.0 to 0.2.9 gave its own time.
+    """Mark the snapshots with the time of an expiration by releases 0.2.0 to 0.2.9.
 
-    Those releases stamped the snapshot that they put on the root, so that it looks newer than its children.
-    Every release since 0.2.0 refuses a commit that is not newer than its parent. So a parent that is newer than
-    its child got its time after the child was committed; when its parent is a root and its file was written by
-    one of these releases, that was such an expiration, and the times of its children are right.
-
-    Returns:
-        The history with `restamped`. Nothing is read unless a snapshot is not newer than its parent.
+    Those releases stamped the snapshot on the root with the time of the expiration, so it looks newer than its
+    children. Every release since 0.2.0 refuses a commit not newer than its parent. So a parent newer than its child got
+    its time after the child's commit; if its parent is a root and one of these releases wrote its file, the cause was
+    such an expiration, and the times of its children are right. Reads files only for snapshots not newer than their
+    parent.
     """
     found = set()
     for parent in {parent.id: parent for _, parent in history.not_newer()}.values():
@@ -149,7 +142,7 @@ def with_restamped(reader: ObjectReader, history: History) -> History:
 
 
 def history_of(info: RepoInfo) -> History:
-    """Give the history that a repo info holds."""
+    """The history in a repo info."""
     entries = {entry.id: entry for entry in info.snapshots}
     return History(2, entries, info.branches, info.tags, info.availability)
 
@@ -158,8 +151,8 @@ def read_repo_info(reader: ObjectReader) -> RepoInfo:
     """Read the repo info of spec 2.
 
     Raises:
-        FormatError: it cannot be trusted.
-        RefusedError: it does not list main.
+        FormatError: it is damaged.
+        RefusedError: it lacks main.
     """
     info = parse_repo_info(reader.get(REPO_KEY))
     _require_main(reader, info.branches, f"{REPO_KEY} does not list branch {MAIN}")
@@ -167,11 +160,11 @@ def read_repo_info(reader: ObjectReader) -> RepoInfo:
 
 
 def ids_in_config(reader: ObjectReader) -> set[str]:
-    """Give the ids that the stored configuration spells: the prefix of a container of virtual chunks may be a file.
+    """Read the ids in the stored configuration: the prefix of a container of virtual chunks may be a file.
 
     Raises:
-        FormatError: the repo info cannot be trusted.
-        RefusedError: it does not list main.
+        FormatError: the repo info is damaged.
+        RefusedError: it lacks main.
     """
     try:
         data = read_repo_info(reader).config if exists(reader, REPO_KEY) else reader.get(CONFIG_KEY)
@@ -181,14 +174,11 @@ def ids_in_config(reader: ObjectReader) -> set[str]:
 
 
 def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
-    """Read the refs of spec 1.
-
-    Returns:
-        Tip by ("branch" or "tag", name).
+    """Read the refs of spec 1: tip by ("branch" or "tag", name).
 
     Raises:
-        FormatError: a file below `refs/` that is not a ref, or a ref that holds no id.
-        RefusedError: main is missing, or there is a repo info by now.
+        FormatError: a file below `refs/` is not a ref, or a ref without an id.
+        RefusedError: main is missing, or a repo info exists.
     """
     keys = [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
     live = live_refs(keys)
@@ -201,11 +191,11 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
 
 
 def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
-    """Read one ref of spec 1: its tip; None when it is there no more.
+    """Read the tip of a ref of spec 1; None if the ref is missing.
 
     Raises:
-        FormatError: it holds no id.
-        RefusedError: there is a repo info by now.
+        FormatError: a ref without an id.
+        RefusedError: a repo info exists.
     """
     key = ref_key(kind, name)
     try:
@@ -217,8 +207,6 @@ def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
 
 
 def _refuse_upgraded(reader: ObjectReader) -> None:
-    """Refuse refs that were read while somebody upgraded. An upgrade writes the repo info and then removes refs, one by
-    one or not at all: as long as there is no repo info, what was read before is whole."""
     if not exists(reader, REPO_KEY):
         return
     raise RefusedError(
@@ -228,7 +216,6 @@ def _refuse_upgraded(reader: ObjectReader) -> None:
 
 
 def _require_main(reader: ObjectReader, branches: Collection[str], what: str) -> None:
-    """Refuse a repository without main: it is damaged, and what only main reaches would look dead."""
     if MAIN in branches:
         return
     where = "" if branches else ": no branch was found at all"
@@ -243,7 +230,7 @@ def _refuse_name(name: str) -> None:
 
 
 def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> SnapshotEntry:
-    """Read one snapshot file of spec 1; raises FormatError when it is missing or damaged."""
+    """Read a snapshot file of spec 1; raises FormatError for a missing or damaged file."""
     key = SNAPSHOTS + snapshot
     try:
         return _entry(reader.get(key), key)
@@ -264,14 +251,10 @@ class _FileReader(Protocol):
 def read_parsed[T](
     reader: _FileReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
 ) -> Iterator[T]:
-    """Read many small files, several at once, and give what each says, in the order of the keys.
-
-    Each thread takes a run of files, reads some and then parses them. One file at a time, the threads would
-    spend more time on handing the interpreter to each other than on the files; on a local folder, where
-    nothing is waited for, they do so whatever they take, so there one thread reads it all.
+    """Read and parse many small files, several at once, in the order of the keys.
 
     Raises:
-        NotFoundError: a file is not there.
+        NotFoundError: a file is missing.
     """
 
     def read(run: Sequence[str]) -> list[T]:
@@ -336,7 +319,7 @@ def _reachable_snapshots(
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """Reads files that perhaps nobody needs: what is gone or may not be read (archived, say) is empty."""
+    """Reads files that may be unneeded: a missing or unreadable (archived) file is empty."""
 
     reader: ObjectReader
 
@@ -360,8 +343,6 @@ def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
 
 
 def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bool:
-    """Tell whether bytes are those of the file that was listed with a tag. It may have been replaced in between, and be
-    put back later; so the tag must be made from the bytes, or be there still."""
     if tag is None:
         return False
     if hashlib.md5(data, usedforsecurity=False).hexdigest() == tag:
@@ -382,7 +363,7 @@ _READ_MAX = 16
 
 
 def newest_copies(reader: ObjectReader) -> list[str]:
-    """Give the names of the newest copies of the repo info, newest first; their names sort so."""
+    """Names of the newest copies of the repo info, newest first (their names sort so)."""
     keys = (
         key for batch in reader.list(f"{OVERWRITTEN}{REPO_KEY}.") for key in batch.column("key").to_pylist()
     )
@@ -391,11 +372,11 @@ def newest_copies(reader: ObjectReader) -> list[str]:
 
 
 def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str]) -> None:
-    """Look into the newest copies that the operations log does not name.
+    """Compare the newest copies outside the operations log with the current repo info.
 
     Raises:
-        RefusedError: one of them is later than the current repo info.
-        FormatError: one of them is damaged.
+        RefusedError: a copy is later than the current repo info.
+        FormatError: a copy is damaged.
     """
     if not info.updates:
         return

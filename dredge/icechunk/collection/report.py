@@ -280,7 +280,7 @@ _SWEPT = {
     "deleted": "unreachable",
     "missing": "did not exist any more",
     "failed": "could not be deleted",
-    "kept": "became live, was restored or rewritten meanwhile, is held by the store, or was not copied",
+    "kept": "became live, was restored or rewritten meanwhile, is held by the store or not copied",
 }
 
 

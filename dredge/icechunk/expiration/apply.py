@@ -1,10 +1,8 @@
-"""Expire a repository by its spec: in place on spec 1, through the library on spec 2.
+"""Expire a repository: in place on spec 1, through the library on spec 2.
 
-Apply a plan to a repository of spec 2 through the library, and compare what it did with what was planned.
-
-Each change of the repo info keeps the state before it in `overwritten/`, so the comparison is exact even when
-commits arrive meanwhile: the expiration's own before and after are read back, the plan is made again for that
-before, and must give that after, snapshot by snapshot.
+Each change of the repo info keeps the state before it in `overwritten/`, so the comparison of the library's result with
+the plan is exact even with commits in between: the expiration's own before and after are read, the plan is made again
+for that before, and its result must equal that after, snapshot by snapshot.
 """
 
 from __future__ import annotations
@@ -44,13 +42,13 @@ def expire(
     lease: LeaseGrant | None = None,
     options: StorageOptions | None = None,
 ) -> Applied:
-    """Plan and apply an expiration; no object is deleted. One maintenance run works on a repository at a time.
+    """Plan and apply an expiration, under the lease. It deletes no object.
 
     Raises:
-        ConfigError: a rule that cannot be applied to this spec, or a naive threshold.
+        ConfigError: a rule without support for this spec, or a naive threshold.
         LeaseHeldError: another run works on the repository.
         RefusedError: see `expire_in_place` and `expire_by_library`.
-        FormatError: a file that matters is missing or damaged.
+        FormatError: an important file is missing or damaged.
     """
     reader = open_reader(uri, options)
     version = spec_version(reader)
@@ -86,7 +84,6 @@ def expire(
 
 
 def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
-    """Note for the next collection what was released: without the note it takes it for lost, and keeps it for now."""
     before, after = applied.plan.before, applied.plan.after
     reached = [
         {*found.snapshots} if found.spec_version == 2 else found.reachable() for found in (before, after)
@@ -101,14 +98,14 @@ NAMED_AT_MOST = 20
 
 
 class OutcomeDiffersError(RefusedError):
-    """An expiration did something else than its plan said; collect nothing before it is understood."""
+    """An expiration differs from its plan; run no collection before the reason is known."""
 
     kind = "outcome_differs"
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """An expiration as the repository recorded it."""
+    """An expiration in the repository's record."""
 
     before: History
     after: History
@@ -126,12 +123,12 @@ def expire_by_library(
     delete_expired_tags: bool = False,
     approved_digest: str | None = None,
 ) -> Applied:
-    """Plan an expiration of spec 2, let the library do it, and compare.
+    """Plan an expiration of spec 2, apply it through the library, and compare.
 
     Raises:
-        RefusedError: the approved plan no longer fits, or the repository is not online.
-        PartialError: the library expired, and its record cannot be read for lack of rights.
-        OutcomeDiffersError: the library's result is not the plan's, or goes beyond what was approved; names the
+        RefusedError: the approved plan is outdated, or the repository is not online.
+        PartialError: the library expired, and the credentials do not allow to read its record.
+        OutcomeDiffersError: the library's result differs from the plan, or goes beyond the approval; with the
             snapshots.
     """
     history = read_history(reader)
@@ -185,13 +182,12 @@ def expire_by_library(
 
 
 def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
-    """What a plan releases or deletes that the approved one did not."""
     refs = {ref.label for ref in plan.refs_deleted} - {ref.label for ref in approved.refs_deleted}
     return sorted({*plan.released} - {*approved.released}) + sorted(refs)
 
 
 def differ(plan: ExpirationPlan, after: History, released: set[str]) -> list[str]:
-    """Compare an outcome with a plan; gives a sentence a difference."""
+    """Compare a result with a plan; returns a sentence for each difference."""
     found = []
     for snapshot in sorted(released ^ set(plan.released)):
         found.append(f"{snapshot} was {'released' if snapshot in released else 'not released'}")

@@ -1,7 +1,4 @@
-"""What a user may ask of an expiration.
-
-What "older than" means: a duration back from now, or an instant.
-"""
+"""Settings of an expiration, and parsing of durations and times."""
 
 from __future__ import annotations
 
@@ -18,7 +15,9 @@ from dredge.settings import check_settings, read_settings, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireConfig:
-    """What a user asks for. Each field is a Param of the DAG, a key of an operator's `config`, a row of the docs."""
+    """Settings of an expiration. Each field is a Param of the DAG, a key of an operator's `config`, and a row of the
+    docs.
+    """
 
     older_than: str = setting(
         "Older than",
@@ -51,10 +50,10 @@ class ExpireConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ExpireConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`.
+        """Make the config from Params of a DAG or an operator's `config`.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
 
@@ -65,10 +64,10 @@ _DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def parse_duration(text: str) -> timedelta:
-    """Turn `30d`, `12h` or `1w2d` into a duration.
+    """Parse a duration such as `30d`, `12h` or `1w2d`.
 
     Raises:
-        ConfigError: none of these.
+        ConfigError: not a duration.
     """
     words = text.strip()
     if not _DURATION.fullmatch(words):
@@ -80,10 +79,10 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_older_than(text: str, now: datetime) -> datetime:
-    """Turn what a user wrote into an instant.
+    """Parse a duration back from now, a date, or a time.
 
     Raises:
-        ConfigError: none of these, a time without a zone, or an instant in the future.
+        ConfigError: an invalid text, a time without a zone, or a time in the future.
     """
     words = text.strip()
     if _DURATION.fullmatch(words):

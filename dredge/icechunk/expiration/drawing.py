@@ -1,10 +1,7 @@
-"""Where each snapshot of a history goes in a drawing.
+"""Drawings of a history and of a plan as text, page and files.
 
-Roots are on top. The child that leads to main (or the newest one) goes on in its parent's column; the others
-open columns of their own, drawn before it. Long runs of snapshots with nothing to tell are folded into one
-item.
-
-A history as text: one line a snapshot, forks as columns.
+Roots are on top. The child on the way to main (or the newest child) stays in its parent's column; the others open
+columns of their own, drawn before it. Long runs of plain snapshots are folded into one item.
 
     ● 0  2026-01-01 00:00:00  Repository initialized
     × 1  2026-01-02 00:00:00  first
@@ -12,13 +9,8 @@ A history as text: one line a snapshot, forks as columns.
     │ ● 4  2026-01-09 00:00:00  third  [side]  gets the parent 0
     ● 5  2026-01-10 00:00:00  fourth  [main]  gets the parent 0
 
-`●` kept, `×` released, `○` expired but held by a ref, `⋮` folded.
-
-A plan as a page: what would go, the history before and after, what becomes of every ref.
-
-A plan as files beside the repository: for the report, and for the one who approves it.
-
-<repository>/_dredge/expirations/<id>/plan.json  plan.txt  plan.html
+`●` kept, `×` released, `○` expired but held by a ref, `⋮` folded. `store_plan` writes plan.json, plan.txt and plan.html
+into `_dredge/expirations/<id>/` of the repository.
 """
 
 from __future__ import annotations
@@ -43,14 +35,14 @@ KEPT, RELEASED, HELD = "kept", "released", "held"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a plan says about the snapshots of a history."""
+    """Released, held and edited snapshots of a plan."""
 
     released: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
     new_parent: dict[str, str] | None = None
 
     def of(self, snapshot: str) -> str:
-        """Give KEPT, RELEASED or HELD."""
+        """KEPT, RELEASED or HELD."""
         if snapshot in self.held:
             return HELD
         return RELEASED if snapshot in self.released else KEPT
@@ -58,7 +50,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One snapshot in the drawing, or a folded run."""
+    """A snapshot in the drawing, or a folded run."""
 
     entry: SnapshotEntry
     depth: int
@@ -145,7 +137,7 @@ def draw_plan(plan: ExpirationPlan, *, fold_above: int = 5) -> str:
 
 
 def marks_of(plan: ExpirationPlan) -> tuple[Marks, Marks]:
-    """Give what a plan says about the snapshots before it, and about those after it."""
+    """Marks of a plan for the history before it, and after it."""
     threshold = micros(plan.threshold)
     expired = {
         entry.id
@@ -175,7 +167,7 @@ _TEMPLATE = Path(__file__).parent / "templates" / "plan.html.j2"
 
 
 def plan_page(uri: str, plan: ExpirationPlan) -> str:
-    """Draw a plan as an HTML document that stands alone."""
+    """Draw a plan as a self-contained HTML document."""
     return render(
         _TEMPLATE,
         title=f"Expiration plan of {uri}",
@@ -220,11 +212,7 @@ PAGE = "plan.html"
 
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
-    """Write a plan as data, text and page.
-
-    Returns:
-        URI of the folder.
-    """
+    """Write a plan as data, text and page, and return the URI of the folder."""
     state = open_state(uri, options)
     folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
     state.put(f"{folder}/plan.txt", draw_plan(plan).encode())

@@ -1,9 +1,9 @@
 """Apply a plan to a repository of spec 1: "update A in place", the design document's left algorithm.
 
-Each edit replaces one snapshot file by the same file with another parent, on the condition that nobody
-changed it since it was read. Id, path, header and time stay. Newer snapshots are edited first, so at every
-moment each ref has its old history or its new one. Every edit stands alone: after a kill between any two, the
-repository is valid and another run finishes. No object is deleted; expired refs go last.
+Each edit replaces a snapshot file by the same file with another parent, if the file is unchanged since its read. Id,
+path, header and time stay. Newer snapshots are edited first, so at every moment each ref has its old history or its new
+one. Edits are independent: after a kill between any two, the repository is valid and another run finishes. No object is
+deleted; expired refs are deleted last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an application did."""
+    """The result of an application."""
 
     plan: ExpirationPlan
     edited: tuple[str, ...]
@@ -47,12 +47,12 @@ def expire_in_place(
     before_refs: Callable[[], object] = lambda: None,
     delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
-    """Plan and apply an expiration on spec 1; plans anew when the repository changes meanwhile.
+    """Plan and apply an expiration on spec 1; plans again if the repository changes meanwhile.
 
     Raises:
-        ConfigError: a rule that cannot be applied here, or no `delete_ref` for the flags.
-        RefusedError: the approved plan no longer fits, or the repository kept changing.
-        FormatError: a file that matters is missing or damaged.
+        ConfigError: a rule without support for spec 1, or no `delete_ref` for the flags.
+        RefusedError: the approved plan is outdated, or the repository kept changing.
+        FormatError: an important file is missing or damaged.
         PartialError: some edits were made, and the store does not allow the rest.
     """
     if rule not in ("document", "spec_v1"):
@@ -115,13 +115,13 @@ def _newest_first(plan: ExpirationPlan) -> list[Edit]:
 
 
 def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
-    """Give one snapshot its new parent.
+    """Give a snapshot its new parent.
 
     Returns:
-        Whether the file was replaced; False when it had that parent already.
+        Whether the file was replaced; False if it had that parent already.
 
     Raises:
-        ConflictError: the file has another parent than the plan knew, or changed while it was edited.
+        ConflictError: the file has another parent than in the plan, or changed during the edit.
         FormatError: the file is damaged.
     """
     key = SNAPSHOTS + edit.snapshot

@@ -1,6 +1,6 @@
-"""An expiration plan: what a rule would do to a history, as a value to print, store, approve and apply.
+"""An expiration plan: the effect of a rule on a history, as a value to print, store, approve and apply.
 
-This is the dry run that the library does not have. Making a plan reads nothing and read-only.
+This is the dry run missing from the library. Planning has no input but the history, and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dredge.icechunk.history import MAIN, History, Ref
 
 @dataclass(frozen=True, slots=True)
 class RefChange:
-    """What happens to one ref, and why."""
+    """The effect on a ref, with the reason."""
 
     ref: Ref
     action: str
@@ -31,7 +31,7 @@ class RefChange:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A snapshot that gets another parent."""
+    """A snapshot with a new parent."""
 
     snapshot: str
     old_parent: str
@@ -40,7 +40,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What a collection after the expiration would delete: objects and bytes by kind, age aside."""
+    """Deletions of a collection after the expiration, of any age: objects by kind, and bytes."""
 
     snapshots: int
     manifests: int
@@ -51,7 +51,7 @@ class Freed:
 
 @dataclass(frozen=True, eq=False)
 class ExpirationPlan:
-    """The plan of one expiration."""
+    """The plan of an expiration."""
 
     rule: str
     threshold: datetime
@@ -66,30 +66,29 @@ class ExpirationPlan:
 
     @property
     def refs_deleted(self) -> tuple[Ref, ...]:
-        """Give the refs that go."""
+        """The refs to delete."""
         return tuple(change.ref for change in self.refs if change.action == "deleted")
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether applying the plan would change nothing."""
+        """Whether the plan changes nothing."""
         return not self.released and not self.edits and not self.refs_deleted
 
     @cached_property
     def held(self) -> tuple[str, ...]:
-        """Give the reported snapshots that a ref still reaches afterwards: collection keeps them."""
+        """The released snapshots that refs still reach afterwards: a collection keeps them."""
         reachable = self.after.reachable()
         return tuple(snapshot for snapshot in self.released if snapshot in reachable)
 
     def ancestries(self) -> dict[str, list[str]]:
-        """Give each remaining ref's ancestry afterwards, newest first."""
+        """Each remaining ref's ancestry afterwards, newest first."""
         return {ref.label: self.after.ancestry(ref.tip) for ref in self.after.refs}
 
     @cached_property
     def digest(self) -> str:
-        """Give a hash that binds an approval to what is decided and to the history it was decided for.
+        """Hash of the decisions and of their history, for the approval.
 
-        The threshold is left out: "older than 30 days" a minute later is the same plan when it decides the
-        same.
+        The threshold is not part of it: "older than 30 days" a minute later is the same plan, with the same decisions.
         """
         decided = [
             self.rule,
@@ -102,11 +101,11 @@ class ExpirationPlan:
         return hashlib.sha256("\n".join(decided).encode()).hexdigest()
 
     def with_freed(self, frees: Freed) -> ExpirationPlan:
-        """Give the same plan with the estimate of what collection would free; the digest stays."""
+        """The same plan with an estimate of a collection; the digest stays."""
         return replace(self, frees=frees)
 
     def as_json(self, *, ancestry: bool = True) -> dict[str, Any]:
-        """Give the plan as JSON data."""
+        """The plan as JSON data."""
         found: dict[str, Any] = {
             "rule": self.rule,
             "spec_version": self.before.spec_version,
@@ -147,12 +146,12 @@ class ExpirationPlan:
         return found
 
     def dumps(self) -> str:
-        """Give the plan as JSON text."""
+        """The plan as JSON text."""
         return json.dumps(self.as_json(), indent=2)
 
 
 def default_rule(history: History) -> str:
-    """Name the rule that the library applies to a repository of this spec version."""
+    """Name of the library's rule for a repository's spec version."""
     return "spec_v1" if history.spec_version == 1 else "spec_v2"
 
 
@@ -164,10 +163,7 @@ def plan_expiration(
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
 ) -> ExpirationPlan:
-    """Plan an expiration; read-only.
-
-    Returns:
-        The plan; empty when nothing is expired.
+    """Plan an expiration; the plan is empty if no snapshot is expired.
 
     Raises:
         ConfigError: a naive threshold, or an unknown rule.

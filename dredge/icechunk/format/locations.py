@@ -1,13 +1,13 @@
 """Ids in the locations of virtual chunks.
 
-A virtual chunk lies at a URL, which may lead into the repository itself:
+The URL of a virtual chunk may lead into the repository itself:
 
-    s3://lake/weather/chunks/1CECHNKREP0F1RSTCMT0     whatever the scheme, the bucket's alias or the endpoint
+    s3://lake/weather/chunks/1CECHNKREP0F1RSTCMT0     with any scheme, bucket alias or endpoint
     vcc://own/1CECHNKREP0F1RSTCMT0                    relative to a container of the repository's configuration
 
 Ids are random, so a location is not resolved: every spelled id in it counts as the id of a file of this repository, of
-any kind, also in another case, percent-encoded, or with tabs and line ends, which parsers of URLs take out. That can
-only keep garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
+any kind, also in another case, percent-encoded, or with tabs and line ends, which URL parsers remove. A false match
+only keeps garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ID = re.compile(f"(?<![0-9A-Z])[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".
 
 
 def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
-    """Give every id that some locations spell."""
+    """All spelled ids in some locations."""
     found: set[bytes] = set()
     for some in batched(locations, _BATCH):
         text = b"\0".join(some)
@@ -53,7 +53,7 @@ def unpack_locations(
     """Decompress locations.
 
     Raises:
-        FormatError: a frame that is damaged or too large, or another algorithm.
+        FormatError: a frame is damaged or too large, or another algorithm.
     """
     need("zstandard", "icechunk")
     import zstandard

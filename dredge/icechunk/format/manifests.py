@@ -1,4 +1,4 @@
-"""A manifest: where each chunk of its arrays lies. References come out as arrays, a column a field."""
+"""A manifest: the location of each chunk of its arrays. References become arrays, a column a field."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ type _Hashes = npt.NDArray[np.uint64]
 
 
 class NamedChunks(NamedTuple):
-    """The chunks that a manifest names: the first 64 bits of their ids, sorted, each once."""
+    """The chunks of a manifest: the first 64 bits of their ids, sorted and distinct."""
 
     native: _Hashes
     virtual: _Hashes = _NONE
 
     @property
     def all(self) -> _Hashes:
-        """Both; all of them stay."""
+        """The union of both sets."""
         return distinct(np.concatenate(self), in_runs=True) if len(self.virtual) else self.native
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayRefs:
-    """The chunk references of one array, in the file's order (by coordinate)."""
+    """The chunk references of an array, in the file's order (by coordinate)."""
 
     node_id: str
     kind: npt.NDArray[np.uint8]
@@ -59,17 +59,17 @@ class ArrayRefs:
         return len(self.kind)
 
     def location(self, row: int) -> str | None:
-        """Give a virtual chunk's location; None when it has none or when it is stored compressed."""
+        """A virtual chunk's location; None without one, or for a compressed one."""
         return self.buffer.table_at(int(self.places[row])).text(5)
 
     def inline(self, row: int) -> bytes:
-        """Give an inline chunk's bytes."""
+        """An inline chunk's bytes."""
         return self.buffer.table_at(int(self.places[row])).bytes_of(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
-    """What a manifest says."""
+    """A parsed manifest."""
 
     id: str
     spec_version: int
@@ -85,7 +85,7 @@ class Manifest:
         return np.concatenate([none, *(array.ids[array.kind == NATIVE] for array in self.arrays)])
 
     def virtual_ids(self, name: str) -> list[str]:
-        """Give the ids that locations of virtual chunks spell, sorted.
+        """The ids in locations of virtual chunks, sorted.
 
         Raises:
             FormatError: a location cannot be read.
@@ -108,7 +108,7 @@ def parse_manifest(
     """Read a manifest.
 
     Raises:
-        FormatError: bytes that are no sound manifest, or a manifest under another one's name.
+        FormatError: a damaged manifest, or a manifest under another id's name.
     """
     opened, buffer, manifest_id = _open(data, name, limits)
     views = views_of(opened)
@@ -125,10 +125,10 @@ def named_chunks(
     limits: ReadLimits = READ_LIMITS,
     loop: Callable[..., int] | None = None,
 ) -> NamedChunks:
-    """Give the chunks that a manifest names.
+    """Read the chunks of a manifest.
 
     Raises:
-        FormatError: bytes that are no sound manifest; then nothing may be judged unreachable.
+        FormatError: a damaged manifest; no chunk may then count as unreachable.
     """
     opened, buffer, _ = _open(data, name, limits)
     views = views_of(opened)
@@ -155,7 +155,6 @@ def named_chunks(
 def _ids_in(
     buffer: Buffer, texts: Sequence[Sequence[int]], frames: Sequence[Sequence[int]], name: str
 ) -> set[str]:
-    """Give the ids in locations, of which the places and bytes are known."""
     if not texts and not frames:
         return set()
     root, view = buffer.root(), memoryview(buffer.data)

@@ -1,7 +1,7 @@
 """The repo info of spec 2: every ref, every snapshot with parent and time, and the log of operations.
 
-It is the only object that changes. Each change first copies the old one to `overwritten/`; `latest_updates`
-names those copies, newest first, and `repo_before_updates` names the copy with the updates before them.
+It is the only mutable object. Each change first copies the old one to `overwritten/`; `latest_updates` has the names of
+those copies, newest first, and `repo_before_updates` is the name of the copy with the updates before them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class RepoInfo:
-    """What the repo info says."""
+    """A parsed repo info."""
 
     spec_version: int
     snapshots: tuple[SnapshotEntry, ...]
@@ -83,7 +83,7 @@ class RepoInfo:
 
 
 def written_at(name: str) -> datetime | None:
-    """Tell when a copy of the repo info was made, or None when the name is no copy's."""
+    """The time of a copy of the repo info, from its name; None for another name."""
     match = _COPY.match(name)
     if match is None or not is_id(match[2]):
         return None
@@ -97,8 +97,7 @@ def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: ReadLimits = R
     """Read a repo info file, the current one or a copy in `overwritten/`.
 
     Raises:
-        FormatError: bytes that are no sound repo info, a parent or a ref that points outside the list of
-            snapshots, or an id that is listed twice.
+        FormatError: a damaged repo info, a parent or a ref outside the list of snapshots, or a duplicate id.
     """
     opened, _ = open_accounted(data, name, FileType.REPO_INFO, limits)
     buffer = Buffer(opened.body, name)

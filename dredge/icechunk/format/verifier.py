@@ -1,14 +1,12 @@
-"""Every byte of a decoded body must be explained: by a structure that the root leads to, or as padding.
+"""Account for every byte of a decoded body: as part of a structure reachable from the root, or as padding.
 
-Files carry no checksum. A bit that flips in a length, an offset or a table of offsets can leave a body that
-still reads well and says less: one manifest, one snapshot, one chunk fewer. What it no longer says is still
-there, though, and nothing leads to it. So each field, vector and string that can be reached is checked to lie
-inside the body and marked, and whatever is not marked must be zero, as the padding between structures is. A
-structure is followed by what the schemas say (`flatbuffer` explains the layout); a field that they do not know
-is damage or belongs to a newer library, and might name live objects: the file is refused either way.
+Files have no checksum. A flipped bit in a length, an offset or a table of offsets can leave a body that still parses
+with one manifest, snapshot or chunk fewer. The lost part is still in the body, but unreachable. So each reachable
+field, vector and string is checked against the body's bounds and marked, and all unmarked bytes must be zero, as in the
+padding between structures. The schemas give the structures (`flatbuffer` explains the layout); an unknown field is
+damage or belongs to a newer library, and might refer to live objects: the file is refused either way.
 
-A flip in a value, such as an id, cannot be seen here: then what is named is not in the store, which stops or
-holds a collection.
+A flip in a value, such as an id, passes: its object is then missing from the store, which stops or holds a collection.
 """
 
 from __future__ import annotations
@@ -127,7 +125,7 @@ _REPO_INFO: dict[str, Sequence[Slot]] = {
 
 
 class _Schema:
-    """Types of tables as the arrays that `kernels.account` takes; the first is the root's."""
+    """Types of tables as arrays for `kernels.account`; the first type is the root's."""
 
     def __init__(self, tables: dict[str, Sequence[Slot]], wanted: str = "") -> None:
         number = {name: row for row, name in enumerate(tables)}
@@ -148,14 +146,14 @@ _SCHEMAS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accounted:
-    """What following a body's structures gave."""
+    """The structures of a body."""
 
     cover: Cover
     uses: npt.NDArray[np.int64]
 
 
 def views_of(opened: Opened) -> Views:
-    """Give the body as bytes, and with its padding as numbers of two and of four bytes."""
+    """The body as bytes, and with its padding as numbers of two and of four bytes."""
     padded = opened.padded
     return padded[: opened.size], padded.view("<u2"), padded.view("<u4")
 
@@ -166,8 +164,7 @@ def account(
     """Follow and mark every structure of a body.
 
     Raises:
-        FormatError: a structure reaches outside the body, or has a field that the schemas do not know; or
-            bytes that no structure leads to.
+        FormatError: a structure reaches outside the body, a field is unknown, or bytes are unreachable.
     """
     schema = _SCHEMAS[opened.file_type]
     cover: Cover = np.zeros(len(opened.padded) // 4, np.uint8)
@@ -183,10 +180,10 @@ def account(
 
 
 def check_covered(opened: Opened, cover: Cover, run: Callable[..., int] | None = None) -> None:
-    """Make sure that nothing but zeros is left unmarked.
+    """Check that all unmarked bytes are zero.
 
     Raises:
-        FormatError: bytes that no structure leads to, so something that the file said is no longer read.
+        FormatError: unreachable bytes: a part of the file is not read.
     """
     _, _, words = views_of(opened)
     place = (run or compiled("uncovered"))(words, cover, len(cover))
@@ -204,10 +201,10 @@ def _damaged(opened: Opened, place: int) -> FormatError:
 def open_accounted(
     data: bytes, name: str, expected: FileType, limits: ReadLimits, *, uses: bool = False
 ) -> tuple[Opened, Accounted]:
-    """Open a snapshot or a repo info, every byte of which is explained.
+    """Open a snapshot or a repo info, and account for every byte.
 
     Raises:
-        FormatError: bytes that are no sound file of that type.
+        FormatError: a damaged file, or a file of another type.
     """
     opened = open_file(data, name, expected, limits)
     return opened, account(opened, uses=uses)
