@@ -65,11 +65,7 @@ class History:
         )
 
     def path(self, tip: str) -> Iterator[SnapshotEntry]:
-        """Walk from a snapshot to its root, both included.
-
-        Raises:
-            FormatError: a parent is missing, or the parents form a cycle.
-        """
+        """Walk from a snapshot to its root, both included."""
         node: str | None = tip
         steps = 0
         child = "a ref"
@@ -139,11 +135,7 @@ class History:
                 yield entry, parent
 
     def check_links(self) -> None:
-        """Check the tips of refs, and the parents.
-
-        Raises:
-            FormatError: a ref or a parent refers to a missing snapshot, or parents form a cycle.
-        """
+        """Check the tips of refs, and the parents."""
         for ref in self.refs:
             if ref.tip not in self.snapshots:
                 raise FormatError(f"{ref.label} points to snapshot {ref.tip}, which is missing")

@@ -47,11 +47,7 @@ def encode_id(raw: bytes) -> str:
 
 
 def decode_id(text: str) -> bytes:
-    """The 12 bytes of an object id.
-
-    Raises:
-        FormatError: not 20 characters of the alphabet, or not the canonical spelling.
-    """
+    """The 12 bytes of an object id."""
     if not is_id(text):
         raise FormatError(
             f"{text!r} is not an Icechunk object id (20 characters of Crockford base32, the last 0 or G)"
@@ -77,11 +73,7 @@ def hash_of(text: str) -> int:
 
 
 def raw_ids_of_names(names: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """The bytes of ids, as an array of shape (n, 12).
-
-    Raises:
-        FormatError: a name is not an id.
-    """
+    """The bytes of ids, as an array of shape (n, 12)."""
     return np.frombuffer(b"".join(map(decode_id, names)), np.uint8).reshape(-1, ID_BYTES)
 
 

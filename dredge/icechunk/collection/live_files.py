@@ -28,11 +28,7 @@ from dredge.storage.parallel import ordered_map
 
 
 def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
-    """Read the manifests of snapshots.
-
-    Raises:
-        FormatError: a file is missing or damaged.
-    """
+    """Read the manifests of snapshots."""
 
     def parse(data: bytes, key: str) -> SnapshotRow:
         manifests = parse_snapshot(data, key).manifests
@@ -47,11 +43,7 @@ def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int =
 
 
 def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
-    """Collect the number of chunk references in each manifest, as recorded in the snapshots.
-
-    Raises:
-        FormatError: two snapshots disagree.
-    """
+    """Collect the number of chunk references in each manifest, as recorded in the snapshots."""
     found: dict[str, int] = {}
     for row in rows:
         for manifest, count in zip(row.manifests, row.refs, strict=True):
@@ -67,11 +59,7 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
 def manifest_rows(
     reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
 ) -> Iterator[tuple[str, NamedChunks]]:
-    """Read the chunks of manifests in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes.
-
-    Raises:
-        FormatError: a file is missing or damaged.
-    """
+    """Read the chunks of manifests in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes."""
     # Fetching and decoding release the interpreter's lock. A decoded manifest can be large, so no more are decoded at
     # once than there are processors.
     decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
@@ -101,11 +89,7 @@ def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
 
 
 def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
-    """Count the deletions of a collection of any age after an applied plan; costs as much as a dry run.
-
-    Raises:
-        FormatError: a live file is missing or damaged.
-    """
+    """Count the deletions of a collection of any age after an applied plan; costs as much as a dry run."""
     live = live_ids(reader, plan.after)
     counts: dict[str, int] = {}
     size_bytes = 0

@@ -42,9 +42,6 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet, ...]:
     """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
     need.
-
-    Raises:
-        FormatError: a pin cannot be read.
     """
     pins, configured = run.pinned(), ids_in_config(run.reader)
     virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])

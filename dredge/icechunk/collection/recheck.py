@@ -138,9 +138,6 @@ def newly_live(
 ) -> dict[str, sets.Ids]:
     """Read the ids that snapshots need, by kind of object: files of any kind may have ids in locations of virtual
     chunks.
-
-    Raises:
-        FormatError: a file is missing or damaged.
     """
     refs = refs_by_manifest(snapshot_rows(reader, sorted(new)))
     there = [node for node in sorted(unnamed) if exists(reader, SNAPSHOTS + node)]

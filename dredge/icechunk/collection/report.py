@@ -258,8 +258,8 @@ def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[s
         text = f"nothing, in {drift['runs']:,} optimized runs"
         if drift["objects"]:
             text = (
-                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: in no manifest"
-                " of the store, and in none that an optimized run has counted"
+                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: in no"
+                " manifest of the store, and in none that an optimized run has counted"
             )
         facts.append(("Missed by optimized runs", text))
     return facts

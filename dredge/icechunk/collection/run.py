@@ -83,11 +83,7 @@ class CollectionPlan:
 
 
 def parse_plan(value: object) -> CollectionPlan:
-    """Parse the JSON of `plan.json`.
-
-    Raises:
-        FormatError: it is damaged, or of another format.
-    """
+    """Parse the JSON of `plan.json`."""
     return from_versioned(CollectionPlan, value, FORMAT)
 
 
@@ -137,21 +133,13 @@ class Run(PlannedRun[CollectionPlan]):
 
     @cached_property
     def base(self) -> Base | None:
-        """The state below this run; None for a clean run.
-
-        Raises:
-            FormatError: the state in the plan is damaged.
-        """
+        """The state below this run; None for a clean run."""
         if self.plan.mode == CLEAN or self.plan.state is None:
             return None
         return open_base(self.plan.state, self.state, self.options)
 
     def pinned(self) -> tuple[LocatedSet, ...]:
-        """Restored objects kept for now.
-
-        Raises:
-            FormatError: a pin cannot be read.
-        """
+        """Restored objects kept for now."""
         return sets_of(active_pins(self.state, self.store_now()))
 
     def read_history(self, known: KnownSnapshots | None = None) -> History:

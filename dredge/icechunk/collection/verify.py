@@ -25,11 +25,7 @@ _AT_ONCE = 64
 
 
 def verify(run: Run) -> StepSummary:
-    """Check a sample of deleted objects, all live snapshots and manifests, and chunks of all refs.
-
-    Raises:
-        FormatError: a live object is missing; the ledger shows whether this run deleted it.
-    """
+    """Check a sample of deleted objects, all live snapshots and manifests, and chunks of all refs."""
     return run.step(VerifyOutput, lambda record: _verify(run, record))
 
 

@@ -75,12 +75,7 @@ class Opened:
 
 
 def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = READ_LIMITS) -> Opened:
-    """Check the header and decode the body.
-
-    Raises:
-        FormatError: not an Icechunk file, another file type, an unknown version or compression, truncated, too big, or
-            damaged; with file and place.
-    """
+    """Check the header and decode the body."""
     header = _checked_header(data, name, limits)
     try:
         file_type = FileType(header[37])
@@ -164,8 +159,6 @@ def decoded_bytes_bound(data: bytes, start: int, name: str) -> int:
             the
         size that the frame declares.
 
-    Raises:
-        FormatError: not a zstd frame, truncated, or with bytes after its end.
 
     Source: RFC 8878, sections 3.1.1 and 3.1.1.2.
     """

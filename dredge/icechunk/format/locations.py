@@ -50,11 +50,7 @@ def _spellings(text: bytes) -> Iterator[bytes]:
 def unpack_locations(
     frames: Iterable[bytes | memoryview], dictionary: bytes, algorithm: int, name: str
 ) -> Iterator[bytes]:
-    """Decompress locations.
-
-    Raises:
-        FormatError: a frame is damaged or too large, or another algorithm.
-    """
+    """Decompress locations."""
     need("zstandard", "icechunk")
     import zstandard
 

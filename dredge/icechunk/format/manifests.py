@@ -85,11 +85,7 @@ class Manifest:
         return np.concatenate([none, *(array.ids[array.kind == NATIVE] for array in self.arrays)])
 
     def virtual_ids(self, name: str) -> list[str]:
-        """The ids in locations of virtual chunks, sorted.
-
-        Raises:
-            FormatError: a location cannot be read.
-        """
+        """The ids in locations of virtual chunks, sorted."""
         if not self.arrays:
             return []
         buffer = self.arrays[0].buffer
@@ -105,11 +101,7 @@ class Manifest:
 def parse_manifest(
     data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS, walk: Callable[..., int] | None = None
 ) -> Manifest:
-    """Read a manifest.
-
-    Raises:
-        FormatError: a damaged manifest, or a manifest under another id's name.
-    """
+    """Read a manifest."""
     opened, buffer, manifest_id = _open(data, name, limits)
     views = views_of(opened)
     loop = walk or compiled("walk_refs")
@@ -125,11 +117,7 @@ def named_chunks(
     limits: ReadLimits = READ_LIMITS,
     loop: Callable[..., int] | None = None,
 ) -> NamedChunks:
-    """Read the chunks of a manifest.
-
-    Raises:
-        FormatError: a damaged manifest; no chunk may then count as unreachable.
-    """
+    """Read the chunks of a manifest."""
     opened, buffer, _ = _open(data, name, limits)
     views = views_of(opened)
     vectors = [vector for _, vector in _arrays(buffer, limits)]

@@ -23,11 +23,7 @@ def ref_key(kind: str, name: str) -> str:
 
 
 def parse_ref(data: bytes, key: str) -> str:
-    """Read the snapshot id in a ref file.
-
-    Raises:
-        FormatError: not the JSON of a ref, or without an object id.
-    """
+    """Read the snapshot id in a ref file."""
     if len(data) > REF_BYTES_MAX:
         raise _damaged(key, f"{len(data)} bytes are too many for a ref")
     try:
@@ -52,9 +48,6 @@ def live_refs(keys: list[str]) -> dict[tuple[str, str], str]:
 
     Returns:
         Key of the file by ("branch" or "tag", name), without deleted tags.
-
-    Raises:
-        FormatError: a key is not a ref's: its meaning is unknown, so no snapshot may count as unreachable.
     """
     present = set(keys)
     found: dict[tuple[str, str], str] = {}

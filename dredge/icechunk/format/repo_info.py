@@ -94,11 +94,7 @@ def written_at(name: str) -> datetime | None:
 
 
 def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: ReadLimits = READ_LIMITS) -> RepoInfo:
-    """Read a repo info file, the current one or a copy in `overwritten/`.
-
-    Raises:
-        FormatError: a damaged repo info, a parent or a ref outside the list of snapshots, or a duplicate id.
-    """
+    """Read a repo info file, the current one or a copy in `overwritten/`."""
     opened, _ = open_accounted(data, name, FileType.REPO_INFO, limits)
     buffer = Buffer(opened.body, name)
     root = buffer.root()

@@ -75,11 +75,7 @@ class Snapshot:
 def parse_snapshot(
     data: bytes, name: str, *, nodes: bool = False, limits: ReadLimits = READ_LIMITS
 ) -> Snapshot:
-    """Read a snapshot file.
-
-    Raises:
-        FormatError: a damaged snapshot, a snapshot under another id's name, or a node with a manifest outside the list.
-    """
+    """Read a snapshot file."""
     opened, accounted = open_accounted(data, name, FileType.SNAPSHOT, limits, uses=True)
     body = opened.body
     root = Buffer(body, name).root()
@@ -100,11 +96,7 @@ def parse_snapshot(
 def parse_parentage(
     data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS
 ) -> tuple[str, str | None, int, str]:
-    """Read id, parent, time and message of a snapshot file.
-
-    Raises:
-        FormatError: as `parse_snapshot`.
-    """
+    """Read id, parent, time and message of a snapshot file."""
     opened, _ = open_accounted(data, name, FileType.SNAPSHOT, limits)
     root = Buffer(opened.body, name).root()
     snapshot = encode_id(root.required_inline(0, ID_BYTES, "id"))

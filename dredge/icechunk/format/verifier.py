@@ -161,11 +161,7 @@ def views_of(opened: Opened) -> Views:
 def account(
     opened: Opened, *, whole: bool = True, uses: bool = False, run: Callable[..., int] | None = None
 ) -> Accounted:
-    """Follow and mark every structure of a body.
-
-    Raises:
-        FormatError: a structure reaches outside the body, a field is unknown, or bytes are unreachable.
-    """
+    """Follow and mark every structure of a body."""
     schema = _SCHEMAS[opened.file_type]
     cover: Cover = np.zeros(len(opened.padded) // 4, np.uint8)
     frames = np.empty((_DEPTH_MAX, 3), np.int64)
@@ -180,11 +176,7 @@ def account(
 
 
 def check_covered(opened: Opened, cover: Cover, run: Callable[..., int] | None = None) -> None:
-    """Check that all unmarked bytes are zero.
-
-    Raises:
-        FormatError: unreachable bytes: a part of the file is not read.
-    """
+    """Check that all unmarked bytes are zero."""
     _, _, words = views_of(opened)
     place = (run or compiled("uncovered"))(words, cover, len(cover))
     if place >= 0:
@@ -201,10 +193,6 @@ def _damaged(opened: Opened, place: int) -> FormatError:
 def open_accounted(
     data: bytes, name: str, expected: FileType, limits: ReadLimits, *, uses: bool = False
 ) -> tuple[Opened, Accounted]:
-    """Open a snapshot or a repo info, and account for every byte.
-
-    Raises:
-        FormatError: a damaged file, or a file of another type.
-    """
+    """Open a snapshot or a repo info, and account for every byte."""
     opened = open_file(data, name, expected, limits)
     return opened, account(opened, uses=uses)

@@ -97,11 +97,7 @@ class AskResult:
 
 @partition_function
 def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResult:
-    """Find the new chunks of some manifests, and ask the store for those of unproved manifests.
-
-    Raises:
-        FormatError: a manifest is missing or damaged, or has other chunks than counted.
-    """
+    """Find the new chunks of some manifests, and ask the store for those of unproved manifests."""
     reader = run.open_store()
     counted = dict(read_manifest_rows(run.open_state(), task.index_part))
     pieces = [np.empty((0, ID_BYTES), np.uint8)]
@@ -150,11 +146,7 @@ def find_chunks(
     before: Before,
     pinned: tuple[LocatedSet, ...],
 ) -> None:
-    """Find deletable chunks, and check that the chunks of new manifests exist.
-
-    Raises:
-        FormatError: the earlier run's counts are damaged.
-    """
+    """Find deletable chunks, and check that the chunks of new manifests exist."""
     counted = record.input(MarkOutput).counted
     assert counted is not None  # the mark of an optimized run counts
     assert run.base is not None

@@ -87,11 +87,7 @@ class InventoryResult:
 
 @partition_function
 def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask) -> InventoryResult:
-    """Write the chunks in some files of an inventory, each once.
-
-    Raises:
-        FormatError: a file is missing or damaged, or has no size or time.
-    """
+    """Write the chunks in some files of an inventory, each once."""
     counts: Counter[str] = Counter()
     waiting: list[pa.Table] = []
     for file in task.files:
@@ -210,11 +206,7 @@ class AbsentResult:
 
 @partition_function
 def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> AbsentResult:
-    """Ask the store for the chunks of live manifests missing from the inventory.
-
-    Raises:
-        FormatError: a manifest is missing or damaged, or has other chunks than counted.
-    """
+    """Ask the store for the chunks of live manifests missing from the inventory."""
     try:
         rows = read_manifest_rows(run.open_state(), task.index_part)
     except FormatError:

@@ -51,11 +51,7 @@ _FOREIGN_SHOWN = 3
 
 
 def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
-    """List the repository, and write the candidates.
-
-    Raises:
-        FormatError: a live snapshot or manifest is not in the listing.
-    """
+    """List the repository, and write the candidates."""
     return run.step(
         ListCandidatesOutput,
         lambda record: seeking_deleted(run, lambda: _list_candidates(run, runner, record)),
@@ -171,11 +167,7 @@ class OldCopies:
 
 
 def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
-    """List deletable old copies of the repo info; None if the run does not ask for them.
-
-    Raises:
-        FormatError: a copy of the operations log is damaged.
-    """
+    """List deletable old copies of the repo info; None if the run does not ask for them."""
     hours = run.plan.config.overwritten_min_age_hours
     if hours is None or run.plan.spec_version != 2:
         return None
@@ -195,11 +187,7 @@ def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
 
 
 def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:
-    """The copies needed by the operations log: its chain, and all copies in the current repo info.
-
-    Raises:
-        FormatError: a copy of the chain is damaged, or the chain has no end.
-    """
+    """The copies needed by the operations log: its chain, and all copies in the current repo info."""
     needed = {update.backup for update in info.updates if update.backup is not None}
     link = info.before_updates
     chain: set[str] = set()

@@ -279,11 +279,7 @@ def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
 
 
 def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before) -> None:
-    """Update the list with all found rows; waited rows are candidates.
-
-    Raises:
-        FormatError: some found rows were not compared with the list, or the list is damaged.
-    """
+    """Update the list with all found rows; waited rows are candidates."""
     config = _config(run, record, before)
     if config.turn.waits and config.before:  # waiting files keep their manifests and chunks
         rows, _, _, advanced = advance_shard(run.folder, run.state, config, 0)

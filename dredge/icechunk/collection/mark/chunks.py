@@ -54,11 +54,7 @@ class ManifestsResult:
 
 @partition_function
 def read_manifests(run: WorkerRun, config: ManifestsConfig, task: ManifestsTask) -> ManifestsResult:
-    """Read manifests, and write their chunks as a part of the index.
-
-    Raises:
-        FormatError: a live manifest is missing or damaged.
-    """
+    """Read manifests, and write their chunks as a part of the index."""
     rows = []
     digests: dict[str, str] = {}
     asked = digests if config.digests else None
@@ -81,9 +77,6 @@ def index_manifests(
 
     Returns:
         The MD5 of each read manifest's bytes by id, or "" without `digests`.
-
-    Raises:
-        FormatError: a live manifest is missing or damaged.
     """
     indexed = {manifest for ids in index.manifests_of.values() for manifest in ids}
     lacking = {manifest: count for manifest, count in refs.items() if manifest not in indexed}
@@ -176,11 +169,7 @@ def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> Chun
 def find_live_chunks(
     run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int]
 ) -> LiveChunks:
-    """Read manifests missing from the index, then write the live chunks as sets.
-
-    Raises:
-        FormatError: a live manifest is missing, damaged or unread.
-    """
+    """Read manifests missing from the index, then write the live chunks as sets."""
     names = json.dumps(sorted(refs)).encode()
     manifests = run.folder.write_bytes(f"{MarkOutput.STEP}/manifests.json", names, len(refs))
     config = ChunksConfig(bits=_bits(run, refs), manifests=manifests)

@@ -123,11 +123,7 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
 def count_live(
     run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int], bits: int
 ) -> CountedSet:
-    """Count the live manifests of each chunk.
-
-    Raises:
-        FormatError: a part of the index was damaged after it was read.
-    """
+    """Count the live manifests of each chunk."""
     results = _count(run, runner, index, refs.keys(), (), CountConfig(bits=bits, label=run.folder.label))
     if {name for result in results for name in result.added} != refs.keys():
         raise FormatError(
@@ -140,11 +136,7 @@ def count_live(
 def count_change(
     run: Run, runner: TaskRunner, index: ManifestIndex, base: Base, refs: Mapping[str, int]
 ) -> Change:
-    """Update the counts of an earlier run.
-
-    Raises:
-        FormatError: a live manifest is missing, damaged or unread, or counts are damaged.
-    """
+    """Update the counts of an earlier run."""
     before = {manifest for row in base.rows.values() for manifest in row.manifests}
     new, dropped = refs.keys() - before, before - refs.keys()
     wanted = {manifest: refs[manifest] for manifest in new}

@@ -81,11 +81,7 @@ class SnapshotsTask:
 
 @partition_function
 def read_snapshots(run: WorkerRun, config: SnapshotsConfig, task: SnapshotsTask) -> PartInfo:
-    """Read snapshot files, and write their manifests as a part of the index.
-
-    Raises:
-        FormatError: a live snapshot is missing or damaged.
-    """
+    """Read snapshot files, and write their manifests as a part of the index."""
     rows = list(snapshot_rows(run.open_store(), task.snapshots, config.threads))
     run.progress.add(len(rows))
     return write_snapshot_rows(run.open_state(), task.index_part, rows)
@@ -108,9 +104,6 @@ def index_snapshots(
     Returns:
         All rows, and the new parts. Call `add_snapshots` with the parts after their manifests have been read: a damaged
         read with wrong manifests must not keep later runs from a better read.
-
-    Raises:
-        FormatError: a live snapshot is missing, damaged or unread, or has other manifests than before.
     """
     rows, meanwhile = _known_rows(run, index)
     contradicted = {*contradicted, *index.contradicted}

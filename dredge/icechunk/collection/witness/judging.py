@@ -97,11 +97,7 @@ def judge(
     now: datetime,
     keep: timedelta,
 ) -> Judgement:
-    """Ask the witnesses. Read-only.
-
-    Raises:
-        FormatError: an important file is damaged.
-    """
+    """Ask the witnesses. Read-only."""
     said = _Said.of(consents, known.at)
     named = history.snapshots.keys() if history.spec_version == 2 else history.reachable()
     log = OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None

@@ -116,11 +116,7 @@ class OldRef:
 
 
 def read_old_refs(reader: ObjectReader) -> list[OldRef]:
-    """Read the refs of spec 1.
-
-    Raises:
-        FormatError: a file in `refs/` is not a ref, or has no id.
-    """
+    """Read the refs of spec 1."""
     times: dict[str, datetime] = {}
     for batch in reader.list(REFS_FOLDER):
         times |= zip(batch["key"].to_pylist(), batch["last_modified"].to_pylist(), strict=True)

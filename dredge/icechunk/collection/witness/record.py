@@ -105,9 +105,6 @@ class Known:
 def read_known(state: ObjectReader) -> tuple[Known, str | None]:
     """Read the record of the newest complete mark, and the file's tag (None without a file). A damaged file counts as
     an empty record: released snapshots wait again, and the next mark replaces the file.
-
-    Raises:
-        FormatError: the file is of a newer version of Dredge.
     """
     try:
         with state.open_read(KNOWN) as stream:  # one answer: tag and time belong to these bytes
