@@ -205,7 +205,7 @@ def _plan(uri: str, *, estimate: bool = False, **asked: Any) -> ExpirationPlan:
         delete_expired_tags=config.delete_expired_tags,
     )
     if estimate:
-        from dredge.icechunk.collection.live_files import estimate as count
+        from dredge.icechunk.collection.index import estimate as count
 
         made = made.with_freed(count(reader, made))
     return made

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
-from dredge.icechunk.format.locations import ids_in
+from dredge.icechunk.format.manifests import ids_in
 from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,

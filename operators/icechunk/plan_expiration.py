@@ -55,7 +55,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         )
         if config.estimate:
             # Loaded by this task only: every task of every DAG reads the files of all operators.
-            from dredge.icechunk.collection.live_files import estimate
+            from dredge.icechunk.collection.index import estimate
 
             plan = plan.with_freed(estimate(reader, plan))
         where = store_plan(self.storage, plan, utc_now(), self.options)

@@ -18,7 +18,7 @@ import pytest
 
 from dredge.errors import DredgeError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.live_files import live_ids
+from dredge.icechunk.collection.index import live_ids
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant

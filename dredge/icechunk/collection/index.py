@@ -10,13 +10,14 @@ leaves no head. Contents of snapshots and manifests never change and ids are nev
 changes a snapshot's parent only, and the index has no parents), so the index stays true. A head with a wrong digest in
 its name, or of an earlier format, is left out; a part with a wrong digest is read from the repository again.
 
-A part of manifests can go into sets without another step:
+A part of manifests can go into sets without another step; its digest must be the digest in its head:
 
     u64 length n of the names, padded to 8 bytes
     n bytes of JSON: [[manifest, number of native ids, of virtual ids], …], padded with spaces
     u64 ids, little endian, of each manifest the native and then the virtual ids, sorted and distinct
 
-It is used only if its digest is the digest in its head.
+The files of the repository are read here, too. A missing or damaged live file is an error and never skipped: its chunks
+would look like garbage. `estimate` counts garbage without a run.
 """
 
 from __future__ import annotations
@@ -25,19 +26,31 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import os
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError
-from dredge.icechunk.format.manifests import NamedChunks
+from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
+from dredge.icechunk.format.manifests import NamedChunks, named_chunks
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.history import History
+from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -283,3 +296,103 @@ def _get(state: ObjectReader, part: PartInfo) -> bytes:
         raise FormatError(f"{part.name} is missing") from None
     check_digest(part, data, "manifest index")
     return data
+
+
+def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
+    """Read the manifests of snapshots."""
+
+    def parse(data: bytes, key: str) -> SnapshotRow:
+        manifests = parse_snapshot(data, key).manifests
+        return SnapshotRow(
+            key.removeprefix(SNAPSHOTS),
+            tuple(info.id for info in manifests),
+            tuple(info.refs for info in manifests),
+        )
+
+    with _missing_is_damage(reader):
+        yield from read_parsed(reader, [SNAPSHOTS + snapshot for snapshot in snapshots], parse, threads)
+
+
+def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
+    """Collect the number of chunk references in each manifest, as recorded in the snapshots."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for manifest, count in zip(row.manifests, row.refs, strict=True):
+            if found.setdefault(manifest, count) != count:
+                raise FormatError(
+                    f"{SNAPSHOTS}{row.snapshot} or another snapshot is damaged: manifest {manifest} has {count} chunk"
+                    f" references in one and {found[manifest]} in the other. Nothing was deleted. Check them with"
+                    f" Icechunk; if they are intact, {READ_AGAIN}."
+                )
+    return found
+
+
+def manifest_rows(
+    reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
+) -> Iterator[tuple[str, NamedChunks]]:
+    """Read the chunks of manifests in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes."""
+    # Fetching and decoding release the interpreter's lock. A decoded manifest can be large, so no more are decoded at
+    # once than there are processors.
+    decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
+
+    def read(manifest: str) -> tuple[str, NamedChunks]:
+        key = MANIFESTS + manifest
+        data = reader.get(key)
+        if digests is not None:
+            digests[manifest] = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        with decoding:
+            return manifest, named_chunks(data, key, refs=refs[manifest])
+
+    with _missing_is_damage(reader):
+        yield from ordered_map(read, sorted(refs), threads)
+
+
+@contextmanager
+def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise FormatError(
+            f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. The repository is damaged:"
+            " restore the file, or delete the refs that need it. If Icechunk finds no snapshot that needs it, the index"
+            f" is damaged: {READ_AGAIN}."
+        ) from None
+
+
+def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
+    """Count the deletions of a collection of any age after an applied plan; costs as much as a dry run."""
+    live = live_ids(reader, plan.after)
+    counts: dict[str, int] = {}
+    size_bytes = 0
+    for kind, prefix in OBJECT_FOLDERS.items():
+        counts[kind] = 0
+        for batch in reader.list(prefix):
+            hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))
+            dead = is_id & ~sets.contains(live[kind], hashes)
+            counts[kind] += int(dead.sum())
+            size_bytes += int(batch["size"].to_numpy()[dead].sum())
+    return Freed(
+        counts["snapshots"], counts["manifests"], counts["chunks"], counts["transactions"], size_bytes
+    )
+
+
+def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
+    """Read the live ids of a history by kind; spec 2 counts every listed snapshot."""
+    live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
+    refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
+    of_virtual: list[sets.Ids] = []
+
+    def named_chunks() -> Iterator[sets.Ids]:
+        for _, found in manifest_rows(reader, refs):
+            of_virtual.append(found.virtual)
+            yield found.native
+
+    chunks = sets.unite_all(named_chunks())
+    pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
+    named = {
+        "snapshots": sets.of_names(live),
+        "transactions": sets.of_names(live | pruned),
+        "manifests": sets.of_names(refs),
+        "chunks": chunks,
+    }
+    return {kind: sets.unite([ids, *of_virtual]) for kind, ids in named.items()}

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.absent import PRESENT
 from dredge.icechunk.collection.check_again import open_swept, refuse_alarmed
+from dredge.icechunk.collection.check_limits import PRESENT
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import MarkOutput

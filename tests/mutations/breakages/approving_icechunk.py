@@ -15,7 +15,7 @@ APPROVED_ICECHUNK = (
     ),
     Breakage(
         "what may be a true chunk of Icechunk can be approved",
-        "dredge.icechunk.collection.absent",
+        "dredge.icechunk.collection.check_limits",
         "_finding",
         Put("Constant", 14, "awaiting_approval"),
         ("test_nobody_can_approve_what_may_be_a_true_object",),

@@ -22,7 +22,7 @@ ICECHUNK = (
     ),
     Breakage(
         "a chunk that is not there stops nothing",
-        "dredge.icechunk.collection.absent",
+        "dredge.icechunk.collection.check_limits",
         "_finding",
         Put("Constant", "refused", "passed"),
         ("test_flipped_chunk_id_holds_the_run_and_the_true_chunk_stays",),
@@ -36,7 +36,7 @@ ICECHUNK = (
     ),
     Breakage(
         "a ref on a doomed snapshot is not noticed",
-        "dredge.icechunk.collection.recheck",
+        "dredge.icechunk.collection.bulk_delete",
         "look_again",
         Put("If", "node", False),
         ("test_ref_on_a_released_snapshot_between_mark_and_sweep_stops_the_sweep",),
@@ -53,7 +53,7 @@ ICECHUNK = (
     ),
     Breakage(
         "a released snapshot that is listed again is not noticed",
-        "dredge.icechunk.collection.recheck",
+        "dredge.icechunk.collection.bulk_delete",
         "look_again",
         Put("Assign", "back", []),
         ("test_released_snapshot_cannot_come_back_on_spec_2_unnoticed",),

@@ -29,7 +29,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a commit since the mark keeps nothing that virtual chunks lie in",
-        "dredge.icechunk.collection.recheck",
+        "dredge.icechunk.collection.bulk_delete",
         "newly_live",
         Drop("List", 1, "elts.0"),
         (
@@ -91,7 +91,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "new chunks are not compared with what earlier runs deleted",
-        "dredge.icechunk.collection.absent",
+        "dredge.icechunk.collection.check_limits",
         "check_absent",
         Put("Call", "refuse_deleted_ids", [], "args.1"),
         (
@@ -108,7 +108,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a tab hides an id in a location",
-        "dredge.icechunk.format.locations",
+        "dredge.icechunk.format.manifests",
         "ids_in",
         Drop("Set", 1, "elts.1"),
         ("test_what_parsers_of_urls_take_out_hides_no_id",),
@@ -213,7 +213,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a ref of spec 1 that is written while a run works is not noticed",
-        "dredge.icechunk.collection.recheck",
+        "dredge.icechunk.collection.bulk_delete",
         "look_again",
         Put("Call", "_late_old_ref", None),
         ("test_ref_of_spec_1_that_is_written_between_mark_and_sweep_stops_the_sweep",),

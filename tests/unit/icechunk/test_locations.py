@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.locations import LOCATION_BYTES_MAX, ids_in, unpack_locations
+from dredge.icechunk.format.manifests import LOCATION_BYTES_MAX, ids_in, unpack_locations
 from dredge.icechunk.ids import encode_id
 
 ID = "1CECHNKREP0F1RSTCMT0"

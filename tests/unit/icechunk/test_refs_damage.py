@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from dredge import cli
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk import repository
+from dredge.icechunk.collection.bulk_delete import look_again
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.recheck import look_again
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import expire_in_place

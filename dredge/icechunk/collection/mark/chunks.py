@@ -12,8 +12,12 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows, write_manifest_rows
-from dredge.icechunk.collection.live_files import manifest_rows
+from dredge.icechunk.collection.index import (
+    ManifestIndex,
+    manifest_rows,
+    read_manifest_rows,
+    write_manifest_rows,
+)
 from dredge.icechunk.collection.outputs import MarkOutput, chunk_set_name
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids

@@ -12,9 +12,9 @@ from dredge.icechunk.collection.index import (
     ManifestIndex,
     SnapshotRow,
     read_snapshot_rows,
+    snapshot_rows,
     write_snapshot_rows,
 )
-from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.snapshots import parse_snapshot

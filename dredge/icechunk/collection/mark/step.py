@@ -27,9 +27,8 @@ from datetime import datetime, timedelta
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex
+from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, refs_by_manifest
 from dredge.icechunk.collection.kinds import is_old
-from dredge.icechunk.collection.live_files import refs_by_manifest
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.counts import count_change, count_live
 from dredge.icechunk.collection.mark.snapshots import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection.index import SnapshotRow
-from dredge.icechunk.collection.live_files import manifest_rows, refs_by_manifest, snapshot_rows
+from dredge.icechunk.collection.index import SnapshotRow, manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.storage import open_reader
 from tests.support.icechunk_repo import Repo
 

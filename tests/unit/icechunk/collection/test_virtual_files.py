@@ -13,7 +13,7 @@ import pytest
 from dredge.errors import AlarmError
 from dredge.icechunk.collection import undo
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
-from dredge.icechunk.collection.live_files import live_ids
+from dredge.icechunk.collection.index import live_ids
 from dredge.icechunk.collection.undo import acknowledge_alarms
 from dredge.icechunk.ids import hash_of
 from dredge.icechunk.repository import read_history

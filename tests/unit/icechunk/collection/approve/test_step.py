@@ -16,7 +16,6 @@ from dredge.approve import records
 from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.errors import AwaitingApprovalError, FormatError, LeaseHeldError, RefusedError, RejectedError
 from dredge.icechunk.collection import deleting
-from dredge.icechunk.collection.approve import find_question
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.outputs import ApproveOutput, ListCandidatesOutput, StateOutput
 from dredge.icechunk.collection.run import Run
@@ -25,6 +24,7 @@ from dredge.icechunk.collection.steps import (
     approve,
     bulk_delete,
     check_limits,
+    find_question,
     put_question,
     read_report,
     release_lease,

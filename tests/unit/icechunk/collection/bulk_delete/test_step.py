@@ -23,7 +23,7 @@ from dredge.errors import (
 from dredge.icechunk.collection import bulk_delete as step
 from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
-from dredge.icechunk.collection.live_files import snapshot_rows
+from dredge.icechunk.collection.index import snapshot_rows
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dredge.icechunk.collection.absent import AbsentChunk, _finding, check_absent
+from dredge.icechunk.collection.check_limits import AbsentChunk, _finding, check_absent
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest

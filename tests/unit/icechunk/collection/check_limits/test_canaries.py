@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection import live_files
+from dredge.icechunk.collection import index
 from dredge.icechunk.collection.check_limits import Sizes, canaries_among, sample_canaries
 from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
@@ -23,9 +23,9 @@ from tests.support.icechunk_repo import Repo
 
 def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     # A fast loop that loses references is found by the other way of reading.
-    real = live_files.named_chunks
+    real = index.named_chunks
     monkeypatch.setattr(
-        live_files, "named_chunks", lambda *file, **said: NamedChunks(real(*file, **said).native[:0])
+        index, "named_chunks", lambda *file, **said: NamedChunks(real(*file, **said).native[:0])
     )
     before = objects(repo.folder)
     with pytest.raises(RefusedError, match="chunks/"):

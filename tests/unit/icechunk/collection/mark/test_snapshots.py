@@ -12,8 +12,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.config import Tuning
-from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, write_snapshot_rows
-from dredge.icechunk.collection.live_files import snapshot_rows
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, snapshot_rows, write_snapshot_rows
 from dredge.icechunk.collection.mark import snapshots
 from dredge.icechunk.collection.mark.snapshots import (
     _refuse_others,
