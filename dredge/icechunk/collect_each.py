@@ -56,21 +56,17 @@ def _collect(
             if config.dry_run:
                 config = replace(config, after=planned)
             else:
-                _expire(config.uri, planned, options)
+                expire(
+                    config.uri,
+                    planned.instant,
+                    rule=planned.rule,
+                    delete_expired_branches=planned.delete_expired_branches,
+                    delete_expired_tags=planned.delete_expired_tags,
+                    options=options,
+                )
             run_uri = plan_collection(config, None, options, clock).run_uri
             to_its_end(Run.open(run_uri, options, clock), runner)
     except DredgeError as error:
         why = str(error)
         logging.getLogger("dredge").error("%s: %s", config.uri, why)
     return outcome_of(config.uri, run_uri, why, options)
-
-
-def _expire(uri: str, planned: PlannedExpiration, options: StorageOptions | None) -> None:
-    expire(
-        uri,
-        planned.instant,
-        rule=planned.rule,
-        delete_expired_branches=planned.delete_expired_branches,
-        delete_expired_tags=planned.delete_expired_tags,
-        options=options,
-    )

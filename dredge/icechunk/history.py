@@ -72,7 +72,7 @@ class History:
         while node is not None:
             entry = self.snapshots.get(node)
             if entry is None:
-                raise FormatError(f"snapshot {node}, named by {child}, is missing")
+                raise FormatError(f"snapshot {node}, used by {child}, is missing")
             if steps > len(self.snapshots):
                 raise FormatError(f"the parents of snapshot {tip} form a cycle through {node}")
             yield entry
@@ -121,10 +121,9 @@ class History:
             raise RefusedError(
                 f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its"
                 f" parent {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong."
-                " Nothing was changed. Such a history cannot be expired by time, though it can be collected. To"
-                " have it expired, let no ref reach the snapshot any more: put a branch on the newest snapshot"
-                f" that is to stay, reset the ref (main, too) to {parent.id} or before, and commit the contents"
-                " of that branch there; then delete the branch."
+                " Nothing was changed. Such a history can be collected, but not expired by time. For an expiration, make"
+                " the snapshot unreachable: put a branch on the newest snapshot to keep, reset the ref (main, too)"
+                f" to {parent.id} or before, and commit the contents of that branch there; then delete the branch."
             )
 
     def not_newer(self) -> Iterator[tuple[SnapshotEntry, SnapshotEntry]]:
@@ -138,7 +137,7 @@ class History:
         """Check the tips of refs, and the parents."""
         for ref in self.refs:
             if ref.tip not in self.snapshots:
-                raise FormatError(f"{ref.label} points to snapshot {ref.tip}, which is missing")
+                raise FormatError(f"{ref.label} points to the missing snapshot {ref.tip}")
         self._check_cycles()
 
     def _check_cycles(self) -> None:
@@ -152,7 +151,7 @@ class History:
                     raise FormatError(f"the parents of snapshot {start} form a cycle through {node}")
                 entry = self.snapshots.get(node)
                 if entry is None:
-                    raise FormatError(f"snapshot {trail[-1]} has the parent {node}, which is missing")
+                    raise FormatError(f"snapshot {trail[-1]} has the missing parent {node}")
                 trail.append(node)
                 on_trail.add(node)
                 node = entry.parent_id

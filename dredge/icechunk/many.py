@@ -55,7 +55,7 @@ class ManyConfig:
         for word in self.unwanted:
             if "://" not in word and not word.startswith(_ANY_BEGINNING):
                 raise ConfigError(
-                    f"leave_out has {word!r}, which leaves no repository out: write its URI, or a glob such as */{word}"
+                    f"leave_out has {word!r}, which matches no repository: use a URI, or a glob such as */{word}"
                 )
 
     @property
@@ -108,6 +108,7 @@ def choose_repositories(
 
 
 def _is_among(globs: set[str], names: set[str]) -> bool:
+    # A URI with brackets does not match itself as a glob.
     return bool(globs & names) or any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
@@ -118,7 +119,7 @@ def _meant(uri: str, options: StorageOptions | None) -> Iterator[str]:
     folder = uri.removesuffix(_EACH)
     for name in open_reader(folder, options).list_level("").folders:
         place = f"{folder}/{name.rstrip('/')}"
-        if not _why_not(place, options):  # what is no repository there was not asked for
+        if not _why_not(place, options):  # `/*` means repositories only
             yield place
 
 
@@ -128,7 +129,7 @@ def _why_not(uri: str, options: StorageOptions | None) -> str:
     except NotFoundError as error:
         return str(error)
     except DredgeError as error:
-        log.warning("%s: whether there is a repository cannot be told: %s", uri, error)
+        log.warning("%s: the check for a repository failed: %s", uri, error)
     return ""
 
 
@@ -145,7 +146,7 @@ def outcome_of(
     """The outcome of a repository's run, from its report."""
     if not run_uri:
         return lost(repository, why)
-    # Not at module level: the form of its settings is read wherever DAG files are.
+    # Not at module level: every parse of DAG files imports this module for its settings.
     from dredge.icechunk.collection.run import Run
     from dredge.icechunk.collection.steps import read_report
 

@@ -19,8 +19,8 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from typing import Protocol
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
@@ -83,7 +83,7 @@ def spec_version(reader: ObjectReader) -> int:
 
 
 def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
-    # Refs of spec 1 may remain after a migration; they know nothing of what was written since.
+    # Refs of spec 1 may remain after an upgrade; they lack later commits.
     return RefusedError(
         f"{reader.uri}/{REPO_KEY} is missing, but {why}, so this is a repository of spec 2. Nothing was changed"
         f" or deleted. Restore the file first."
@@ -102,7 +102,7 @@ def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -
         RefusedError: main or the repo info is missing, or the repo info is an earlier version of itself.
     """
     if spec_version(reader) == 2:
-        copies = newest_copies(reader)  # first, so that none of them is younger than what is read next
+        copies = newest_copies(reader)  # first, so that none is younger than the repo info read next
         info = read_repo_info(reader)
         check_not_rolled_back(reader, info, copies)
         return with_restamped(reader, history_of(info))
@@ -207,18 +207,20 @@ def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
 
 
 def _refuse_upgraded(reader: ObjectReader) -> None:
-    if not exists(reader, REPO_KEY):
-        return
-    raise RefusedError(
-        f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, and its refs of spec 1 count no more."
-        " Nothing more was changed or deleted. Start again."
-    )
+    # An upgrade writes the repo info and then removes refs, one by one or not at all: without a repo info, the refs
+    # read before are complete.
+    if exists(reader, REPO_KEY):
+        raise RefusedError(
+            f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, so its refs of spec 1 are outdated."
+            " Nothing more was changed or deleted. Start again."
+        )
 
 
 def _require_main(reader: ObjectReader, branches: Collection[str], what: str) -> None:
+    # Without main the repository is damaged, and snapshots of main would look like garbage.
     if MAIN in branches:
         return
-    where = "" if branches else ": no branch was found at all"
+    where = "" if branches else ": there is no branch"
     raise RefusedError(
         f"{reader.uri}: {what}{where}. Icechunk never deletes that branch and opens no repository without it."
         " Nothing was changed or deleted. Restore it with the id of its last snapshot, then start again."
@@ -241,15 +243,12 @@ def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> SnapshotEntry:
         ) from None
 
 
-class _FileReader(Protocol):
-    @property
-    def is_remote(self) -> bool: ...
-
-    def get(self, key: str) -> bytes: ...
-
-
 def read_parsed[T](
-    reader: _FileReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
+    reader: ObjectReader,
+    keys: Sequence[str],
+    parse: Callable[[bytes, str], T],
+    concurrency: int,
+    get: Callable[[str], bytes] | None = None,
 ) -> Iterator[T]:
     """Read and parse many small files, several at once, in the order of the keys.
 
@@ -257,18 +256,22 @@ def read_parsed[T](
         NotFoundError: a file is missing.
     """
 
+    # Each thread takes a run of files, reads some and then parses them: with one file at a time, the threads would
+    # spend more time on handing the interpreter to each other than on the files. On a local folder, without waiting
+    # times, they do so with any number of files, so one thread reads all.
     def read(run: Sequence[str]) -> list[T]:
         found: list[T] = []
         waiting: list[tuple[bytes, str]] = []
         size = 0
         for key in run:
-            waiting.append((reader.get(key), key))
+            waiting.append((get_file(key), key))
             size += len(waiting[-1][0])
             if size > UNPARSED_BYTES_MAX:
                 found += [parse(data, name) for data, name in waiting]
                 waiting, size = [], 0
         return found + [parse(data, name) for data, name in waiting]
 
+    get_file = get or reader.get
     at_once = concurrency if reader.is_remote else 1
     step = max(1, min(FILES_PER_RUN, len(keys) // max(1, at_once)))
     runs = [keys[start : start + step] for start in range(0, len(keys), step)]
@@ -283,8 +286,8 @@ def _entry(data: bytes, key: str) -> SnapshotEntry:
 def _reachable_snapshots(
     reader: ObjectReader, tips: Sequence[str], known: KnownSnapshots | None
 ) -> dict[str, SnapshotEntry]:
-    # A history is a chain: read one after the other, each file costs a round trip. So all files are read at
-    # once; one that is damaged, cannot be read, or goes away meanwhile, matters only when a path leads to it.
+    # A history is a chain: read one after the other, each file costs a round trip. So all files are read at once; a
+    # damaged, unreadable or missing file matters only on a path.
     tags = dict(_tagged_snapshots(reader))
     proved = {} if known is None else {node: known.entries[node] for node in known.entries.keys() & tags}
     proved = {node: found for node, found in proved.items() if found[0] == tags[node]}
@@ -300,7 +303,7 @@ def _reachable_snapshots(
             return None
 
     keys = [SNAPSHOTS + node for node in tags if node not in ahead]
-    for read in read_parsed(_Ahead(reader), keys, parse, READS_AT_ONCE):
+    for read in read_parsed(reader, keys, parse, READS_AT_ONCE, partial(_get_or_empty, reader)):
         if read is not None:
             entry, is_proved = read
             ahead[entry.id] = entry
@@ -317,21 +320,12 @@ def _reachable_snapshots(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """Reads files that may be unneeded: a missing or unreadable (archived) file is empty."""
-
-    reader: ObjectReader
-
-    @property
-    def is_remote(self) -> bool:
-        return self.reader.is_remote
-
-    def get(self, key: str) -> bytes:
-        try:
-            return self.reader.get(key)
-        except (NotFoundError, ConfigError):
-            return b""
+def _get_or_empty(reader: ObjectReader, key: str) -> bytes:
+    # The file may be unneeded: a missing or unreadable (archived) file is empty.
+    try:
+        return reader.get(key)
+    except (NotFoundError, ConfigError):
+        return b""
 
 
 def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
@@ -343,6 +337,8 @@ def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
 
 
 def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bool:
+    # The file may be replaced after the listing and restored later: the tag must be made from the bytes, or be there
+    # still.
     if tag is None:
         return False
     if hashlib.md5(data, usedforsecurity=False).hexdigest() == tag:
@@ -398,8 +394,8 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
             and (updates[0].kind, updates[0].updated_at) not in logged
         ):
             raise RefusedError(
-                f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it knows an"
-                f" operation ({updates[0].kind}) that the current one does not, so {REPO_KEY} was replaced by an"
-                " earlier version. Nothing was changed or deleted. Put the latest version back; if this state is"
-                f" wanted, remove the copies that are later than it from {OVERWRITTEN}."
+                f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it has an operation"
+                f" ({updates[0].kind}) missing from the current one, so {REPO_KEY} was replaced by an earlier version."
+                " Nothing was changed or deleted. Restore the latest version; if you want this state, remove the later"
+                f" copies from {OVERWRITTEN}."
             )

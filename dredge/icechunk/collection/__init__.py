@@ -12,7 +12,7 @@
       ↓
     bulk_delete       re-check (`recheck`), then deletion kind by kind (`deleting`), with a ledger
       ↓
-    verify            deleted objects are gone, live objects are there
+    verify            check the deletions, and that live objects exist
       ↓
     save_report       state for the next run, clean-up (`own_files`), report
 

@@ -223,29 +223,23 @@ LOOKED_UP_MAX = 200
 _AT_ONCE = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """Limits of a sample of canaries: refs, manifests of a tip; manifests with more references are not read."""
-
-    refs: int = 32
-    manifests: int = 4
-    refs_per_manifest: int = 2_000_000
+CANARY_TIPS = 32
+MANIFESTS_PER_TIP = 4
+REFS_PER_MANIFEST_MAX = 2_000_000
+"""Manifests with more references are not read for canaries."""
 
 
-_SIZES = Sizes()
-
-
-def sample_canaries(run: Run, sizes: Sizes = _SIZES) -> list[str]:
+def sample_canaries(run: Run, refs_max: int = REFS_PER_MANIFEST_MAX) -> list[str]:
     """Keys needed by refs now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(run.plan.run_id)
     tips = sorted(_tips(run))
-    keys = [SNAPSHOTS + tip for tip in rng.sample(tips, min(sizes.refs, len(tips)))]
+    keys = [SNAPSHOTS + tip for tip in rng.sample(tips, min(CANARY_TIPS, len(tips)))]
     chosen: list[str] = []
     for key, data in run.reader.get_many(list(keys)):
         used = parse_snapshot(data, key).manifests
-        small = [MANIFESTS + info.id for info in used if info.refs <= sizes.refs_per_manifest]
+        small = [MANIFESTS + info.id for info in used if info.refs <= refs_max]
         keys += [MANIFESTS + info.id for info in used]
-        chosen += rng.sample(small, min(sizes.manifests, len(small)))
+        chosen += rng.sample(small, min(MANIFESTS_PER_TIP, len(small)))
     for key, data in run.reader.get_many(list(dict.fromkeys(chosen))):
         keys += _chunks(run, key, data, rng)
     return sorted(set(keys))

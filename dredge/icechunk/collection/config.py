@@ -34,7 +34,7 @@ from dredge.undo import ways
 from dredge.undo.config import PurgeConfig, RestoreConfig
 
 MIN_AGE_HOURS = 24.0
-"""Writers store a chunk before the commit that names it: the age must exceed the longest writing session."""
+"""Writers store a chunk before its commit: the age must exceed the longest writing session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,8 +50,7 @@ class MarkOutput(StepOutput):
     @property
     def chunk_bits(self) -> int:
         """The first so many bits of a chunk's id are its shard."""
-        found: int = self.detail("chunk_bits")
-        return found
+        return int(self.detail("chunk_bits"))
 
     @property
     def chunk_shards(self) -> list[list[PartInfo]]:
@@ -114,20 +113,17 @@ class MarkOutput(StepOutput):
     @property
     def known_is_damaged(self) -> bool:
         """Whether the last mark's record cannot be used."""
-        found: bool = self.summary.details.get("known_is_damaged", False)
-        return found
+        return bool(self.summary.details.get("known_is_damaged", False))
 
     @property
     def contradicted(self) -> list[str]:
         """Live snapshots with two different reads; the manifests of both are live."""
-        found: list[str] = self.detail("contradicted")
-        return found
+        return list(self.detail("contradicted"))
 
     @property
     def seen(self) -> list[str]:
         """Names of the parts of the index with snapshots read by this run."""
-        found: list[str] = self.detail("seen")
-        return found
+        return list(self.detail("seen"))
 
     @property
     def new_manifests(self) -> PartInfo:
@@ -174,10 +170,8 @@ class ListCandidatesOutput(StepOutput):
 
     def keys(self, folder: RunFolder, kind: str) -> list[str]:
         """Read the keys of all candidates of a small kind."""
-        keys: list[str] = []
-        for table in folder.read_parts(self.candidates(kind), ["address"]):
-            keys += table["address"].to_pylist()
-        return keys
+        tables = folder.read_parts(self.candidates(kind), ["address"])
+        return [key for table in tables for key in table["address"].to_pylist()]
 
     def count(self, kind: str, figure: str) -> int:
         """A figure of a kind, such as `candidates_objects` of chunks; 0 for an unlisted kind."""
@@ -198,8 +192,7 @@ class ListCandidatesOutput(StepOutput):
     @property
     def pending(self) -> dict[str, Any]:
         """Figures of the pending list after this run (`dredge.runs.pending.words`)."""
-        found: dict[str, Any] = self.detail("pending")
-        return found
+        return dict(self.detail("pending"))
 
     @property
     def pending_list(self) -> tuple[PendingList | None, str | None]:
@@ -212,8 +205,7 @@ class ListCandidatesOutput(StepOutput):
     @property
     def waits_anew(self) -> str:
         """Reason why all garbage begins a new wait; "" otherwise."""
-        found: str = self.summary.details.get("waits_anew", "")
-        return found
+        return str(self.summary.details.get("waits_anew", ""))
 
     @property
     def drift(self) -> dict[str, Any] | None:
@@ -247,8 +239,7 @@ class CheckLimitsOutput(GuardsOutput):
 
     def read_canaries(self, folder: RunFolder) -> list[str]:
         """Read the keys of the canaries that existed at the check."""
-        found: list[str] = json.loads(folder.read_bytes(self.part(CANARIES)))
-        return found
+        return list(json.loads(folder.read_bytes(self.part(CANARIES))))
 
 
 class ApproveOutput(output.ApproveOutput):
@@ -273,8 +264,7 @@ class BulkDeleteOutput(StepOutput):
     @property
     def failures(self) -> list[dict[str, Any]]:
         """Address, code and message of some failed deletions."""
-        found: list[dict[str, Any]] = self.summary.details.get("failures", [])
-        return found
+        return list(self.summary.details.get("failures", []))
 
     @property
     def deleted_objects(self) -> int:
@@ -319,11 +309,9 @@ class SaveReportOutput(StepOutput):
     @property
     def outcome(self) -> str:
         """Outcome of the run: a key of `report.OUTCOMES`."""
-        found: str = self.detail("outcome")
-        return found
+        return str(self.detail("outcome"))
 
     @property
     def page(self) -> str:
         """URI of the report's page."""
-        found: str = self.detail("page")
-        return found
+        return str(self.detail("page"))

@@ -11,8 +11,8 @@ Files of a version of the state that was the newest at any time in the last week
 index has the manifests of the newest version; if it lacks manifests of older versions, some garbage only stays longer.
 
 A run removes folders only if their plan proves that they are runs of this repository, and if they are in `_dredge/`;
-folders with copies of deleted objects stay until a purge. The plan goes last, so the next run finds the rest of an
-interrupted removal.
+folders with copies of deleted objects stay until a purge. The plan is removed last, so the next run finds the rest of
+an interrupted removal.
 
 Compaction writes the live manifests of small parts of the index into few parts, and forgets the rest.
 """

@@ -118,7 +118,7 @@ def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: 
 
 
 def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
-    """A run with deletions after another run and without a state: chunks in the counts of the other run may be gone."""
+    """A run with deletions after another run and without a state: it may have deleted chunks in the other run's counts."""
     records = read_deletions(state)
     later = (found.run_id for found in records.found if found.at >= base.started_at)
     unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
@@ -189,7 +189,7 @@ def check_resumable(run: Run) -> None:
 
     Raises:
         LeaseHeldError: another run works on the repository.
-        RefusedError: another run came in between.
+        RefusedError: another run has worked since.
     """
     plan = run.plan
     resuming.check_resumable(
@@ -203,7 +203,7 @@ def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock
     Raises:
         ConfigError: there is no such run, or it belongs to an orchestrator.
         LeaseHeldError: another run works on the repository.
-        RefusedError: another run came in between.
+        RefusedError: another run has worked since.
     """
     run = Run.open(run_uri, options, clock)
     plan = run.plan

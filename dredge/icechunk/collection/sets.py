@@ -55,7 +55,7 @@ def unite_all(pieces: Iterable[Ids]) -> Ids:
 
 
 def contains(ids: Ids, wanted: Ids) -> npt.NDArray[np.bool_]:
-    """Tell for each wanted number whether the set has it."""
+    """For each wanted number, whether the set has it."""
     if not len(ids):
         return np.zeros(len(wanted), dtype=np.bool_)
     places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)

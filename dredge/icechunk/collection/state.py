@@ -89,7 +89,7 @@ class StateStore(VersionStore[RunState]):
     def current(self, uri: str, spec_version: int) -> Current[RunState]:
         """Read the newest state, and check whether a run may build on it.
 
-        A copied or moved repository begins anew, and so does an upgraded one: it has other live objects.
+        A copied, moved or upgraded repository has no usable state: an upgrade changes its live objects.
         """
         place = uri.rstrip("/")
         return self.find({"uri": lambda found: found.rstrip("/") == place, "spec_version": spec_version})

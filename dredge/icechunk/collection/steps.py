@@ -7,7 +7,7 @@
     check_limits(run)                  guards
     approve(run)                       a person's answer, where the run must ask
     bulk_delete(run, runner)           re-check, then deletion (a dry run only reports)
-    verify(run)                        deleted objects are gone, live objects are there
+    verify(run)                        check the deletions, and that live objects exist
     save_report(run)                   report.json, report.html; also for failed runs
     release_lease(run)
 

@@ -53,7 +53,7 @@ def expire(
     reader = open_reader(uri, options)
     version = spec_version(reader)
     if version == 2 and rule not in (None, "spec_v2"):
-        raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; choose spec_v2")
+        raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; use spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
         if version == 1:
             library = cache(lambda: open_library(uri, options))
@@ -84,6 +84,7 @@ def expire(
 
 
 def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
+    # Without this record the next collection takes released snapshots for lost, and keeps them for now.
     before, after = applied.plan.before, applied.plan.after
     reached = [
         {*found.snapshots} if found.spec_version == 2 else found.reachable() for found in (before, after)
@@ -91,7 +92,7 @@ def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
     try:
         note_released(open_state(uri, options), reached[0] - reached[1])
     except DredgeError as error:
-        log.warning("%s: what was released could not be noted, so it is kept longer: %s", uri, error)
+        log.warning("%s: released snapshots could not be recorded, so they are kept longer: %s", uri, error)
 
 
 NAMED_AT_MOST = 20
@@ -156,7 +157,7 @@ def expire_by_library(
         return Applied(plan, (), ())
     released = expire(threshold, delete_expired_branches, delete_expired_tags)
     with partial_after(
-        lambda: f"The library's expiration ran and released {len(released):,} snapshots before."
+        lambda: f"Before that, the library's expiration released {len(released):,} snapshots."
     ):
         run = _recorded(reader)
     unapproved: list[str] = []
@@ -168,15 +169,14 @@ def expire_by_library(
     if differences:
         shown = "; ".join(differences[:NAMED_AT_MOST])
         raise OutcomeDiffersError(
-            f"{reader.uri}: the library's expiration differs from its plan in {len(differences)} places:"
-            f" {shown}."
-            " No object was deleted by it. Do not collect before this is understood."
+            f"{reader.uri}: the library's expiration differs from its plan in {len(differences)} places: {shown}. It"
+            " deleted no object. Run no collection before the reason is known."
         )
     if unapproved:
         raise OutcomeDiffersError(
-            f"{reader.uri}: the repository changed in the moment before the library expired it. It also released"
-            f" {', '.join(unapproved[:NAMED_AT_MOST])} ({len(unapproved)} in all), which nobody approved. No object"
-            " was deleted by it. Do not collect before this is understood."
+            f"{reader.uri}: the repository changed right before the library's expiration, which also released"
+            f" {', '.join(unapproved[:NAMED_AT_MOST])} ({len(unapproved)} in all) without approval. It deleted no"
+            " object. Run no collection before the reason is known."
         )
     return Applied(plan, tuple(edit.snapshot for edit in plan.edits), plan.refs_deleted)
 

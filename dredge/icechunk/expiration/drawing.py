@@ -185,10 +185,10 @@ def plan_page(uri: str, plan: ExpirationPlan) -> str:
 
 def _headline(plan: ExpirationPlan) -> str:
     if plan.is_empty:
-        return "Nothing is to be done: no snapshot would leave the history."
+        return "There is no expired snapshot in the history."
     return (
         f"{len(plan.released):,} snapshots would be released, {len(plan.edits):,} would get another parent,"
-        f" {len(plan.refs_deleted):,} refs would be deleted. The plan itself read-only."
+        f" {len(plan.refs_deleted):,} refs would be deleted. The plan itself changes nothing."
     )
 
 

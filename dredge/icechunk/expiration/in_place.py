@@ -89,13 +89,13 @@ def expire_in_place(
                     _drop_ref(writer, ref, delete_ref)
                     gone.append(ref)
             except ConflictError as error:
-                log.info("%s: %s; planning anew", writer.uri, error)
+                log.info("%s: %s; planning again", writer.uri, error)
                 conflict = error
                 continue
             return Applied(plan, tuple(edited), tuple(gone), attempt)
     raise RefusedError(
         f"{writer.uri}: changed during {ATTEMPTS} attempts to expire it, last: {conflict}. "
-        f"{len(edited)} snapshots were edited and history is valid. Try again when fewer writers are at work."
+        f"{len(edited)} snapshots were edited and history is valid. Try again with fewer writers."
     )
 
 
@@ -103,14 +103,14 @@ def _what_changed(edited: Sequence[str], gone: Sequence[Ref]) -> str:
     if not edited and not gone:
         return ""
     return (
-        f"{len(edited):,} snapshots were edited and {len(gone):,} refs deleted before; history is valid. Run again: it"
-        " does the rest."
+        f"Before that, {len(edited):,} snapshots were edited and {len(gone):,} refs deleted; history is valid. Run"
+        " again for the rest."
     )
 
 
 def _newest_first(plan: ExpirationPlan) -> list[Edit]:
-    # A path may hold two edited snapshots: the cut, and below it the tip of an expired tag. When the cut
-    # goes first, the path changes from old to new at once, and what happens below it no longer matters.
+    # A path may have two edited snapshots: the cut, and below it the tip of an expired tag. With the cut first, the
+    # path changes from old to new at once, and later edits below it have no effect on it.
     return sorted(plan.edits, key=lambda edit: -plan.before.snapshots[edit.snapshot].flushed_at)
 
 
@@ -126,11 +126,11 @@ def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
     """
     key = SNAPSHOTS + edit.snapshot
     try:
-        # The tag first: if the file changes before it is read, the write below fails.
+        # The tag first: if the file changes before the read, the write below fails.
         etag = writer.stat(key).etag
         data = writer.get(key)
     except NotFoundError:
-        raise ConflictError(f"snapshot {edit.snapshot} is gone") from None
+        raise ConflictError(f"snapshot {edit.snapshot} is missing") from None
     parent = parse_snapshot(data, key).parent_id
     if parent == edit.new_parent:
         return False

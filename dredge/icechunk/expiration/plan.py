@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -116,31 +116,16 @@ class ExpirationPlan:
             "snapshots": len(self.before.snapshots),
             "released": list(self.released),
             "released_but_held": list(self.held),
-            "edited": [
-                {"snapshot": edit.snapshot, "old_parent": edit.old_parent, "new_parent": edit.new_parent}
-                for edit in self.edits
-            ],
+            "edited": [asdict(edit) for edit in self.edits],
             "refs_deleted": [ref.label for ref in self.refs_deleted],
             "refs": [
-                {
-                    "ref": change.ref.label,
-                    "tip": change.ref.tip,
-                    "action": change.action,
-                    "reason": change.reason,
-                    "snapshots_before": change.snapshots_before,
-                    "snapshots_after": change.snapshots_after,
-                }
+                {"ref": change.ref.label, "tip": change.ref.tip, **_without_ref(change)}
                 for change in self.refs
             ],
         }
         if self.frees is not None:
-            found["collection_would_free"] = {
-                "snapshots": self.frees.snapshots,
-                "manifests": self.frees.manifests,
-                "chunks": self.frees.chunks,
-                "transaction_logs": self.frees.transaction_logs,
-                "bytes": self.frees.size_bytes,
-            }
+            freed = asdict(self.frees)
+            found["collection_would_free"] = freed | {"bytes": freed.pop("size_bytes")}
         if ancestry:
             found["ancestry_after"] = self.ancestries()
         return found
@@ -148,6 +133,10 @@ class ExpirationPlan:
     def dumps(self) -> str:
         """The plan as JSON text."""
         return json.dumps(self.as_json(), indent=2)
+
+
+def _without_ref(change: RefChange) -> dict[str, Any]:
+    return {name: value for name, value in asdict(change).items() if name != "ref"}
 
 
 def default_rule(history: History) -> str:
@@ -206,7 +195,7 @@ def _explain(
 ) -> tuple[str, str]:
     left = lengths[0] - lengths[1]
     if gone:
-        return "deleted", "its tip is expired, and expired refs of this kind are to be deleted"
+        return "deleted", "its tip is expired, and the options delete expired refs of this kind"
     if expired and tip_edited:
         return "re-parented", f"its tip is expired but stays; {left} older snapshots leave its history"
     if left:
@@ -214,13 +203,9 @@ def _explain(
     if expired and lengths[0] == 1:
         return "held", "its tip is a root, which is never released"
     if expired and rule == "document":
-        return "held", "its tip is expired: the rule leaves such a ref and its whole history as they are"
+        return "held", "its tip is expired: the rule keeps such a ref with its whole history"
     if expired:
-        kept = (
-            "main is never deleted"
-            if ref.label == f"branch:{MAIN}"
-            else "deleting expired refs was not asked for"
-        )
+        kept = "main is never deleted" if ref.label == f"branch:{MAIN}" else "the options keep expired refs"
         return "held", f"its tip is expired but stays ({kept}), already directly above the root"
     return "unchanged", "nothing but the root is expired on its path"
 

@@ -146,18 +146,13 @@ def _number(prefix: str) -> int:
 ABSENT_MAX = 1000
 """Limit of reported absent objects of a kind."""
 FIGURES = (
-    "listed_objects",
-    "listed_bytes",
-    "candidates_objects",
-    "candidates_bytes",
-    "young_objects",
-    "young_bytes",
-    "spared_objects",
-    "spared_bytes",
+    *(
+        f"{what}_{unit}"
+        for what in ("listed", "candidates", "young", "spared", "pinned")
+        for unit in ("objects", "bytes")
+    ),
     "foreign",
     "absent",
-    "pinned_objects",
-    "pinned_bytes",
 )
 _FOREIGN_SHOWN = 3
 

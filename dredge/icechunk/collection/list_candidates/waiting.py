@@ -75,13 +75,6 @@ class WaitConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitTask:
-    """Numbers of shards."""
-
-    shards: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitResult:
     """Files of the new list by shard, files of waited candidates, figures by kind, and the number of compared rows."""
 
@@ -92,10 +85,10 @@ class WaitResult:
 
 
 @partition_function
-def advance_shards(run: WorkerRun, config: WaitConfig, task: WaitTask) -> WaitResult:
+def advance_shards(run: WorkerRun, config: WaitConfig, shards: list[int]) -> WaitResult:
     """Update some shards of the list, and write the waited rows."""
     parts, written, waits, compared = dict[int, PartInfo](), list[PartInfo](), dict[str, Waits](), 0
-    for shard in task.shards:
+    for shard in shards:
         rows, found, before, advanced = advance_shard(run.folder, run.open_state(), config, shard)
         run.progress.add(rows.num_rows)
         compared += rows.num_rows
@@ -223,7 +216,7 @@ class Before:
 
 
 def read_before(run: Run, record: StepRecord) -> Before:
-    """Read the list of the run before; warns if everything waits anew.
+    """Read the list of the run before; warns if all waits begin again.
 
     Raises:
         RefusedError: a newer version of Dredge wrote the list.
@@ -287,7 +280,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
         kept = with_needs(run, f"{_STEP}/_named_by_waiting", set(waiting), passes_archived=True)
         config = replace(config, named=(kept,))
     count = (1 << config.bits) + 1
-    tasks = [WaitTask(shards=share) for share in round_robin(range(count), run.num_tasks(runner, count))]
+    tasks = round_robin(range(count), run.num_tasks(runner, count))
     total = sum(record.counts.get(f"{kind}_candidates_objects", 0) for kind in FOLDERS)
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", total)
     record.parts += [part for result in results for part in result.confirmed]

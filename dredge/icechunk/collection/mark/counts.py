@@ -199,26 +199,12 @@ class UniteConfig:
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniteTask:
-    """Numbers of shards."""
-
-    shards: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniteResult:
-    """A file for each shard with counts."""
-
-    parts: list[PartInfo]
-
-
 @partition_function
-def unite_layers(run: WorkerRun, config: UniteConfig, task: UniteTask) -> UniteResult:
+def unite_layers(run: WorkerRun, config: UniteConfig, shards: list[int]) -> list[PartInfo]:
     """Unite several layers of counts."""
     folder = counts_folder(run.open_state(), run.stores.run_id)
     parts = []
-    for shard in task.shards:
+    for shard in shards:
         layers = [layer[shard] for layer in config.counted.layers if shard in layer]
         total = Counted.sum([read_counted(folder, part) for part in layers])
         if bool((total.counts < 0).any()):
@@ -229,12 +215,12 @@ def unite_layers(run: WorkerRun, config: UniteConfig, task: UniteTask) -> UniteR
         if len(total.hashes):
             name = f"{COUNTED}/{config.label}-united-{shard:04d}.counts"
             parts.append(write_counted(folder, name, total))
-    return UniteResult(parts=parts)
+    return parts
 
 
 def _united(run: Run, runner: TaskRunner, counted: CountedSet) -> CountedSet:
     shards = list(range(1 << counted.bits))
-    tasks = [UniteTask(shards=share) for share in round_robin(shards, run.num_tasks(runner, len(shards)))]
+    tasks = round_robin(shards, run.num_tasks(runner, len(shards)))
     config = UniteConfig(counted=counted, label=run.folder.label)
     results = run.spread(runner, MarkOutput.STEP, unite_layers, config, tasks, "shards", len(shards))
-    return CountedSet.of([part for result in results for part in result.parts], counted.bits)
+    return CountedSet.of([part for parts in results for part in parts], counted.bits)

@@ -65,13 +65,6 @@ def ancestors_seen(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotsConfig:
-    """Payload of all tasks."""
-
-    threads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsTask:
     """Snapshots of a task, and the name of its part of the index."""
 
@@ -80,9 +73,9 @@ class SnapshotsTask:
 
 
 @partition_function
-def read_snapshots(run: WorkerRun, config: SnapshotsConfig, task: SnapshotsTask) -> PartInfo:
+def read_snapshots(run: WorkerRun, threads: int, task: SnapshotsTask) -> PartInfo:
     """Read snapshot files, and write their manifests as a part of the index."""
-    rows = list(snapshot_rows(run.open_store(), task.snapshots, config.threads))
+    rows = list(snapshot_rows(run.open_store(), task.snapshots, threads))
     run.progress.add(len(rows))
     return write_snapshot_rows(run.open_state(), task.index_part, rows)
 
@@ -115,8 +108,9 @@ def index_snapshots(
         SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=ids)
         for number, ids in enumerate(chunks)
     ]
-    config = SnapshotsConfig(threads=tuning.threads)
-    written = run.spread(runner, MarkOutput.STEP, read_snapshots, config, tasks, "snapshots", len(lacking))
+    written = run.spread(
+        runner, MarkOutput.STEP, read_snapshots, tuning.threads, tasks, "snapshots", len(lacking)
+    )
     for part in written:
         rows |= {row.snapshot: row for row in read_snapshot_rows(run.state, part)}
     _unite(index, rows, meanwhile)

@@ -8,7 +8,7 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import index
-from dredge.icechunk.collection.check_limits import Sizes, canaries_among, sample_canaries
+from dredge.icechunk.collection.check_limits import canaries_among, sample_canaries
 from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
@@ -60,8 +60,8 @@ def test_manifests_that_are_too_large_to_read_are_canaries_themselves(repo: Repo
         for info in repo.library.list_manifest_files(tip.removeprefix("snapshots/"))
     }
     run = repo.plan(dry_run=True)
-    assert kinds(sample_canaries(run, Sizes(refs_per_manifest=max(refs.values()))))["chunks"] == chunks
-    assert kinds(sample_canaries(run, Sizes(refs_per_manifest=min(refs.values()) - 1))) == {
+    assert kinds(sample_canaries(run, max(refs.values())))["chunks"] == chunks
+    assert kinds(sample_canaries(run, min(refs.values() - 1))) == {
         "snapshots": tips,
         "manifests": manifests,
         "chunks": set(),
