@@ -121,8 +121,8 @@ class History:
             raise RefusedError(
                 f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its"
                 f" parent {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong."
-                " Nothing was changed. Such a history can be collected, but not expired by time. For an expiration, make"
-                " the snapshot unreachable: put a branch on the newest snapshot to keep, reset the ref (main, too)"
+                " Nothing was changed. Such a history can be collected, but not expired by time. For an expiration,"
+                " make the snapshot unreachable: put a branch on the newest snapshot to keep, reset the ref (main, too)"
                 f" to {parent.id} or before, and commit the contents of that branch there; then delete the branch."
             )
 

@@ -118,7 +118,7 @@ def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: 
 
 
 def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
-    """A run with deletions after another run and without a state: it may have deleted chunks in the other run's counts."""
+    """A run with deletions after another run and without a state: chunks in the other run's counts may be missing."""
     records = read_deletions(state)
     later = (found.run_id for found in records.found if found.at >= base.started_at)
     unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first

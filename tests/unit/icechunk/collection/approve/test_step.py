@@ -278,7 +278,7 @@ def test_what_is_shown_names_the_repository_kinds_and_examples(repo: Repo) -> No
     assert question.subject.startswith(f"Delete {count} objects (")
     assert question.subject.endswith(f"of Icechunk repository {repo.uri}?")
     for kind in ("snapshots", "manifests", "chunks"):
-        assert f"{kind} that nothing reaches" in question.body
+        assert f"unreachable {kind}" in question.body
     assert "`chunks/" in question.body
     assert question.digest == find_question(run).digest
 
