@@ -24,7 +24,7 @@ from benchmarks.latency import behind
 from benchmarks.measure import Meter
 from benchmarks.s3_store import S3Store, s3_store
 from benchmarks.shapes import SHAPES
-from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
+from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 from dredge.lakefs import LakeFSClient
 
 ENGINES = ("bare", "floor", "local", "submit", "connect")

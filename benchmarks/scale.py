@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.collect import lakefs_process
 from benchmarks.scale_lake import REPOSITORY, ScaleLake
 from benchmarks.tables import STEPS, surroundings, table
-from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
+from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 
 SPREAD = ("slice_listing", "list_committed", "subtract", "bulk_delete")
 """Steps whose work is spread over cores."""

@@ -23,7 +23,7 @@ from typing import Any, Self
 from benchmarks.requests import requests_of
 from benchmarks.s3_store import STATE, Requests
 from demo.airflow import environment, migrate
-from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
+from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 from dredge.storage import StorageOptions
 
 HOME = STATE / "airflow"

@@ -262,6 +262,6 @@ def _kv() -> Any:
     """How the key-value store is reached; None when the environment does not say."""
     import os
 
-    from dredge.gc.mark_uncommitted.kv_access import URL, KVAccess
+    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
 
     return KVAccess.from_env() if os.environ.get(URL) else None

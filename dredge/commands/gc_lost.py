@@ -109,7 +109,7 @@ def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, 
 
 
 def _kv_access() -> KVAccess | None:
-    from dredge.gc.mark_uncommitted.kv_access import URL, KVAccess
+    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
 
     return KVAccess.from_env() if os.environ.get(URL) else None
 

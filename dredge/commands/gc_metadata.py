@@ -58,7 +58,7 @@ def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **
 def _report(config: MetadataConfig, as_json: bool) -> None:
     from datetime import timedelta
 
-    from dredge.gc.mark_uncommitted.kv_access import URL, KVAccess
+    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
     from dredge.gc.metadata.report import look_at_metadata, report_lines
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now

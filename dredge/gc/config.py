@@ -158,7 +158,7 @@ class GCConfig:
     Attributes:
         policy: what else stays, beyond lakeFS's own rules; None is nothing.
         read_kv: where the key-value store is, and who may enter, says the environment
-            (`dredge.gc.mark_uncommitted.kv_records`).
+            (`dredge.gc.mark_uncommitted.staging`).
         window_begin: only slices opened from then on are listed (ISO time with offset); None has no bound.
         window_end: only slices opened before then are listed.
         safety: margins.

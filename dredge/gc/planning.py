@@ -17,7 +17,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import PLAN, RUNS, Plan
-from dredge.gc.referring.repositories import find_referring
+from dredge.gc.referring import find_referring
 from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.store import Current, StateStore
 from dredge.gc.witness.owner import check_plan

@@ -28,7 +28,7 @@ from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import RUNS, STATE
-from dredge.gc.referring.preflight import check_referring
+from dredge.gc.referring import check_referring
 from dredge.gc.run import open_state
 from dredge.gc.state.store import StateStore
 from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
@@ -73,7 +73,7 @@ _SAMPLE_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What the checks work with; has what `kv_standing.look` asks for."""
+    """What the checks work with; has what `kv_store.look` asks for."""
 
     config: GCConfig
     client: LakeFSClient

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from dredge.gc.check_limits.step import check_limits
     from dredge.gc.config import GCConfig
     from dredge.gc.list_committed.step import list_committed
-    from dredge.gc.mark_uncommitted.kv_access import KVAccess
-    from dredge.gc.mark_uncommitted.step import mark_uncommitted
+    from dredge.gc.mark_uncommitted.kv_store import KVAccess
+    from dredge.gc.mark_uncommitted.staging import mark_uncommitted
     from dredge.gc.metadata.collecting import collect_metadata
     from dredge.gc.metadata.config import MetadataConfig
     from dredge.gc.plan import Plan
@@ -112,7 +112,7 @@ _PLACES = {
     "TIME_OUT": ".approve.records",
     "Decision": ".approve.records",
     "GCConfig": "config",
-    "KVAccess": "mark_uncommitted.kv_access",
+    "KVAccess": "mark_uncommitted.kv_store",
     "MetadataConfig": "metadata.config",
     "Plan": "plan",
     "Question": ".approve.question",
@@ -130,7 +130,7 @@ _PLACES = {
     "collect_metadata": "metadata.collecting",
     "is_local": "resuming",
     "list_committed": "list_committed.step",
-    "mark_uncommitted": "mark_uncommitted.step",
+    "mark_uncommitted": "mark_uncommitted.staging",
     "plan_run": "planning",
     "purge_old": "purge.step",
     "release_grant": "planning",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
-from dredge.gc.mark_uncommitted.kv_access import URL
+from dredge.gc.mark_uncommitted.kv_store import URL
 from dredge.gc.steps import (
     Run,
     bulk_delete,

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from dredge.gc import steps
-from dredge.gc.mark_uncommitted.kv_access import URL
+from dredge.gc.mark_uncommitted.kv_store import URL
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
 from tests.support.airflow import Airflow, connections

@@ -30,7 +30,7 @@ from typing import Any
 from unittest import mock
 
 from dredge import compiled, xid
-from dredge.gc.mark_uncommitted import kv_access
+from dredge.gc.mark_uncommitted import kv_store
 from dredge.lakefs import prepare
 from dredge.runs import folder
 from dredge.storage.options import StorageOptions
@@ -101,8 +101,8 @@ def installed(scheduler: Scheduler, stores: Stores) -> Iterator[None]:
             (memory, "MemoryDeleter", SimDeleter),
             (memory, "MemoryVersions", SimVersions),
             (memory, "MemoryVersionDeleter", SimVersionDeleter),
-            (kv_access.KVAccess, "from_env", lambda _environ=None: kv_access.KVAccess("memory://kv")),
-            (kv_access, "open_row_reader", current_rows),
+            (kv_store.KVAccess, "from_env", lambda _environ=None: kv_store.KVAccess("memory://kv")),
+            (kv_store, "open_row_reader", current_rows),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         stack.enter_context(using_stores(stores))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dredge.gc.index.decoding import RangeHashes
+from dredge.gc.index.ranges import RangeHashes
 from dredge.gc.index.store import PARTS, CommittedIndex, NewPart, read_part, write_part
 from dredge.storage import ObjectWriter
 

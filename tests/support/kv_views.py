@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.gc.mark_uncommitted.kv_store import KVAccess
 from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from tests.support.gc import World

@@ -21,7 +21,7 @@ from dredge.gc.index.ranges import Ranges
 from dredge.gc.insight.addresses import Amount, addresses_of, with_metaranges
 from dredge.gc.insight.base_run import History, read_history
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.lines import Line, lines_of
+from dredge.gc.retention.active import Line, lines_of
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs import Commit, Rules

@@ -17,7 +17,7 @@ from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.insight.addresses import Amount
 from dredge.gc.insight.base_run import read_history
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.lines import lines_of
+from dredge.gc.retention.active import lines_of
 from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.lakefs import Rules

@@ -18,11 +18,9 @@ from itertools import islice
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.bulk_delete.recheck import Subtracted
-from dredge.gc.index.decoding import decode
-from dredge.gc.index.metaranges import read_files
-from dredge.gc.index.ranges import Ranges
+from dredge.gc.index.ranges import Ranges, decode, read_files
 from dredge.gc.namespaces import METADATA
-from dredge.gc.retention.policy.model import main_parent
+from dredge.gc.retention.policy import main_parent
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref
 from dredge.runs.folder import RunFolder

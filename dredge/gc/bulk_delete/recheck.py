@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from dredge.gc.index.metaranges import Metaranges, read_ranges
-from dredge.gc.index.ranges import Ranges, find_range_files, unite_ranges
+from dredge.gc.index.ranges import Metaranges, Ranges, find_range_files, read_ranges, unite_ranges
 from dredge.gc.list_committed import (
     REFERRING,
     ActiveCommits,
@@ -26,8 +25,7 @@ from dredge.gc.list_committed import (
 )
 from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.referring import Referred, look_at_referring
-from dredge.gc.retention.kept_sets import find_extra
-from dredge.gc.retention.path_rules import collect_paths
+from dredge.gc.retention.kept_sets import collect_paths, find_extra
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
 from dredge.lakefs import Rules

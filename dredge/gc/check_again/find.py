@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.gc.check_limits import CheckLimitsOutput, ask_about, codes
-from dredge.gc.index.lookup import Lookup, with_hashes
 from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import PLAN

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.check_again.find import Hits
-from dredge.gc.index.lookup import Lookup
-from dredge.gc.index.metaranges import Metaranges, read_files
+from dredge.gc.index.ranges import Metaranges, read_files
+from dredge.gc.index.store import Lookup
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import EXPIRED

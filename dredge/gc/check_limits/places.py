@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.gc.index.decoding import entries_of
-from dredge.gc.index.ranges import facts_of
+from dredge.gc.index.ranges import entries_of, facts_of
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA

@@ -1,8 +1,6 @@
-"""The committed index: every range decoded once, as hashes and sizes, and kept for the life of the repository.
+"""The committed index: the address hashes and sizes of every range, decoded once.
 
-metaranges    which ranges a metarange names
-ranges        what is said of a range, as rows and in shares
-decoding      what a range file names
-store         the index's files
-upkeep        compaction, verification, repair
+ranges    range and metarange files, decoded
+store     the files of the index, and searches in it
+upkeep    compaction, verification, repair
 """

@@ -10,6 +10,8 @@
 A range is immutable and named by its content, so what it names is decoded once. Parts and manifests are
 never changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer
 manifest names the new part.
+
+Which ranges name some addresses, by the committed index: for few addresses and any number of ranges.
 """
 
 from __future__ import annotations
@@ -18,21 +20,24 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError
-from dredge.gc.index.decoding import RangeHashes
-from dredge.gc.namespaces import canonical_namespace
+from dredge.errors import DredgeError, FormatError, UnavailableError
+from dredge.gc.index.ranges import RangeHashes, Ranges, decode, keys_of
+from dredge.gc.namespaces import METADATA, canonical_namespace
+from dredge.gc.run import Run
+from dredge.hashing import hash64
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
-from dredge.sets.hashes import NONE, Hashes
+from dredge.sets.hashes import NONE, Hashes, contains
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once
 
@@ -313,3 +318,91 @@ def _arrays(column: pa.ChunkedArray) -> list[Hashes]:
         bounds = chunk.offsets.to_numpy()
         arrays.extend(values[low:high] for low, high in pairwise(bounds))
     return arrays
+
+
+@dataclass(slots=True)
+class Lookup:
+    """Looks for addresses in ranges.
+
+    Attributes:
+        run: this run.
+        unread: ids of ranges that could not be read, so that nobody knows what they name.
+    """
+
+    run: Run
+    unread: set[str] = field(default_factory=set)
+
+    def ranges_with(self, ranges: Ranges, wanted: Hashes) -> dict[str, Hashes]:
+        """Find the ranges that name wanted addresses.
+
+        Args:
+            ranges: to look into.
+            wanted: hashes of addresses, sorted and distinct.
+
+        Returns:
+            By range id, those of the wanted hashes that it names.
+        """
+        index = CommittedIndex.load(self.run.state, self.run.keys.namespace)
+        groups, lacking = index.group(ranges)
+        found: dict[str, Hashes] = {}
+        for name, ids in groups.items():
+            try:
+                items = read_part(self.run.state, index.parts[name], lambda _: False)
+            except UnavailableError:
+                raise
+            except FormatError:
+                lacking += ids
+                continue
+            asked = set(ids)
+            found |= {item.range_id: item.addresses for item in items if item.range_id in asked}
+            found = _naming(found, wanted)
+        return found | _naming(self._decoded(ranges, lacking), wanted)
+
+    def addresses_in(self, ranges: Collection[str], wanted: Hashes) -> pa.StringArray:
+        """Give the addresses with wanted hashes that some ranges name, exactly as they name them.
+
+        Args:
+            ranges: ids.
+            wanted: sorted and distinct.
+        """
+        found, keys = [pa.nulls(0, pa.string())], self.run.keys
+        for range_id in sorted(ranges):
+            key = METADATA + range_id
+            try:
+                named = keys_of(self.run.reader.get(key), key, keys.namespace, keys.own)
+            except UnavailableError:
+                raise
+            except DredgeError:
+                self.unread.add(range_id)
+                continue
+            found.append(with_hashes(named, wanted))
+        return pc.unique(pa.concat_arrays(found))
+
+    def _decoded(self, ranges: Ranges, ids: Collection[str]) -> dict[str, Hashes]:
+        found: dict[str, Hashes] = {}
+        keys = self.run.keys
+        for range_id in ids:
+            key = METADATA + range_id
+            try:
+                file = [(key, self.run.reader.get(key))]
+                items = list(decode(file, {range_id: ranges[range_id]}, keys.namespace, keys.own))
+            except UnavailableError:
+                raise
+            except DredgeError:
+                self.unread.add(range_id)
+                continue
+            found |= {item.range_id: item.addresses for item in items}
+        return found
+
+
+def with_hashes(addresses: pa.Array | pa.ChunkedArray, wanted: Hashes) -> pa.StringArray:
+    """The addresses that have a wanted hash."""
+    hit = addresses.filter(pa.array(contains(wanted, hash64(addresses)), pa.bool_())).cast(pa.string())
+    chunks = hit.chunks if isinstance(hit, pa.ChunkedArray) else [hit]
+    return pa.concat_arrays([pa.nulls(0, pa.string()), *chunks])
+
+
+def _naming(found: dict[str, Hashes], wanted: Hashes) -> dict[str, Hashes]:
+    """Of each range only the wanted hashes; ranges without any are left out."""
+    hits = {range_id: wanted[np.isin(wanted, hashes)] for range_id, hashes in found.items()}
+    return {range_id: hashes for range_id, hashes in hits.items() if len(hashes)}

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dredge.errors import DredgeError, FormatError
-from dredge.gc.index.decoding import RangeHashes, decode
-from dredge.gc.index.ranges import RangeFacts, Ranges
+from dredge.gc.index.ranges import RangeFacts, RangeHashes, Ranges, decode
 from dredge.gc.index.store import CommittedIndex, NewPart, read_part, write_part
 from dredge.gc.namespaces import METADATA
 from dredge.lakefs.files.sstable.envelope import read_envelope

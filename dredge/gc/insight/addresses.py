@@ -14,9 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.index.decoding import RangeHashes, decode
-from dredge.gc.index.metaranges import Metaranges, read_files
-from dredge.gc.index.ranges import Ranges
+from dredge.gc.index.ranges import Metaranges, RangeHashes, Ranges, decode, read_files
 from dredge.gc.index.store import CommittedIndex, read_part
 from dredge.gc.namespaces import METADATA
 from dredge.runs.folder import RunFolder

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.index.ranges import Metaranges
 from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import KVAccess, MarkUncommittedOutput
 from dredge.gc.namespaces import canonical_namespace

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.namespaces import METADATA
-from dredge.gc.retention.lines import Line, lines_of
+from dredge.gc.retention.active import Line, lines_of
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses

@@ -19,15 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.index.metaranges import Metaranges
-from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
 from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards, with_metaranges
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import METADATA
-from dredge.gc.retention.lines import lines_of
-from dredge.gc.retention.path_rules import addresses_below
-from dredge.gc.retention.policy.globs import compile_glob, may_match
+from dredge.gc.retention.active import lines_of
+from dredge.gc.retention.kept_sets import addresses_below
+from dredge.gc.retention.policy import compile_glob, may_match
 from dredge.lakefs import Commit, Rules
 from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels

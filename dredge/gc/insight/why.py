@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.config import MIN_AGE_HOURS
-from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.index.ranges import Metaranges
 from dredge.gc.insight.base_run import BaseRun, History, all_commits, find_base
 from dredge.gc.insight.why_answer import COMMITS, STORE, Answer, NamedBy, PinnedBy, StagedBy, Target
 from dredge.gc.insight.why_evidence import (
@@ -35,9 +35,8 @@ from dredge.gc.insight.why_evidence import (
 )
 from dredge.gc.list_committed import Graph, load_graph
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.retention.lines import FOREVER, Line, lines_of
-from dredge.gc.retention.policy.globs import compile_glob
-from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.retention.active import FOREVER, Line, lines_of
+from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, compile_glob
 from dredge.gc.run import open_state
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, Ref, Rules

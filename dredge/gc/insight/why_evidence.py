@@ -19,9 +19,7 @@ from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
-from dredge.gc.index.decoding import decode
-from dredge.gc.index.metaranges import Metaranges, read_files
-from dredge.gc.index.ranges import RangeFacts, Ranges
+from dredge.gc.index.ranges import Metaranges, RangeFacts, Ranges, decode, read_files
 from dredge.gc.index.store import CommittedIndex, read_part
 from dredge.gc.insight.base_run import BaseRun, repository_record, runs_below
 from dredge.gc.insight.why_answer import Judged, StagedBy, Target, UnnamedBy

@@ -1,17 +1,17 @@
-"""Step list_committed: the active commits, their ranges, and the set of everything that is live.
+"""Step list_committed: the active commits, their ranges, and the live set.
 
-step           the order, and what is noted
-active         which commits; graph: the history they are found in; dangling: lines to which no ref leads
-expired        ranges that only say why an object is garbage
-roles          what each range is to this run
-collect        ranges to live sets; its tasks: read_ranges, then merge_shards
-tables         the rows that are written
+step           the step, and the ranges of expired commits
+active         the active commits, with the parents of dangling ones
+history        refs, commits and the server's list of active commits
+collect        from ranges to live sets, in two rounds of tasks; read_ranges is the first round
+tables         the files of the step
 """
 
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
 from dredge.gc.list_committed.collect import collect_ranges
-from dredge.gc.list_committed.graph import Graph, active_by_rules, known_commit, load_graph
-from dredge.gc.list_committed.output import (
+from dredge.gc.list_committed.history import Graph, active_by_rules, known_commit, load_graph
+from dredge.gc.list_committed.read_ranges import Roles
+from dredge.gc.list_committed.tables import (
     CARRIED,
     COUNTED,
     HISTORY,
@@ -21,7 +21,6 @@ from dredge.gc.list_committed.output import (
     UNNAMED,
     ListCommittedOutput,
 )
-from dredge.gc.list_committed.roles import Roles
 
 __all__ = [
     "CARRIED",

@@ -1,23 +1,15 @@
-"""Step mark_uncommitted: everything that branches have staged, read to the end.
+"""Step mark_uncommitted: the staged addresses of all branches.
 
-step             notes what was read
-staging          scans until a scan is proved complete; the re-check before deleting does the same
-server_scan      one scan by the server, copied
-extents          what a page of it may have covered
-proof            what branches say about it, and why that proves it
-branch_reader    asks the branches
-kv_records       staging from the key-value store, as the proof or instead of the scan
-kv_repository    the records of a repository; kv_access opens the store
-kv_standing      what they are worth: whether it is the server's own store, as of now
+staged        the files of staged addresses, and one scan of staging by the server
+proof         comparison of a scan with each branch's own list of changes
+kv_store      lakeFS's key-value store: access, records of a repository, and the check that it is the server's own
+staging       the step: scans and key-value records, until they are proved complete
 """
 
-from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
-from dredge.gc.mark_uncommitted.kv_access import KVAccess
-from dredge.gc.mark_uncommitted.kv_records import read_records
-from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
-from dredge.gc.mark_uncommitted.kv_standing import Standing, look
-from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput, StagedFiles
-from dredge.gc.mark_uncommitted.staging import scan_staging
+from dredge.gc.mark_uncommitted.kv_store import KVAccess, RepositoryRecords, Standing, look
+from dredge.gc.mark_uncommitted.proof import BranchReader, TooManyError, UnreadableError
+from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput, StagedFiles
+from dredge.gc.mark_uncommitted.staging import read_records, scan_staging
 
 __all__ = [
     "BranchReader",

@@ -1,8 +1,7 @@
-"""Which commits stay active by lakeFS's rules, and what is kept beyond: policies, kept sets, rules about paths.
+"""Retention: the commits kept by lakeFS's rules, and what policies keep beyond them.
 
-active          the walk over branches and commits, as a server makes it; the embedded lakeFS computes with it too
-policy          the user's rules, as a value and as a file
-kept_sets       what they and tags keep, as sets of commits with their ranges
-path_rules      the entries that rules about paths keep
-kept_figures    what each set amounts to, for the report
+active          active commits of a history, and the end of each commit
+policy          the user's policy: patterns, rules, its file
+kept_sets       commits kept by policies and tags, with their ranges; the entries kept by rules about paths
+kept_figures    objects and bytes of each kept set, for the report
 """

@@ -29,7 +29,7 @@ from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
 from dredge.gc.plan import METADATA_RUNS, Plan
-from dredge.gc.referring.repositories import FOLDER as REFERRING
+from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import Run
 from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
-from dredge.gc.referring.repositories import FOLDER as REFERRING
+from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.witness.record import FOLDER as WITNESS
 from dredge.runs.own_files import OwnFilesDeleter
 from dredge.runs.pending.store import FOLDER as PENDING

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
 from dredge.gc.namespaces import METADATA, left_folder
-from dredge.gc.slice_listing.output import LISTED, OLD, YOUNG, SliceListingOutput
-from dredge.gc.slice_listing.slices import Item, cut_rest, slice_time
+from dredge.gc.slice_listing.slices import LISTED, OLD, YOUNG, Item, SliceListingOutput, cut_rest, slice_time
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.metaranges import Metaranges
-from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
 from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore

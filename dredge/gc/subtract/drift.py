@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dredge.errors import DredgeError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.decoding import keys_of
+from dredge.gc.index.ranges import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.pending.known import Known

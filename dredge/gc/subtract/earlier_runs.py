@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError
-from dredge.gc.index.decoding import keys_of
+from dredge.gc.index.ranges import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.pending.gone import Gone

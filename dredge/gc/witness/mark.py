@@ -26,7 +26,7 @@ from dredge.runs.perform import StepRecord
 from dredge.storage.parallel import at_once
 
 if TYPE_CHECKING:
-    from dredge.gc.index.metaranges import Metaranges
+    from dredge.gc.index.ranges import Metaranges
     from dredge.gc.list_committed import ActiveCommits
     from dredge.runs.summary import PartInfo
 

@@ -126,7 +126,7 @@ AGE_AND_PLACE = (
 STAGED = (
     Breakage(
         "a missing file of staged addresses is accepted",
-        "dredge.gc.mark_uncommitted.server_scan",
+        "dredge.gc.mark_uncommitted.staged",
         "_file_keys",
         Put("If", "len", False),
         ("test_a_page_whose_file_is_missing_stops_the_run",),
@@ -140,7 +140,7 @@ STAGED = (
     ),
     Breakage(
         "a page without a file says that nothing was staged",
-        "dredge.gc.mark_uncommitted.server_scan",
+        "dredge.gc.mark_uncommitted.staged",
         "_note_page",
         Drop("Expr", 3),
         ("test_pages_without_location_and_ends_of_branches_are_two_guards",),
@@ -154,7 +154,7 @@ STAGED = (
     ),
     Breakage(
         "heads that branches had during the scan are forgotten",
-        "dredge.gc.mark_uncommitted.output",
+        "dredge.gc.mark_uncommitted.staged",
         "write_heads",
         Put("Assign", "rows", []),
         ("test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays",),
@@ -185,14 +185,14 @@ COMMITTED = (
     ),
     Breakage(
         "full addresses are read as keys",
-        "dredge.gc.index.decoding",
+        "dredge.gc.index.ranges",
         "decode",
         Put("If", "any", False),
         ("test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_one",),
     ),
     Breakage(
         "an empty list of active commits is believed",
-        "dredge.gc.list_committed.sources",
+        "dredge.gc.list_committed.history",
         "_read_server_list",
         Put("If", "server", False),
         ("test_trap_02_an_empty_or_odd_list_of_commits_stops_the_run",),

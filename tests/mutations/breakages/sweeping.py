@@ -38,7 +38,7 @@ SWEEP = (
     ),
     Breakage(
         "what other repositories have staged is not read",
-        "dredge.gc.referring.look",
+        "dredge.gc.referring",
         "_look",
         Put("Call", "read_staged", None),
         ("test_what_another_repository_has_staged_stays",),
@@ -59,7 +59,7 @@ SWEEP = (
     ),
     Breakage(
         "files that other repositories lack are no reason to stop",
-        "dredge.gc.referring.files",
+        "dredge.gc.referring",
         "find_ranges",
         Put("If", "missing", False),
         ("test_a_repository_with_a_missing_file_stops_the_run",),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dredge.cli import main
-from dredge.gc.mark_uncommitted.kv_access import URL
+from dredge.gc.mark_uncommitted.kv_store import URL
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.secrets import SECRET, files_with_secret

@@ -15,10 +15,10 @@ from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import new_commits
 from dredge.gc.bulk_delete.new_commits import NewCommits, Published
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
-from dredge.gc.index.metaranges import read_files
+from dredge.gc.index.ranges import read_files
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64

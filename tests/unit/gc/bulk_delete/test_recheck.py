@@ -12,7 +12,7 @@ import pytest
 
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.lakefs.files.ranges import is_table_id

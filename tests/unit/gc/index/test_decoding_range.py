@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.index.decoding import decode, entries_of, keys_of
-from dredge.gc.index.ranges import RangeFacts
+from dredge.gc.index.ranges import RangeFacts, decode, entries_of, keys_of
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry

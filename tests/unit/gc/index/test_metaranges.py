@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.index.metaranges import read_files
+from dredge.gc.index.ranges import read_files
 from dredge.gc.run import Run
 from dredge.lakefs.files.metaranges import write_metarange
 from dredge.lakefs.files.ranges import RangeInfo

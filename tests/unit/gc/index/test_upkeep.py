@@ -13,7 +13,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.index import upkeep
-from dredge.gc.index.decoding import RangeHashes
+from dredge.gc.index.ranges import RangeHashes
 from dredge.gc.index.store import NewPart, write_part
 from dredge.gc.index.upkeep import Verified, rebuild_index, verify_index
 from dredge.storage import open_writer

@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.index.metaranges import read_metaranges
-from dredge.gc.index.ranges import Ranges
+from dredge.gc.index.ranges import Ranges, read_metaranges
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed.collect import Collected, collect_ranges
-from dredge.gc.list_committed.output import EXPIRED, LIVE, SIZES
-from dredge.gc.list_committed.roles import Roles
+from dredge.gc.list_committed.read_ranges import Roles
+from dredge.gc.list_committed.tables import EXPIRED, LIVE, SIZES
 from dredge.hashing import hash64
 from dredge.lakefs.files.entries import Entry
 from dredge.runs.folder import RunFolder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.list_committed.output import COUNTED
+from dredge.gc.list_committed.tables import COUNTED
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from tests.support.gc import World, make_world, summary_of

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.index.metaranges import Metaranges
-from dredge.gc.index.ranges import RangeFacts
-from dredge.gc.list_committed import expired
-from dredge.gc.list_committed.expired import Expired, find_expired
+from dredge.gc.index.ranges import Metaranges, RangeFacts
+from dredge.gc.list_committed import step
+from dredge.gc.list_committed.step import Expired, find_expired
 from dredge.gc.run import Run
 from dredge.lakefs import Commit
 
@@ -58,7 +57,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
         damaged: Iterable[str] = (),
     ) -> tuple[Expired, Store]:
         store = Store(damaged)
-        monkeypatch.setattr(expired, "read_metaranges", store)
+        monkeypatch.setattr(step, "read_metaranges", store)
         tuning = SimpleNamespace(explain_ranges_max=most)
         run = cast("Run", SimpleNamespace(plan=SimpleNamespace(config=SimpleNamespace(tuning=tuning))))
         now = datetime(2026, 3, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dredge.errors import NotFoundError, RefusedError
-from dredge.gc.list_committed.graph import load_graph, read_commits_csv
+from dredge.gc.list_committed.history import load_graph, read_commits_csv
 from dredge.lakefs import Commit, Ref
 from lakefs_embedded.catalog import Commit as CatalogCommit
 from lakefs_embedded.committed.commits import commit_id as compute_id

@@ -9,7 +9,7 @@ import pytest
 
 from dredge.gc.index.ranges import RangeFacts
 from dredge.gc.list_committed import step
-from dredge.gc.list_committed.roles import Roles
+from dredge.gc.list_committed.read_ranges import Roles
 from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore

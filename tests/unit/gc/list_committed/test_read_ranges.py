@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from dredge.gc.index.decoding import RangeHashes
+from dredge.gc.index.ranges import RangeHashes
 from dredge.gc.list_committed import read_ranges as reading
-from dredge.gc.list_committed import roles
-from dredge.gc.list_committed.merge_shards import Merge, MergeConfig, MergeTask, merge_shards
-from dredge.gc.list_committed.output import COUNTS, EXPIRED, LIVE, SIZES
+from dredge.gc.list_committed.collect import Merge, MergeConfig, MergeTask, merge_shards
+from dredge.gc.list_committed.tables import COUNTS, EXPIRED, LIVE, SIZES
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Counted, Hashes, read_counted, read_hashes, write_counted, write_hashes
@@ -63,13 +62,13 @@ def written(run: WorkerRun, sorter: reading._Sorter, bits: int = 1) -> dict[tupl
 
 def test_what_a_range_names_goes_where_its_role_wants_it(run: WorkerRun) -> None:
     every = [
-        roles.HEAD,
-        roles.ACTIVE,
-        roles.COUNTED_NEW_HEAD,
-        roles.COUNTED,
-        roles.DROPPED_EXPIRED,
-        roles.DROPPED,
-        roles.EXPIRED,
+        reading.HEAD,
+        reading.ACTIVE,
+        reading.COUNTED_NEW_HEAD,
+        reading.COUNTED,
+        reading.DROPPED_EXPIRED,
+        reading.DROPPED,
+        reading.EXPIRED,
     ]
     sorter = reading._Sorter({role: role for role in every})
     sorter.add([named(role, [at, 100], [at + 10, TOP], 2**at) for at, role in enumerate(every)])

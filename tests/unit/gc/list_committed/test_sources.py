@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
 from dredge.gc.list_committed import find_active
-from dredge.gc.list_committed.sources import RECORDS, SERVER, find_history
+from dredge.gc.list_committed.history import RECORDS, SERVER, find_history
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Commit, Repository, repository_key

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed import sources
-from dredge.gc.list_committed.sources import Found, find_history
+from dredge.gc.list_committed import history
+from dredge.gc.list_committed.history import Found, find_history
 from dredge.lakefs import PreparedCommits, Ref
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 
@@ -24,7 +24,7 @@ class Recorded:
 
 def from_records(monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "", **config: Any) -> Found:
     standing = SimpleNamespace(doubt=doubt, location="postgres://x")
-    monkeypatch.setattr(sources, "look", lambda *_: (Recorded(), standing))
+    monkeypatch.setattr(history, "look", lambda *_: (Recorded(), standing))
     return find_history(run_of(server, read_kv=True, **config))
 
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dredge.gc.mark_uncommitted.extents import Extent
+from dredge.gc.mark_uncommitted.staged import Extent
 
 
 def token(branch: str, path: str = "") -> str:

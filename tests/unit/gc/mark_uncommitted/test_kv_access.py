@@ -7,8 +7,8 @@ import io
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.gc.mark_uncommitted import kv_access
-from dredge.gc.mark_uncommitted.kv_access import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
+from dredge.gc.mark_uncommitted import kv_store
+from dredge.gc.mark_uncommitted.kv_store import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
 from dredge.kv.dynamodb import AwsKeys
 
 
@@ -59,7 +59,7 @@ def test_the_store_is_opened_with_its_own_keys(monkeypatch: pytest.MonkeyPatch) 
         opened.append((url, keys))
         return io.BytesIO()
 
-    monkeypatch.setattr(kv_access, "open_row_reader", open_row_reader)
+    monkeypatch.setattr(kv_store, "open_row_reader", open_row_reader)
     keys = AwsKeys("id", "key")
     with KVAccess("dynamodb://t", keys).open():
         pass

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted import server_scan
+from dredge.gc.mark_uncommitted import staged
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -168,7 +168,7 @@ def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
     world.age(days=2)
     context = world.plan()
     # Past the server, which would show it: only the records may keep it.
-    monkeypatch.setattr(server_scan, "canonical_staged", lambda found, _: found.slice(0, 0))
+    monkeypatch.setattr(staged, "canonical_staged", lambda found, _: found.slice(0, 0))
     world.lake.kv.set(token.encode(), b"a", entry.encode())
     world.run(context)
     assert old in world.data()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.mark_uncommitted.kv_records import Records, _read
+from dredge.gc.mark_uncommitted.staging import Records, _read
 
 
 class Store:

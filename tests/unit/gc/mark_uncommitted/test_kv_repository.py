@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
+from dredge.gc.mark_uncommitted.kv_store import RepositoryRecords
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Branch, Repository, Tag
 from tests.support.kv_world import World

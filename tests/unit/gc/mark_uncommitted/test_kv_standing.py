@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
-from dredge.gc.mark_uncommitted.kv_standing import count_of, have_written, look
+from dredge.gc.mark_uncommitted.kv_store import RepositoryRecords, count_of, have_written, look
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.mark_uncommitted.kv_standing import (
+from dredge.gc.mark_uncommitted.kv_store import (
     Standing,
     _check_heads,
     _Count,

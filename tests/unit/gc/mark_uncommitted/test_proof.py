@@ -11,8 +11,8 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted import staging
-from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.mark_uncommitted.proof import _Prover, prove
+from dredge.gc.mark_uncommitted.staged import Extent
 from dredge.gc.steps import mark_uncommitted, slice_listing
 from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from tests.support.gc import World, seen_with, summary_of

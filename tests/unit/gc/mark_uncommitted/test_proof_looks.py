@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.mark_uncommitted.proof import Proof, prove
+from dredge.gc.mark_uncommitted.staged import Extent
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.sets.hashes import unite

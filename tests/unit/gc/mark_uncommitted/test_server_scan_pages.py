@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted.output import StagedFiles
-from dredge.gc.mark_uncommitted.server_scan import ServerScan, canonical_staged, scan_server
+from dredge.gc.mark_uncommitted.staged import ServerScan, StagedFiles, canonical_staged, scan_server
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.lakefs.files.prepared import uncommitted_key

@@ -6,7 +6,7 @@ from typing import Any
 
 from dredge.errors import RefusedError
 from dredge.gc.config import GCConfig
-from dredge.gc.referring.preflight import check_referring
+from dredge.gc.referring import check_referring
 from dredge.runs.preflight import Line
 from tests.support.gc import World
 from tests.support.referring import OTHER, import_data, make_importer, with_importer

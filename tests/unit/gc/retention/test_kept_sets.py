@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
 from dredge.gc.steps import bulk_delete
 from dredge.lakefs import Commit, Ref
 from tests.support.gc import candidates, make_world, summary_of

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.retention.active import active_commits
-from dredge.gc.retention.lines import FOREVER, lines_of
+from dredge.gc.retention.active import FOREVER, active_commits, lines_of
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files import records
 from dredge.lakefs.files import rules as retention

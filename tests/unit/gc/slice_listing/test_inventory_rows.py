@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.slice_listing import from_inventory
-from dredge.gc.slice_listing.from_inventory import ReadConfig
+from dredge.gc.slice_listing import step
 from dredge.gc.slice_listing.items import Listed
+from dredge.gc.slice_listing.step import ReadConfig
 from dredge.storage.model import LISTING_SCHEMA
 from dredge.xid import new_descending_xid
 
@@ -36,7 +36,7 @@ def sorted_rows(
     total: Listed, slices: set[str], *rows: tuple[str, int | None, datetime | None]
 ) -> list[list[str]]:
     """Old and young addresses of a batch."""
-    found = from_inventory._sorted(batch(*rows), CONFIG, total, slices)
+    found = step._sorted(batch(*rows), CONFIG, total, slices)
     return [
         [key for table in tables for key in table["address"].to_pylist()]
         for tables in (found.old, found.young)
@@ -86,7 +86,7 @@ def test_an_object_without_size_or_time_is_named(
 
 def test_young_rows_are_kept_of_slices_that_were_opened_before_the_covered_time() -> None:
     keys = [f"{EARLY}a", f"{LATE}a", "data/plain/a", "data/a", f"{EARLY}b/c"]
-    rows = from_inventory._of_covered_slices(pa.table({"address": keys}), CUTOFF)
+    rows = step._of_covered_slices(pa.table({"address": keys}), CUTOFF)
     assert rows["address"].to_pylist() == [f"{EARLY}a", f"{EARLY}b/c"]
 
 
@@ -100,7 +100,7 @@ def check(seen: set[str], there: set[str], created: datetime | None) -> None:
         )
     )
     contents = SimpleNamespace(source=SimpleNamespace(uri="memory://inventory", created_at=created))
-    from_inventory._check_complete(cast("Any", run), cast("Any", contents), seen, there)
+    step._check_complete(cast("Any", run), cast("Any", contents), seen, there)
 
 
 def test_an_inventory_lacks_nothing_that_was_opened_a_margin_before_it() -> None:

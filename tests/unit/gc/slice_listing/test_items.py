@@ -22,8 +22,7 @@ from dredge.gc.slice_listing.items import (
     list_items,
     sort_by_age,
 )
-from dredge.gc.slice_listing.output import LISTED
-from dredge.gc.slice_listing.slices import Item
+from dredge.gc.slice_listing.slices import LISTED, Item
 from dredge.hashing import hash64
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.storage import open_writer

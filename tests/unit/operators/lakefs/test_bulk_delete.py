@@ -11,7 +11,7 @@ import pytest
 from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from dredge.errors import FormatError
 from dredge.gc import steps
-from dredge.gc.mark_uncommitted.kv_access import URL
+from dredge.gc.mark_uncommitted.kv_store import URL
 from dredge.gc.run import Run
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions

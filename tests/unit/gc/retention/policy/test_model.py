@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError
-from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy, main_parent
+from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, main_parent
 from dredge.lakefs import Commit, Ref
 from dredge.runs.payload import from_json, to_json
 

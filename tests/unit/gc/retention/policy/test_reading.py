@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import ConfigError
-from dredge.gc.retention.policy import PolicyRule, load_policy, read_policy
-from dredge.gc.retention.policy.globs import compile_glob, literal_prefix, may_match
+from dredge.gc.retention.policy import (
+    PolicyRule,
+    compile_glob,
+    literal_prefix,
+    load_policy,
+    may_match,
+    read_policy,
+)
 
 GOOD = """\
 version: 1

@@ -1,12 +1,22 @@
-"""One scan of staging by the server: pages of addresses, written by the server as files, copied by us.
+"""What mark_uncommitted hands to later steps, and the files that a scan of staging writes.
+
+What a page of the server's scan may have covered: which rows of which branches.
+
+Rows come in (branch, path) order, by the bytes of the names. A page is asked for with the continuation token that the
+one before it gave; a token is base64 of JSON, with the branch and the path at which the page begins.
+
+One scan of staging by the server: pages of addresses, written by the server as files, copied by us.
 
 The union of all files counts, whatever location an answer names: an empty page names none, also when it is the last.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +24,177 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.mark_uncommitted.extents import Extent
-from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.namespaces import canonical_namespace, key_of
 from dredge.gc.run import Run
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.lakefs.files.prepared import uncommitted_key
 from dredge.runs.clock import running_seconds
-from dredge.runs.folder import read_parquet
-from dredge.sets.hashes import NONE, Hashes, unite
+from dredge.runs.folder import RunFolder, read_parquet
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import NONE, Hashes, read_hashes, unite, write_hashes
 
 log = logging.getLogger("dredge")
+
+_ADDRESSES, _HASHES, _HEADS = "addresses", "hashes", "heads"
+
+
+class MarkUncommittedOutput(StepOutput):
+    """Everything that branches have staged."""
+
+    STEP = "mark_uncommitted"
+    INPUTS = (SliceListingOutput,)
+
+    @property
+    def addresses(self) -> list[PartInfo]:
+        """Rows of staged addresses: `address`, the key relative to the namespace."""
+        return self.parts(f"{_ADDRESSES}-")
+
+    @property
+    def hashes(self) -> list[PartInfo]:
+        """Sorted hashes of the staged addresses."""
+        return self.parts(f"{_HASHES}-")
+
+    @property
+    def heads(self) -> PartInfo:
+        """Rows of the branch heads that were seen while staging was read: `branch`, `commit_id`."""
+        return self.part(f"{_HEADS}-00000.parquet")
+
+    @property
+    def exact(self) -> bool:
+        """Whether every staging record was read from the key-value store, so that no staged entry can be hidden."""
+        found: bool = self.summary.details.get("kv", {}).get("exact", False)
+        return found
+
+    @property
+    def server_runs(self) -> list[str]:
+        """Ids that the server gave to the scans; none where it was not asked for one."""
+        found: list[str] = self.detail("server_runs")
+        return found
+
+
+class StagedFiles:
+    """Writes staged addresses: files of rows, and beside each a file of the hashes of its addresses.
+
+    Args:
+        folder: the run folder.
+        where: folder of the files in it.
+
+    Attributes:
+        addresses: files of rows.
+        hashes: files of sorted hashes.
+    """
+
+    def __init__(self, folder: RunFolder, where: str) -> None:
+        self.addresses: list[PartInfo] = []
+        self.hashes: list[PartInfo] = []
+        self._folder = folder
+        self._where = where
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """All files."""
+        return [*self.addresses, *self.hashes]
+
+    def write(self, addresses: pa.ChunkedArray | pa.Array) -> Hashes:
+        """Write some addresses, in any order and with repetitions; gives their hashes, sorted and distinct."""
+        number = len(self.addresses)
+        hashes = unite([hash64(addresses)])
+        table = pa.table({"address": addresses})
+        self.addresses.append(self._folder.write_table(self._where, number, table, _ADDRESSES))
+        self.hashes.append(write_hashes(self._folder, f"{self._where}/{_HASHES}-{number:05d}.u64", hashes))
+        return hashes
+
+    def read_hashes(self) -> Hashes:
+        """The hashes of all addresses so far."""
+        return unite([read_hashes(self._folder, part) for part in self.hashes])
+
+
+def write_heads(folder: RunFolder, heads: Collection[tuple[str, str]]) -> PartInfo:
+    """Write branches, each with a commit that it was seen at."""
+    rows = sorted(heads)
+    columns = {"branch": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]}
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return folder.write_table(MarkUncommittedOutput.STEP, 0, table, _HEADS)
+
+
+REPLACED = "\ufffd"
+"""Stands in answers for bytes of a path that are not UTF-8; under such a name nothing can be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a page of the scan may have covered: from a branch, and a path in it, up to a branch.
+
+    Attributes:
+        branch: the first one; "" for the beginning.
+        path: rows of the first branch before it were on earlier pages.
+        until: the branch that the next page begins with; None when there was no next page.
+        into: whether the next page begins inside that branch, so that this one had some of it.
+    """
+
+    branch: str = ""
+    path: str = ""
+    until: str | None = None
+    into: bool = True
+
+    @classmethod
+    def between(cls, token: str | None, following: str | None) -> Extent:
+        """The extent of a page.
+
+        Args:
+            token: that it was asked for with; None for the first.
+            following: the token that it gave; None for the last.
+
+        Returns:
+            Everything, on a side whose token is not understood.
+        """
+        begin, end = _mark(token), _mark(following)
+        branch, path = begin or ("", "")
+        return cls(branch, path, end[0] if end else None, bool(end and end[1]))
+
+    @classmethod
+    def skipped_by(cls, token: str | None) -> Extent | None:
+        """What the server may have passed over between two pages, though both have a location: a token cannot spell
+        a path that is not UTF-8, so the next page begins at another one, which may lie far behind it.
+
+        Args:
+            token: between the pages; None for none.
+
+        Returns:
+            The branch; None for a path that the token spells as it is.
+        """
+        mark = _mark(token)
+        if mark is None or REPLACED not in mark[1]:
+            return None
+        return cls(*mark, until=mark[0])
+
+    def after(self, branch: str) -> str | None:
+        """The path of a branch behind which the page's rows lie; None when it cannot have had any."""
+        name, first = branch.encode(), self.branch.encode()
+        if name < first:
+            return None
+        if self.until is not None:
+            last = self.until.encode()
+            if name > last or (name == last and not self.into):
+                return None
+        # A page begins with its path, a list of changes behind one: a shorter path lies before it.
+        inside = name == first and REPLACED not in self.path
+        return self.path[:-1] if inside else ""
+
+
+def _mark(token: str | None) -> tuple[str, str] | None:
+    """Branch and path that a continuation token names."""
+    if token is None:
+        return None
+    try:
+        value = json.loads(base64.b64decode(token, validate=True))
+        return str(value["branch"]), str(value["path"] or "")
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        return None
+
 
 _PAGE_TRIES = 3
 
