@@ -39,7 +39,6 @@ LINE = Graph((("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0)), {"main": "3"})
 
 
 def threshold_at(folder: Path, ids: dict[str, str], time: float) -> datetime:
-    """Give the real time that stands for a scenario's."""
     snapshots = read_history(open_reader(f"file://{folder}")).snapshots
     known = {float(name): snapshots[node].flushed_at for name, node in ids.items() if node in snapshots}
     if time in known:
@@ -86,7 +85,6 @@ def test_library_that_does_something_else_is_an_error_that_names_the_snapshots(t
 
 
 def changed(history: History, **facts: Any) -> History:
-    """The same history with another snapshot "4"."""
     snapshots = {**history.snapshots, "4": replace(history.snapshots["4"], **facts)}
     return replace(history, snapshots=snapshots)
 
@@ -145,7 +143,6 @@ def test_commits_between_plan_and_expiration_are_no_difference(tmp_path: Path) -
 
 @pytest.mark.parametrize("is_approved", [True, False])
 def test_what_nobody_approved_and_the_library_did_is_told(tmp_path: Path, is_approved: bool) -> None:
-    """A tag that held a snapshot goes after the plan was compared with the approved one: no other order is possible."""
     ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
     library = quiet().Repository.open(local_storage(tmp_path))
     threshold = threshold_at(tmp_path, ids, 7.5)
@@ -191,7 +188,6 @@ def test_approved_plan_is_applied_and_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("size", "later"), [(2, 0), (2, 1), (3, 1), (3, 2), (9, 2)])
 def test_the_record_of_an_expiration_is_found_wherever_it_lies(tmp_path: Path, size: int, later: int) -> None:
-    """The repo info names its last few changes, and a copy that names those before."""
     ids = build(local_storage(tmp_path), LINE, 2, chunks=False)
     settings = quiet().RepositoryConfig.default()
     settings.num_updates_per_repo_info_file = size

@@ -34,7 +34,6 @@ EVERY = depth(3, 1)
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Native, inline and virtual chunks, three commits, refs; on spec 2 logs of expired ancestors."""
     import zarr
 
     icechunk = quiet()
@@ -72,7 +71,6 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def snapshot(data: bytes, name: str) -> Named:
-    """Give what a snapshot names; its parent, too, is live by it."""
     found = parse_snapshot(data, name)
     assert parse_parentage(data, name)[:2] == (found.id, found.parent_id)
     parents = set() if found.parent_id is None else {found.parent_id}

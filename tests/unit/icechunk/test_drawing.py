@@ -18,7 +18,6 @@ def sample(rule: str = "document") -> ExpirationPlan:
 
 
 def shape(text: str) -> list[str]:
-    """Leave out times and messages."""
     return [
         f"{line.split('  ')[0]} {line[line.find('[') :]}" if "[" in line else line.split("  ")[0]
         for line in text.splitlines()

@@ -20,7 +20,6 @@ NODES = (("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0), ("4", "3", 4.0))
 def planned(
     time: float, rule: str, branches: dict[str, str], tags: dict[str, str] | None = None, **flags: bool
 ) -> ExpirationPlan:
-    """What is planned for a line of snapshots "0" to "4", each a second older than the next."""
     history = history_of(Graph(NODES, branches, tags or {}), 2 if rule == "spec_v2" else 1)
     return plan_expiration(history, instant(micros_of(time)), rule=rule, **flags)
 
@@ -87,8 +86,6 @@ def test_each_spec_has_the_rule_that_the_library_applies_to_it() -> None:
 
 
 class Nowhere(tzinfo):
-    """A time zone that does not know its offset."""
-
     def utcoffset(self, _at: datetime | None) -> timedelta | None:
         return None
 
@@ -115,7 +112,6 @@ def test_unless_somebody_says_so_no_ref_is_deleted() -> None:
 
 
 def test_a_ref_on_the_root_is_not_deleted_by_the_documents_rule() -> None:
-    """It holds nothing that could be freed."""
     plan = planned(3.5, "document", {"main": "4"}, {"old": "0", "gone": "1"}, delete_expired_tags=True)
     assert [ref.label for ref in plan.refs_deleted] == ["tag:gone"]
     assert "tag:old" in plan.ancestries()

@@ -38,7 +38,6 @@ PARSERS = {
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A repository with native, inline and virtual chunks, two commits and a tag."""
     import zarr
 
     icechunk = quiet()

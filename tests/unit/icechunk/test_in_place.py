@@ -37,8 +37,6 @@ SAMPLE = scenarios()[0]
 
 
 class Watched:
-    """A writer that calls a hook before each conditional write."""
-
     def __init__(self, inner: ObjectWriter, hook: Callable[[str, int], None]) -> None:
         self.inner, self.hook, self.writes = inner, hook, 0
 
@@ -52,8 +50,6 @@ class Watched:
 
 
 class Repo:
-    """A copy of a repository of the sample's history on a local folder."""
-
     def __init__(self, folder: Path, ids: dict[str, str]) -> None:
         self.folder, self.ids = folder, ids
         self.writer = open_writer(f"file://{folder}")
@@ -83,7 +79,6 @@ class Repo:
 
 
 def threshold_of(times: dict[str, int], ids: dict[str, str], time: float) -> datetime:
-    """Give the real time that stands for a scenario's: a commit's own, or the middle between two."""
     known = sorted((float(name), times[snapshot]) for name, snapshot in ids.items() if snapshot in times)
     for at, micros in known:
         if at == time:

@@ -26,8 +26,6 @@ LINE = Graph(
 
 
 class Counted:
-    """A writer that counts conditional writes, and may have no tags."""
-
     def __init__(self, inner: ObjectWriter) -> None:
         self.inner, self.writes, self.has_tags = inner, 0, True
 
@@ -44,13 +42,6 @@ class Counted:
 
 
 class Line:
-    """A repository of three commits behind each other, and a way to write to it.
-
-    Args:
-        folder: an empty one.
-        spec: 1 or 2.
-    """
-
     def __init__(self, folder: Path, spec: int = 1) -> None:
         self.folder, self.uri = folder, f"file://{folder}"
         self.ids = build(local_storage(folder), LINE, spec, chunks=False)
@@ -68,7 +59,6 @@ class Line:
         return {ref.label for ref in read_history(self.writer).refs}
 
     def between(self, older: str, newer: str) -> datetime:
-        """A time after one commit and before the other."""
         entries = read_history(self.writer).snapshots
         times = [entries[self.ids[name]].flushed_at for name in (older, newer)]
         return instant(sum(times) // 2 + 1)
@@ -121,7 +111,6 @@ def test_no_ref_goes_of_a_repository_that_was_upgraded(line: Line) -> None:
 def test_a_commit_that_arrives_before_the_look_at_its_branch_keeps_it(
     line: Line, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """While the library is opened, or while another branch goes; by Icechunk itself."""
     real = getattr(apply, moment)
     made: list[str] = []
 

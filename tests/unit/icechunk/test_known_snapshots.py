@@ -22,8 +22,6 @@ LINE = Graph((("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0), ("4", "1", 4.0)
 
 
 class Counted:
-    """A reader that notes which snapshots are read, and may have something happen after they were listed."""
-
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.read: list[str] = []
@@ -44,12 +42,6 @@ class Counted:
 
 
 class Line:
-    """A repository of spec 1, in which main and a branch fork above its first commit.
-
-    Args:
-        folder: an empty one.
-    """
-
     def __init__(self, folder: Path) -> None:
         self.ids = build(local_storage(folder), LINE, 1, chunks=False)
         self.writer = open_writer(f"file://{folder}")
@@ -61,13 +53,11 @@ class Line:
         return {names.get(node, node) for node in found}
 
     def again(self) -> tuple[set[str], History]:
-        """Read once more; gives what was read of snapshots, too."""
         self.reader.read = []
         history = read_history(self.reader, known=self.known)
         return self.names(self.reader.read), history
 
     def edit(self, snapshot: str, old: str, new: str) -> None:
-        """Give a snapshot another parent, as an expiration does."""
         assert apply_edit(self.writer, Edit(self.ids[snapshot], self.ids[old], self.ids[new]))
 
     def main(self, history: History) -> list[str]:
@@ -111,7 +101,6 @@ def test_a_snapshot_that_was_put_back_is_read_again(line: Line) -> None:
 
 
 def test_what_was_replaced_after_it_was_listed_is_used_and_not_known(line: Line) -> None:
-    """It may be put back, and have the tag of the listing again."""
     line.reader.then = lambda: line.edit("3", "2", "0")
     _, history = line.again()
     assert line.main(history) == ["3", "0"]
@@ -129,7 +118,6 @@ def test_what_went_after_it_was_listed_matters_only_where_a_path_leads(line: Lin
 
 
 def test_what_cannot_be_read_matters_only_where_a_path_leads(line: Line) -> None:
-    """An archived snapshot of a deleted branch stops no run, and keeps no other from being read ahead."""
     real = line.reader.get
 
     def archived(key: str) -> Any:

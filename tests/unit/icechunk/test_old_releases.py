@@ -27,7 +27,6 @@ ARCHIVE = SCENARIOS.parent / "expired_by_0.2.9.zip"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """Written and expired by 0.2.9: commit 4 lies on the root and looks newer than 5 and 6."""
     shutil.unpack_archive(ARCHIVE, tmp_path / "repo")
     return tmp_path / "repo"
 

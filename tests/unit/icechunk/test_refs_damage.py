@@ -219,7 +219,6 @@ def test_folder_without_refs_is_no_repository(repo: Path) -> None:
 
 
 def earlier(folder: Path, versions: int) -> bytes:
-    """Give the repo info as it was before its last changes."""
     names = sorted(path.name for path in (folder / "overwritten").iterdir())
     return (folder / "overwritten" / names[versions - 1]).read_bytes()
 
@@ -261,7 +260,6 @@ def test_copy_of_a_change_that_never_came_about_does_not_alarm(tmp_path: Path) -
 
 
 def test_commits_after_the_repo_info_was_read_do_not_alarm(tmp_path: Path) -> None:
-    """Their copies are later than what was read."""
     build(local_storage(tmp_path), graph_of(SAMPLE), 2)
     library = quiet().Repository.open(local_storage(tmp_path))
     inner = open_reader(f"file://{tmp_path}")

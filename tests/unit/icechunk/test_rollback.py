@@ -26,7 +26,6 @@ def writer() -> Iterator[ObjectWriter]:
 
 
 def copy(at: float, number: int = 0) -> str:
-    """Name of a copy that was made so many seconds after NOW."""
     digits = 32_503_680_000_000 - micros(NOW + at * SECOND) // 1000
     return f"repo.{digits:014d}.{number:019d}0"
 
@@ -41,7 +40,6 @@ def info(*updates: Update, before: str | None = None) -> RepoInfo:
 
 @pytest.fixture
 def stored(writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, RepoInfo]:
-    """What copies say, by name; one that says nothing is damaged."""
     found: dict[str, RepoInfo] = {}
 
     def parse(_: bytes, key: str) -> RepoInfo:

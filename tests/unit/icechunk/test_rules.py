@@ -24,7 +24,6 @@ def at(time: float) -> datetime:
 
 
 def plans(scenario: dict[str, Any], rule: str, *, deletions: bool) -> list[ExpirationPlan]:
-    """Plan the scenario's steps one after another."""
     history = history_of(graph_of(scenario), 2 if rule == "spec_v2" else 1)
     made = []
     for step in scenario["steps"]:

@@ -27,7 +27,6 @@ def past(tmp_path: Path) -> Past:
 
 
 def deleted_wrongly(past: Past, undo: str) -> str:
-    """A branch was gone for a moment, and a run took what it reaches for garbage; gives its tip."""
     past.commit()
     past.library.create_branch("job", past.tip())
     tip = past.commit("job")
@@ -101,7 +100,6 @@ def purge(past: Past) -> StepSummary:
 
 
 def age_copies(past: Past) -> set[Path]:
-    """Let the copies of what runs deleted be old; gives them."""
     copies = {path for path in (past.folder / "_dredge/runs").glob("*/quarantine/**/*") if path.is_file()}
     for path in copies:
         os.utime(path, (0, 0))

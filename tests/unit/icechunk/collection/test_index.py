@@ -31,7 +31,6 @@ ROWS = list(zip(("A", "B", "C"), map(NamedChunks, IDS), strict=True))
 
 
 def _garbage(report: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Figures by kind, without those of candidates that no earlier run found."""
     return {
         kind: {name: figure for name, figure in figures.items() if not name.startswith("found_now")}
         for kind, figures in report["kinds"].items()
@@ -116,7 +115,6 @@ def test_part_with_fewer_manifests_than_were_written_is_refused() -> None:
 
 
 def head_of(state: ObjectWriter, label: str) -> str:
-    """The key of the head with that label."""
     (found,) = [info.key for info in state.list_level("index/heads/").objects if f"/{label}-" in info.key]
     return found
 

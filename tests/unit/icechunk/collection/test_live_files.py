@@ -11,7 +11,6 @@ from tests.support.icechunk_repo import Repo
 
 
 def refs_of(repo: Repo, node: str) -> dict[str, int]:
-    """References by manifest, as the library says it."""
     return {info.id: info.num_chunk_refs for info in repo.library.list_manifest_files(repo.ids[node])}
 
 

@@ -8,26 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.errors import LeaseHeldError, RefusedError
+from dredge.errors import RefusedError
 from dredge.icechunk.collection import planning
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import _checked_store_time, _cutoff, plan_collection, resume_run
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import collect
 from dredge.inventory.manifest import Inventory
 from dredge.runs.payload import to_json
 from dredge.storage import open_writer
-from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 from tests.support.memory_store import memory_store
-
-
-def test_another_run_holds_the_repository(repo: Repo) -> None:
-    plan_collection(repo.config())
-    before = objects(repo.folder)
-    with pytest.raises(LeaseHeldError):
-        collect(repo.config())
-    assert objects(repo.folder) == before
 
 
 def test_plan_holds_no_secrets_and_round_trips(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,11 +27,6 @@ def test_plan_holds_no_secrets_and_round_trips(repo: Repo, monkeypatch: pytest.M
     run = Run.open(plan.run_uri)
     assert run.plan == plan
     assert "correct-horse" not in json.dumps(to_json(plan))
-
-
-def test_machine_with_a_wrong_clock_is_refused(repo: Repo) -> None:
-    with pytest.raises(RefusedError, match="clock differs"):
-        plan_collection(repo.config(), clock=lambda: datetime.now(UTC) - timedelta(hours=1))
 
 
 def test_lease_is_handed_over_to_a_run_of_the_same_holder_and_repository_only(v1: Repo) -> None:

@@ -157,14 +157,5 @@ def test_read_only_repository_is_refused(tmp_path: Path) -> None:  # E16
         collect(Repo(tmp_path).config())
 
 
-def test_repository_without_refs_is_refused(v1: Repo) -> None:
-    before = objects(v1.folder)
-    for path in (v1.folder / "refs").glob("branch.*/ref.json"):
-        path.unlink()
-    with pytest.raises(RefusedError):
-        collect(v1.config())
-    assert objects(v1.folder) == before
-
-
 def test_collection_of_these_repositories_deletes_without_the_damage(v1: Repo) -> None:
     assert collect(v1.config())["deleted"]["objects"] == 20

@@ -48,12 +48,10 @@ HERE = LocalRunner()
 
 
 def driver(run: Run) -> Run:
-    """Another driver of the same run."""
     return Run.open(run.plan.run_uri)
 
 
 def come_to(run: Run, name: str) -> None:
-    """Do the steps before one."""
     for before, step in STEPS.items():
         if before == name:
             return
@@ -61,7 +59,6 @@ def come_to(run: Run, name: str) -> None:
 
 
 def test_sweep_keeps_a_snapshot_that_only_an_orphaned_mark_saw_in_use(v1: Repo) -> None:
-    """It slept through its retry; a branch was put on a released snapshot, and its late mark knows it as live."""
     earlier = v1.plan(dry_run=True)
     run_steps(earlier, HERE)  # from then on the index knows every file
     release_lease(earlier)

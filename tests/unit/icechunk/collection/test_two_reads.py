@@ -34,7 +34,6 @@ AN_HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def collected(v1: Repo) -> Repo:
-    """A repository after a clean run, with a manifest that only main's tip names."""
     commit(v1, 100)
     collect(v1.config(mode="auto"))
     return v1
@@ -56,7 +55,6 @@ def says_so(report: dict[str, Any]) -> bool:
 def test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed(
     collected: Repo,
 ) -> None:
-    """Only the run that stops sees both; the index tells those after it, which do not build on an earlier run."""
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
@@ -113,7 +111,6 @@ def test_damaged_first_read_of_a_snapshot_is_forgotten(v1: Repo) -> None:
 def test_manifest_that_only_one_of_two_reads_names_stops_runs_until_a_person_has_all_read_again(
     collected: Repo,
 ) -> None:
-    """It may have been the true one: what it names could not be told from garbage."""
     place = tip_of(collected)
     sound = place.read_bytes()
     name_no_manifest(place)
@@ -130,7 +127,6 @@ def test_manifest_that_only_one_of_two_reads_names_stops_runs_until_a_person_has
 def test_what_either_read_names_is_kept_also_where_the_run_that_noticed_told_nobody(
     collected: Repo, is_killed: bool, agrees: str
 ) -> None:
-    """It was killed before its report, or its step was tried again: no state says that it may not be built on."""
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
@@ -151,7 +147,6 @@ def test_what_either_read_names_is_kept_also_where_the_run_that_noticed_told_nob
 
 
 def test_what_a_run_read_that_noticed_damage_elsewhere_is_forgotten(collected: Repo) -> None:
-    """Nobody has read the manifests that the new snapshot names, as where it alone was damaged."""
     known = tip_of(collected)
     commit(collected, 101)
     new = tip_of(collected)
@@ -166,7 +161,6 @@ def test_what_a_run_read_that_noticed_damage_elsewhere_is_forgotten(collected: R
 
 
 def test_two_runs_that_read_a_new_snapshot_differently_say_so(collected: Repo) -> None:
-    """The first one ended before it left anything but what it had read."""
     commit(collected, 101)
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
@@ -179,19 +173,11 @@ def test_two_runs_that_read_a_new_snapshot_differently_say_so(collected: Repo) -
     assert says_so(collect(collected.config(mode="auto")))
 
 
-def test_two_runs_that_read_a_new_snapshot_alike_say_nothing(collected: Repo) -> None:
-    commit(collected, 101)
-    mark(run := optimized(collected), HERE)
-    release_lease(run)
-    assert not says_so(collect(collected.config(mode="auto")))
-
-
 @pytest.mark.parametrize("compacts", [True, False], ids=["compacted", "not compacted"])
 @pytest.mark.parametrize("is_try", [True, False], ids=["an earlier try", "an earlier run"])
 def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
     collected: Repo, monkeypatch: pytest.MonkeyPatch, is_try: bool, compacts: bool
 ) -> None:
-    """Whoever was taken for lost wakes once the others have read the same snapshot."""
     commit(collected, 101)
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
@@ -227,7 +213,6 @@ def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
 
 
 def name_another_manifest(place: Path) -> None:
-    """Let a snapshot's file name a manifest of others, with as many references, for one that only it names."""
     refs = {
         path: {info.id: info.refs for info in parse_snapshot(path.read_bytes(), path.name).manifests}
         for path in sorted(place.parent.iterdir())
@@ -241,7 +226,6 @@ def name_another_manifest(place: Path) -> None:
 
 
 def name_no_manifest(place: Path) -> None:
-    """Let a snapshot's file name a manifest that never was."""
     opened = open_file(place.read_bytes(), place.name, FileType.SNAPSHOT)
     named = decode_id(parse_snapshot(place.read_bytes(), place.name).manifests[0].id)
     place.write_bytes(

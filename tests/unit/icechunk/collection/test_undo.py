@@ -42,8 +42,6 @@ WAYS = ("versions", "quarantine")
 
 
 class Kept:
-    """A repository in a store of its own, which keeps versions where the way is to use them."""
-
     def __init__(self, repo: Repo, way: str, name: str) -> None:
         self.ids, self.way, self.name = repo.ids, way, name
         self.uri = f"memory://{name}/repo"
@@ -144,7 +142,6 @@ def test_what_came_back_stays_until_its_pin_ends(kept_v1: Kept) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "clean"])
 def test_what_a_snapshot_that_came_back_needs_stays_with_it(kept_v1: Kept, tmp_path: Path, mode: str) -> None:
-    """It shared chunks with snapshots that were live then: nobody deleted these, and the pin does not name them."""
     first = kept_v1.run()
     kept_v1.restore(first["run_id"])
     grow(kept_v1, tmp_path)
@@ -199,7 +196,6 @@ def test_chunks_that_no_run_listed_come_back_too(kept_v1: Kept, tmp_path: Path) 
 
 
 def grow(kept: Kept, folder: Path) -> None:
-    """Commit and expire with the library, in a copy that is then put over the store's objects."""
     library = kept.library(folder / "grown")
     for value in (100, 101):
         session = library.writable_session("main")

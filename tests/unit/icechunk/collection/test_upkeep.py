@@ -11,7 +11,7 @@ from dredge.icechunk.collection import own_files
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.index import ManifestIndex, write_snapshot_rows
 from dredge.icechunk.collection.outputs import StateOutput
-from dredge.icechunk.collection.own_files import _wanted, compact_index
+from dredge.icechunk.collection.own_files import compact_index
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report import advance_state
 from dredge.icechunk.collection.steps import collect, release_lease, run_steps
@@ -22,22 +22,7 @@ from dredge.runs.versions import Version
 from tests.support.icechunk_repo import Repo, change_number
 
 
-def index_of(heads: int = 0, **parts: tuple[int, list[str]]) -> ManifestIndex:
-    """An index of parts with their sizes and manifests."""
-    return ManifestIndex(
-        manifest_parts={name: PartInfo(name, len(ids), size, "") for name, (size, ids) in parts.items()},
-        manifests_of={name: ids for name, (_, ids) in parts.items()},
-        heads=[f"head-{number}" for number in range(heads)],
-    )
-
-
-def test_live_manifest_is_wanted_of_the_first_part_that_has_it() -> None:
-    index = index_of(c=(1, ["A", "B"]), a=(1, ["B", "X"]), b=(1, ["X"]), d=(1, ["B", "C", "D"]))
-    assert _wanted(index, {"A", "B", "C", "L"}) == {"a": ["B"], "b": [], "c": ["A"], "d": ["C"]}
-
-
 def after_runs(repo: Repo, parts_max: int) -> tuple[Run, Version]:
-    """A run that has moved the state on; it and two before it have each added a part of manifests to the index."""
     collect(repo.config(mode="auto"))
     for number in range(2):
         session = repo.library.writable_session("main")

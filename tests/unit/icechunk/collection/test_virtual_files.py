@@ -13,12 +13,9 @@ import pytest
 from dredge.errors import AlarmError
 from dredge.icechunk.collection import undo
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
-from dredge.icechunk.collection.index import live_ids
 from dredge.icechunk.collection.undo import acknowledge_alarms
-from dredge.icechunk.ids import hash_of
-from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_reader, store_clock
+from dredge.storage import store_clock
 from dredge.undo.alarms import read_alarms
 from dredge.undo.pins import end_pin, read_pins
 from tests.support.icechunk_views import Views
@@ -27,16 +24,9 @@ KINDS = ("snapshots", "transactions", "manifests")
 
 
 class Side(Views):
-    """A repository with a branch that has gone: all that only the branch used may go.
-
-    Attributes:
-        gone: the one file of each kind that only the branch used.
-    """
-
     gone: dict[str, str]
 
     def lose_branch(self) -> None:
-        """Write on a branch and delete it, and let no history have it."""
         self.library.create_branch("side", self.tip())
         before = self.objects()
         self.write("side", "side")
@@ -47,13 +37,11 @@ class Side(Views):
         self.expire_before(self.tip())
 
     def view_gone(self, kind: str) -> list[int]:
-        """Commit an array that lies in a file of the branch; gives its numbers."""
         self.view("view", [f"{kind}/{self.gone[kind]}"])
         return self.numbers("view")
 
     @property
     def there(self) -> set[str]:
-        """Kinds of which the branch's file is there."""
         return {kind for kind, name in self.gone.items() if (self.folder / kind / name).exists()}
 
 
@@ -98,15 +86,6 @@ def test_file_in_which_a_virtual_chunk_lies_stays(
     side.expire_before(side.drop("view"))
     side.collect(keep_lost_days=0)
     assert side.there == set()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_plan_counts_it_as_live(make: Callable[..., Side], kind: str) -> None:
-    side = make()
-    side.lose_branch()
-    side.view_gone(kind)
-    reader = open_reader(side.uri)
-    assert hash_of(side.gone[kind]) in live_ids(reader, read_history(reader))[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,14 +156,6 @@ def test_old_repo_info_in_which_a_virtual_chunk_lies_stays(tmp_path: Path) -> No
     figures = report["kinds"]["overwritten"]
     assert (figures["candidates_objects"], figures["deleted_objects"]) == (1, 1)
     assert side.numbers("view") == numbers
-
-
-def test_metadata_of_another_repository_hinders_nothing(make: Callable[..., Side]) -> None:
-    side = make()
-    side.lose_branch()
-    side.view("view", [f"another/snapshots/{'Z' * 19}G"])
-    assert side.collect(keep_lost_days=0)["outcome"] == "success"
-    assert side.there == set()
 
 
 def test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run(

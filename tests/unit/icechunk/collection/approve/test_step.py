@@ -6,15 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dredge.approve import records
 from dredge.approve.records import AIRFLOW, Asked, Decision
-from dredge.errors import AwaitingApprovalError, FormatError, LeaseHeldError, RefusedError, RejectedError
+from dredge.errors import AwaitingApprovalError, LeaseHeldError, RefusedError, RejectedError
 from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.outputs import ApproveOutput, ListCandidatesOutput, StateOutput
@@ -27,7 +26,6 @@ from dredge.icechunk.collection.steps import (
     find_question,
     put_question,
     read_report,
-    release_lease,
     reopen_run,
     run_steps,
     save_report,
@@ -43,7 +41,6 @@ HERE = LocalRunner()
 
 
 def waiting(repo: Repo, **settings: Any) -> Run:
-    """A run that awaits approval."""
     run = repo.guarded(**{"max_delete_objects": 0, **settings})
     with pytest.raises(
         AwaitingApprovalError, match=r"awaits approval until .*`dredge icechunk approve file://"
@@ -57,25 +54,10 @@ def said(run: Run, decision: Decision = "approved", by: str = "ada", through: st
 
 
 def approved(repo: Repo, **settings: Any) -> Run:
-    """A run that was approved and has not begun to delete."""
     run = waiting(repo, **settings)
     said(run)
     assert approve(run) is not None
     return run
-
-
-def list_again(run: Run) -> None:
-    """As after a try of the listing that was lost: a later one was claimed, and the guards looked at its result."""
-    summary = run.folder.read_summary(ListCandidatesOutput.STEP)
-    assert summary is not None
-    run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
-    check_limits(run)
-
-
-def later(run: Run, monkeypatch: pytest.MonkeyPatch, **time_passed: float) -> None:
-    """Let the store's clock of a run go on."""
-    honest = type(run).store_now
-    monkeypatch.setattr(type(run), "store_now", lambda self: honest(self) + timedelta(**time_passed))
 
 
 @pytest.mark.parametrize(
@@ -126,17 +108,6 @@ def test_nothing_goes_before_a_yes_and_then_the_garbage_and_nothing_else(repo: R
     assert run.folder.read_summary(StateOutput.STEP) is not None, "the next run builds on it"
 
 
-def test_a_yes_to_earlier_candidates_is_none_to_those_that_would_go_now(repo: Repo) -> None:
-    run = approved(repo)
-    before = objects(repo.folder)
-    list_again(run)
-    with pytest.raises(RefusedError):
-        bulk_delete(run, HERE)
-    with pytest.raises(AwaitingApprovalError):
-        run_steps(run, HERE)
-    assert objects(repo.folder) == before
-
-
 def test_the_question_names_the_candidates_that_were_listed(v1: Repo) -> None:
     run = waiting(v1)
     listed = run.folder.read_summary(ListCandidatesOutput.STEP)
@@ -144,35 +115,11 @@ def test_the_question_names_the_candidates_that_were_listed(v1: Repo) -> None:
     assert find_question(run).request.candidates == listed.digest
 
 
-def test_a_yes_that_was_meant_for_what_was_shown_before_is_refused(v1: Repo) -> None:
-    """The task still waits while an earlier one is done again."""
-    run = waiting(v1)
-    shown = find_question(run).digest
-    list_again(run)
-    with pytest.raises(AwaitingApprovalError):
-        approve(run)
-    with pytest.raises(RefusedError, match="ada"):
-        answer(run, "approved", "ada", AIRFLOW, shown)
-
-
-def test_a_yes_to_another_run_about_the_same_objects_is_none(v1: Repo) -> None:
-    other = approved(v1)
-    release_lease(other)
-    run, before = waiting(v1), objects(v1.folder)
-    (theirs,) = (key for key in _records(other) if key.endswith("/approved.json"))
-    (place,) = (key.rpartition("/")[0] for key in _records(run) if key.endswith("/request.json"))
-    run.folder.writer.put(f"{place}/approved.json", other.folder.writer.get(theirs))
-    with pytest.raises(RefusedError, match="another run"):
-        run_steps(run, HERE)
-    assert objects(v1.folder) == before
-
-
 def _records(run: Run) -> list[str]:
     return [key for batch in run.folder.writer.list("approve/") for key in batch["key"].to_pylist()]
 
 
 def test_the_step_itself_lets_nobody_delete(v1: Repo) -> None:
-    """A task that was marked as successful is no answer."""
     run, before = waiting(v1), objects(v1.folder)
     incomplete = run.folder.read_incomplete("approve")
     assert incomplete is not None
@@ -196,7 +143,6 @@ def test_a_rejected_run_deletes_nothing_moves_no_state_and_says_so(repo: Repo) -
 
 
 def stopping(run: Run, after: int) -> Callable[[str], Any]:
-    """A deleter that hears a no before one of its requests."""
     made = [0]
 
     class Deleter:
@@ -227,29 +173,10 @@ def test_a_no_stops_a_sweep_that_has_begun(v1: Repo, tmp_path: Path, monkeypatch
     assert read_report(run)["outcome"] == "partial"
 
 
-def test_without_an_answer_in_time_the_run_is_rejected(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, before = waiting(v1, approval_hours=2), objects(v1.folder)
-    later(run, monkeypatch, hours=2)
-    with pytest.raises(RefusedError):
-        said(run)
-    with pytest.raises(RejectedError):
-        run_steps(run, HERE)
-    assert objects(v1.folder) == before
-
-
-def test_an_approval_that_expired_lets_nothing_go(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, before = approved(v1, approval_hours=2), objects(v1.folder)
-    later(run, monkeypatch, hours=2)
-    with pytest.raises(RefusedError):
-        bulk_delete(run, HERE)
-    assert objects(v1.folder) == before
-
-
 @pytest.mark.parametrize("settings", [{"approval": "always"}, {"max_delete_objects": 0}])
 def test_nobody_can_approve_what_may_be_a_true_object(
     v1: Repo, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    """A live chunk that is missing may be one whose name a damaged manifest changed: the true one is a candidate."""
     lost = sorted(v1.collected(tmp_path)["chunks"])[0]
     (v1.folder / "chunks" / lost).unlink()
     before = objects(v1.folder)
@@ -300,28 +227,3 @@ def test_a_local_run_goes_on_when_it_was_approved(v1: Repo, tmp_path: Path) -> N
     said(run, through=ApproveOutput.COMMAND)
     assert to_its_end(reopen_run(run.plan.run_uri), HERE)["outcome"] == "success"
     assert objects(v1.folder) == due
-
-
-def test_a_local_run_does_not_go_on_after_another_one(v1: Repo) -> None:
-    run = waiting(v1)
-    said(run)
-    release_lease(run)
-    to_its_end(v1.plan(), HERE)
-    with pytest.raises(RefusedError):
-        reopen_run(run.plan.run_uri)
-    make_lease(run.state).acquire("the next one")
-
-
-def test_of_answers_the_first_stands_and_records_are_not_overwritten(v1: Repo) -> None:
-    run = waiting(v1)
-    first = said(run, by="ada").approved
-    assert records.record_answer(run, find_question(run), "approved", "bob", AIRFLOW).approved == first
-
-
-def test_a_question_that_was_changed_has_no_answer(v1: Repo) -> None:
-    run, before = approved(v1), objects(v1.folder)
-    (key,) = (key for key in _records(run) if key.endswith("/request.json"))
-    run.folder.writer.put(key, run.folder.writer.get(key).replace(b'"objects"', b'"objects" '))
-    with pytest.raises((RefusedError, FormatError)):
-        bulk_delete(run, HERE)
-    assert objects(v1.folder) == before

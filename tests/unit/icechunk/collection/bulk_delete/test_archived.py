@@ -25,7 +25,6 @@ from tests.unit.icechunk.collection.test_optimized import grown
 
 @pytest.fixture
 def archive(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a file into the archive."""
     archived: list[str] = []
 
     def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +64,6 @@ def test_what_cannot_be_copied_from_an_archive_stays_and_the_rest_of_the_garbage
 def test_what_was_copied_beside_an_archived_manifest_comes_back_and_goes_again(
     v1: Repo, archive: Callable[[str], None], tmp_path: Path
 ) -> None:
-    """While it has a pin nobody can tell what the archived manifest of a snapshot that came back needs."""
     grown(v1)
     left, before = v1.collected(tmp_path), objects(v1.folder)
     ice = min(before["manifests"] - left["manifests"])

@@ -23,7 +23,6 @@ from tests.support.icechunk_repo import Repo
 
 
 def in_a_worker(run: Run) -> WorkerRun:
-    """The run as a task of the newest try sees it."""
     attempt = StepTry.newest(run.folder.writer, "bulk_delete").named
     stores = Stores(
         run_uri=run.folder.uri,

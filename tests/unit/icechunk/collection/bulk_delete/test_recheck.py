@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError, UnavailableError
+from dredge.errors import RefusedError, UnavailableError
 from dredge.icechunk.collection import bulk_delete as step
 from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.bulk_delete import look_again, newly_live
@@ -18,10 +18,8 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, verify
 from dredge.icechunk.ids import decode_id
 from dredge.icechunk.repository import read_history
-from dredge.runs import gate
 from dredge.runs.tasks import LocalRunner
-from dredge.runs.tries import StepTry
-from dredge.storage import DeleteOutcome, open_deleter, open_reader, store_clock
+from dredge.storage import DeleteOutcome, open_deleter, open_reader
 from tests.support.icechunk import contents, counts_of, local_storage, objects, quiet
 from tests.support.icechunk_repo import Repo, change_number, until_shut
 
@@ -115,21 +113,6 @@ def test_when_refs_cannot_be_looked_at_the_sweep_stops(repo: Repo, monkeypatch: 
     with pytest.raises(UnavailableError):
         bulk_delete(run, HERE)
     assert objects(repo.folder) == before
-
-
-def test_gate_is_closed_before_the_driver_has_looked(repo: Repo) -> None:
-    run = repo.guarded()
-    watched = "bulk_delete/_watch/001.json"
-    config = gate.GateConfig(lease=run.plan.lease, watch=watched, trusted_seconds=0, silence_seconds_max=60)
-    with pytest.raises(FormatError):
-        gate.Gate(run.folder, run.state, config)
-    with run.folder.writing(StepTry.newest(run.folder.writer, "bulk_delete")):
-        found = gate.Gate(run.folder, run.state, config)
-    assert not found.is_open()
-    gate.write_look(run.folder, watched, True, "", store_clock(run.state, ""))
-    assert found.is_open()
-    gate.write_look(run.folder, watched, False, "something is in use again", None)
-    assert not found.is_open()
 
 
 def test_released_snapshot_cannot_come_back_on_spec_2_unnoticed(repo: Repo) -> None:

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.records import AIRFLOW
 from dredge.errors import (
-    AwaitingApprovalError,
     ConfigError,
     LeaseHeldError,
     PartialError,
@@ -27,7 +25,7 @@ from dredge.icechunk.collection.index import snapshot_rows
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import answer, approve, bulk_delete, check_limits, release_lease, verify
+from dredge.icechunk.collection.steps import bulk_delete, check_limits, verify
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.maintenance import make_lease
@@ -44,7 +42,6 @@ type DeleteBy = Callable[[Callable[[str], Any]], None]
 
 @pytest.fixture
 def delete_by(monkeypatch: pytest.MonkeyPatch) -> DeleteBy:
-    """Let the sweep delete by another deleter from now on."""
     return lambda opened: monkeypatch.setattr(deleting, "open_deleter", opened)
 
 
@@ -106,23 +103,6 @@ def test_objects_that_the_key_pair_may_not_delete_are_no_promise_that_nothing_wa
     assert bulk_delete(run, HERE).counts["failed_objects"] == 0
 
 
-def test_a_key_pair_that_ends_while_deleting_is_no_promise_either(repo: Repo, delete_by: DeleteBy) -> None:
-    run = repo.guarded()
-
-    class Ending:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
-
-        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-            if keys[0].startswith("manifests"):
-                raise ConfigError("the key pair has expired")
-            return self.inner.delete(keys)
-
-    delete_by(Ending)
-    with pytest.raises(PartialError):
-        bulk_delete(run, HERE)
-
-
 def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_finishes(
     repo: Repo, delete_by: DeleteBy, tmp_path: Path
 ) -> None:
@@ -155,16 +135,6 @@ def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_fin
         summary = bulk_delete(run, HERE)
         assert summary.counts["deleted_objects"] == total
         verify(run)
-
-
-def test_lost_lease_stops_the_sweep_before_anything_is_deleted(repo: Repo) -> None:
-    run = repo.guarded()
-    before = objects(repo.folder)
-    release_lease(run)
-    make_lease(run.state, 60).acquire("somebody else")
-    with pytest.raises(LeaseHeldError):
-        bulk_delete(run, HERE)
-    assert objects(repo.folder) == before
 
 
 def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(
@@ -257,7 +227,6 @@ def test_old_mark_is_not_swept(repo: Repo) -> None:
 
 
 def list_again(run: Run) -> None:
-    """Put another list of candidates in the place of the one that was guarded."""
     summary = run.folder.read_summary(ListCandidatesOutput.STEP)
     assert summary is not None
     run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
@@ -287,7 +256,6 @@ def test_sweep_looks_at_the_chain_again_after_it_looked_at_refs(
 
 
 def with_verdict(run: Run, verdict: str) -> Run:
-    """Let the summary of the guards look complete, as the one of a dry run does whose guards would stop a run."""
     summary = check_limits(run)
     run.folder.write_summary(replace(summary, details={**summary.details, "verdict": verdict}))
     return run
@@ -301,30 +269,3 @@ def test_sweep_deletes_nothing_when_the_guards_did_not_pass(v1: Repo, verdict: s
     with pytest.raises(RefusedError):
         bulk_delete(run, HERE)
     assert objects(v1.folder) == before
-
-
-@pytest.mark.parametrize("verdict", ["passed", "awaiting_approval"])
-def test_sweep_that_a_person_has_to_approve_begins_after_the_yes(v1: Repo, verdict: str) -> None:
-    run = with_verdict(v1.listed(approval="always", max_delete_objects=0), verdict)
-    with pytest.raises(AwaitingApprovalError):
-        approve(run)
-    with pytest.raises(RefusedError, match="approve"):
-        bulk_delete(run, HERE)
-    answer(run, "approved", "ada", AIRFLOW)
-    approve(run)
-    assert bulk_delete(run, HERE).counts["deleted_objects"] == 20
-
-
-def test_dry_run_deletes_nothing_and_says_what_would_go(repo: Repo) -> None:
-    run = repo.guarded(dry_run=True)
-    before = objects(repo.folder)
-    found = run.folder.read_summary(ListCandidatesOutput.STEP)
-    assert found is not None
-    listed, summary = ListCandidatesOutput.of(found), bulk_delete(run, HERE)
-    assert summary.status == "dry_run"
-    assert summary.counts == {
-        "would_delete_objects": listed.total("candidates_objects"),
-        "would_delete_bytes": listed.total("candidates_bytes"),
-    }
-    assert summary.parts == ()
-    assert objects(repo.folder) == before

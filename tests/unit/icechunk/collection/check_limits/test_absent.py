@@ -19,16 +19,12 @@ from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import decode_id
 from dredge.icechunk.repository import read_history
-from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo, change_number, main_manifest
 
-HERE = LocalRunner()
-
 
 def flip_chunk_id(folder: Path, rng: random.Random) -> str:
-    """Turn one bit of the id of a chunk that main needs; gives the chunk's name."""
     path = main_manifest(folder)
     opened = open_file(path.read_bytes(), path.name, FileType.MANIFEST)
     (array,) = parse_manifest(path.read_bytes(), path.name).arrays

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dredge.icechunk.collection.check_limits import AbsentChunk, _finding, check_absent
+from dredge.icechunk.collection.check_limits import AbsentChunk, check_absent
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
@@ -33,7 +33,6 @@ def outputs(run: Run) -> tuple[MarkOutput, ListCandidatesOutput]:
 
 
 def references(repo: Repo, manifests: Iterable[str]) -> set[Named]:
-    """Every reference to a native chunk: chunk, manifest, and place."""
     found = set()
     for manifest in manifests:
         for array in parse_manifest((repo.folder / "manifests" / manifest).read_bytes(), manifest).arrays:
@@ -50,19 +49,6 @@ def live_manifests(repo: Repo) -> set[str]:
 
 def chunk(name: str, manifest: str = "M", node_id: str = "N") -> AbsentChunk:
     return AbsentChunk(f"chunks/{name}", manifest, node_id, (2, 3))
-
-
-@pytest.mark.parametrize(
-    ("count", "kept", "verdict"), [(0, False, "passed"), (1, False, "refused"), (1, True, "passed")]
-)
-@pytest.mark.parametrize("kind", ["chunks", "transactions"])
-def test_anything_absent_is_refused_unless_the_kind_is_kept_whole(
-    kind: str, count: int, kept: bool, verdict: str
-) -> None:
-    found = _finding(kind, count, kept, ["one", "two"], "Do this")
-    assert (found.rule, found.verdict, found.figure, found.limit) == (f"{kind}_present", verdict, count, 0)
-    assert ("one" in found.text) is (count > 0)
-    assert ("Do this" in found.text) is (verdict == "refused")
 
 
 def test_absent_chunk_and_log_each_refuse_the_run_and_say_which_setting_helps(repo: Repo, run: Run) -> None:

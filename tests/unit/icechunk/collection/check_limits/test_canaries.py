@@ -34,7 +34,6 @@ def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pyte
 
 
 def needed_by_tips(repo: Repo) -> tuple[set[str], set[str], set[str]]:
-    """Keys of the refs' snapshots, of their manifests, and of the native chunks of these."""
     tips = {ref.tip for ref in read_history(open_reader(repo.uri)).refs}
     manifests = {f"manifests/{info.id}" for tip in tips for info in repo.library.list_manifest_files(tip)}
     chunks: set[str] = set()

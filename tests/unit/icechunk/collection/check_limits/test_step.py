@@ -9,7 +9,6 @@ import pytest
 from dredge.errors import AwaitingApprovalError, RefusedError
 from dredge.icechunk.collection import check_limits as step
 from dredge.icechunk.collection.check_limits import GUARD
-from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.outputs import CheckLimitsOutput, ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
@@ -49,13 +48,6 @@ def test_limits_hold_a_run_and_only_warn_in_a_dry_run(repo: Repo) -> None:
     list_candidates(run, HERE)
     with pytest.raises(RefusedError, match="check_limits"):
         bulk_delete(run, HERE)
-
-
-def test_a_share_that_no_user_limited_waits_for_an_answer(repo: Repo) -> None:
-    before = objects(repo.folder)
-    with pytest.raises(AwaitingApprovalError):
-        collect(repo.config(max_delete_percent=CollectConfig(uri="x").max_delete_percent))
-    assert objects(repo.folder) == before
 
 
 @pytest.mark.parametrize(("undo", "asks"), [("off", True), ("quarantine", False)])

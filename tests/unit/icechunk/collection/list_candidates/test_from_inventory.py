@@ -29,7 +29,7 @@ from dredge.icechunk.collection.steps import (
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
 from dredge.storage.local.store import LocalReader
-from tests.support.icechunk import Graph, build, contents, counts_of, local_storage, objects
+from tests.support.icechunk import contents, counts_of, objects
 from tests.support.icechunk_repo import Repo, change_number
 from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
 
@@ -37,7 +37,6 @@ OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def inventory(repo: Repo, chunks: Iterable[str] | None = None, time: datetime = OLD, files: int = 2) -> str:
-    """Write tables of what is in the repository, of which chunks only some."""
     folder = repo.folder.with_name("inventory")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -199,24 +198,3 @@ def test_cutoff_is_not_after_the_beginning_of_the_inventory_and_another_one_stop
     write("Key, Size, LastModifiedDate, ETag")
     with pytest.raises(RefusedError, match="another one"):
         run_steps(planned, LocalRunner())
-
-
-def test_repository_without_chunks_needs_none_in_its_inventory(tmp_path: Path) -> None:
-    graph = Graph((("1", "0", 1.0), ("2", "1", 2.0)), {"main": "2"})
-    build(local_storage(tmp_path / "repo"), graph, 1, chunks=False)
-    repo = Repo(tmp_path / "repo")
-    folder = tmp_path / "inventory"
-    folder.mkdir()
-    columns = {"key": [str(repo.folder / "snapshots/x").lstrip("/")], "size": [1], "last_modified": [OLD]}
-    pq.write_table(pa.table(columns), folder / "a.parquet")
-    assert run(repo, inventory=f"file://{folder}")["outcome"] == "success"
-
-
-def test_nothing_of_the_index_is_asked_where_the_inventory_has_every_live_chunk(v1: Repo) -> None:
-    planned = v1.plan(inventory=inventory(v1))
-    mark(planned, LocalRunner())
-    for path in (v1.folder / "_dredge" / "index" / "parts").iterdir():
-        path.write_bytes(path.read_bytes()[:-1] + b"x")
-    counts = list_candidates(planned, LocalRunner()).counts
-    assert counts["chunks_absent"] == 0
-    assert counts["chunks_candidates_objects"] > 0

@@ -47,7 +47,6 @@ def listed(task: Task, given: ListConfig, kind: str = "chunks", low: str = "", h
 
 
 def figures(**some: int) -> dict[str, int]:
-    """The figures of a listing, those that are not named being 0."""
     return dict.fromkeys(listing.FIGURES, 0) | some
 
 
@@ -60,7 +59,6 @@ def names(parts: Sequence[PartInfo]) -> list[str]:
 
 
 def fill(task: Task, folder: str) -> None:
-    """1 and 5 will be live, 2 to 4 are nobody's, 4 and 5 are not old; four names are no ids."""
     for number in range(1, 6):
         time = CUTOFF if number in (4, 5) else CUTOFF - timedelta(microseconds=1)
         task.put(f"{folder}/{named(number)}", b"x" * 10**number, time)

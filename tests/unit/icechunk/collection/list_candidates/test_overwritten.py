@@ -62,7 +62,6 @@ def old_repo_infos(folder: Path, count: int) -> Any:
 
 
 def age(folder: Path, hours: float) -> None:
-    """Let copies look as if they had been written so long ago: name and time of the file."""
     for path in list((folder / "overwritten").iterdir()):
         made = written_at(path.name)
         assert made is not None

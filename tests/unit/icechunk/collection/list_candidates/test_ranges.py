@@ -9,9 +9,7 @@ import pytest
 
 from dredge.icechunk.collection.list_candidates.listing import NameRange, bounds_for
 from dredge.icechunk.collection.steps import collect
-from dredge.storage import open_reader
 from tests.support.icechunk_repo import Repo, split_local_folders
-from tests.support.icechunk_tasks import Task
 
 
 def test_names_equal_to_a_bound_are_listed_by_exactly_one_range(
@@ -45,23 +43,3 @@ def test_every_id_falls_into_exactly_one_range_and_that_into_its_shards(expected
     for bits in (0, 3, 10):
         for names, part in zip(found, parts, strict=True):
             assert {int(number) >> (64 - bits) for number in part} <= set(names.shards(bits))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "names"),
-    [
-        ("", "", ["", "A", "G", "G0", "Z"]),
-        ("", "G", ["", "A", "G"]),
-        ("G", "", ["G0", "Z"]),
-        ("A", "G0", ["G", "G0"]),
-    ],
-)
-def test_range_lists_what_lies_between_its_bounds_and_the_upper_one(
-    low: str, high: str, names: list[str]
-) -> None:
-    task = Task("list_candidates")
-    for key in ("bhunks/x", "chunks/", "chunks/A", "chunks/G", "chunks/G0", "chunks/Z", "dhunks/x"):
-        task.put(key)
-    batches = NameRange(prefix="chunks/", low=low, high=high).list(open_reader(task.uri))
-    found = [key for batch in batches for key in batch["key"].to_pylist()]
-    assert found == [f"chunks/{name}" for name in names]

@@ -42,13 +42,3 @@ def test_live_manifest_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch:
     with pytest.raises(FormatError):
         collect(repo.config())
     assert objects(repo.folder) == before
-
-
-@pytest.mark.parametrize(
-    ("refs", "bits"), [(0, 0), (4, 0), (5, 1), (8, 1), (9, 2), (4 << 10, 10), (1 << 20, 10)]
-)
-def test_live_chunks_are_split_by_how_many_there_are_into_at_most_1024_shards(
-    v1: Repo, refs: int, bits: int
-) -> None:
-    run = v1.plan(tuning=Tuning(ids_per_shard=4))
-    assert chunks._bits(run, {"A": refs // 2, "B": refs - refs // 2}) == bits

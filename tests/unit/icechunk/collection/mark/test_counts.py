@@ -14,13 +14,9 @@ from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, write_m
 from dredge.icechunk.collection.mark import counts as counts_module
 from dredge.icechunk.collection.mark.counts import (
     Change,
-    CountConfig,
-    CountResult,
-    CountTask,
     UniteConfig,
     UniteTask,
     count_change,
-    count_chunks,
     count_live,
     unite_layers,
 )
@@ -35,11 +31,10 @@ from dredge.runs.tries import StepTry
 from dredge.sets.hashes import Counted, read_counted, write_counted
 from dredge.sets.live import CountedSet
 from tests.support.icechunk_repo import Repo
-from tests.support.icechunk_tasks import Task, named, raw
+from tests.support.icechunk_tasks import Task
 from tests.unit.icechunk.collection.state.test_base import STATE
 
 HERE = LocalRunner()
-FAR = 1 << 63
 
 
 @pytest.fixture
@@ -48,40 +43,12 @@ def task() -> Task:
 
 
 def counts(task: Task, parts: list[PartInfo]) -> dict[str, dict[int, int]]:
-    """Counts by the ending of the file's name."""
     folder, found = RunFolder(task.state, "r"), {}
     for part in parts:
         read = read_counted(folder, part)
         stem = part.name.removesuffix(".counts").rpartition("/")[2]
         found[stem] = dict(zip(read.hashes.tolist(), read.counts.tolist(), strict=True))
     return found
-
-
-def count(task: Task, part: PartInfo, added: list[str], dropped: list[str], bits: int = 0) -> CountResult:
-    config = CountConfig(bits=bits, label="run-2")
-    return count_chunks.body(
-        task.run, config, CountTask(number=4, index_part=part, added=added, dropped=dropped)
-    )
-
-
-def test_chunks_of_new_manifests_are_added_and_those_of_dropped_ones_taken_away(task: Task) -> None:
-    part = task.indexed(
-        "part",
-        {
-            "A": [raw(1), raw(2), raw(FAR)],
-            "B": [raw(2), raw(3)],
-            "C": [raw(1), raw(3), raw(4)],
-            "D": [raw(2)],
-        },
-    )
-    found = count(task, part, ["A", "B", "X"], ["C", "Y"], bits=1)
-    assert counts(task, found.parts) == {
-        "run-2-00004-0000": {2: 2, 4: -1},
-        "run-2-00004-0001": {FAR: 1},
-    }
-    assert (found.index_part, found.added, found.dropped, found.damaged) == (part.name, ["A", "B"], ["C"], [])
-    low = count(task, part, ["B"], [], bits=1)
-    assert counts(task, low.parts) == {"run-2-00004-0000": {2: 1, 3: 1}}
 
 
 def layer(task: Task, name: str, *shards: dict[int, int]) -> list[PartInfo]:
@@ -100,11 +67,6 @@ def test_chunk_that_was_taken_away_more_often_than_added_stops_the_run(task: Tas
         unite_layers.body(task.run, UniteConfig(counted=counted, label="x"), UniteTask(shards=[0]))
 
 
-def test_chunk_of_an_id_with_the_same_first_bits_counts_with_it(task: Task) -> None:
-    part = task.indexed("part", {named(1): [raw(1), raw(1, 1)]})
-    assert counts(task, count(task, part, [named(1)], []).parts) == {"run-2-00004-0000": {1: 1}}
-
-
 @pytest.fixture
 def run(v1: Repo) -> Run:
     return v1.plan()
@@ -120,8 +82,6 @@ def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
 
 
 class Earlier:
-    """A base that counted A and B, in a repository of which one manifest is live and new."""
-
     def __init__(self, repo: Repo, **tuning: int) -> None:
         self.run = repo.plan(tuning=Tuning(**tuning))
         (info,) = repo.library.list_manifest_files(repo.ids["7"])

@@ -21,7 +21,6 @@ HISTORY = history_of(Graph((("1", "0", 1.0), ("2", "1", 2.0)), {"main": "1"}), 1
 
 
 def roots_of(spec: int, *files: tuple[str, float]) -> Roots:
-    """Choose roots where 2 is not reachable and the cutoff was 10 hours ago; `files` with hours since then."""
     history = HISTORY if spec == 1 else history_of(Graph((("1", "0", 1.0),), {"main": "1"}), 2)
     cutoff = NOW - 10 * HOUR
     return choose_roots(history, [(node, cutoff - hours * HOUR) for node, hours in files], cutoff)

@@ -100,7 +100,6 @@ def test_path_that_comes_back_to_itself_is_followed_once(monkeypatch: pytest.Mon
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Which snapshot files each task read."""
     asked: list[list[str]] = []
     real = snapshot_rows
 
@@ -115,7 +114,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def indexed(
     run: Run, live: set[str], replaced: Collection[str] = (), contradicted: Collection[str] = ()
 ) -> list[SnapshotRow]:
-    """Index snapshots in a try of its own, as a run of its own would."""
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
         index = ManifestIndex.load(run.state)
         rows, parts = index_snapshots(run, HERE, index, live, replaced, contradicted)

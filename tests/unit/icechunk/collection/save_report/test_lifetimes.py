@@ -34,7 +34,6 @@ SMALL = {"index_parts_max": 3, "counted_layers_max": 2}
 
 
 def change(repo: Repo, value: int) -> None:
-    """Commit, and expire what came before."""
     session = repo.library.writable_session("main")
     change_number(session, value)
     tip = session.commit(f"number {value}")
@@ -43,7 +42,6 @@ def change(repo: Repo, value: int) -> None:
 
 
 def age(repo: Repo, days: float) -> None:
-    """Make Dredge's own files older."""
     for path in (repo.folder / "_dredge").rglob("*"):
         if path.is_file() and path.name != "lease.json":
             then = path.stat().st_mtime - days * DAY

@@ -20,7 +20,6 @@ PAGE = "report.html"
 
 
 def before_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
-    """Let the next report of this driver stop for once when it is put together."""
     real, left = step.build_report, [meanwhile]
 
     def slept(run: Run) -> dict[str, Any]:
@@ -33,7 +32,6 @@ def before_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch, meanwhile: C
 
 
 def between_its_files(run: Run, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
-    """Let the next report of this driver stop for once when only `report.json` is written."""
     real = run.folder.publish_json
 
     def slept(*arguments: Any) -> None:
@@ -47,7 +45,6 @@ def between_its_files(run: Run, monkeypatch: pytest.MonkeyPatch, meanwhile: Call
 def test_an_orphaned_report_gives_way_to_a_newer_one(
     v1: Repo, monkeypatch: pytest.MonkeyPatch, sleep: Callable[..., None]
 ) -> None:
-    """It was put together before the run went on; the newer one says how the run ended."""
     orphan = v1.plan()
     retry = Run.open(orphan.plan.run_uri)
 
@@ -69,8 +66,6 @@ def test_an_orphaned_report_gives_way_to_a_newer_one(
 def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
     v1: Repo, monkeypatch: pytest.MonkeyPatch, asleep_after: str
 ) -> None:
-    """It had seen that all was complete, or united the index, and slept; what the later try left undone is no
-    failure."""
     orphan, honest = v1.plan(), getattr(step, asleep_after)
     run_steps(orphan, LocalRunner())
 

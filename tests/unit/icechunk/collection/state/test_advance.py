@@ -25,7 +25,6 @@ def state_of(repo: Repo) -> RunState | None:
 
 
 def ended(repo: Repo, **changes: Any) -> Run:
-    """A run up to its end."""
     run = Run.open(plan_collection(repo.config(**changes)).run_uri)
     run_steps(run, HERE)
     save_report(run)

@@ -49,7 +49,6 @@ def state() -> ObjectWriter:
 
 
 def left(state: ObjectWriter, known: KnownSnapshots) -> RunState:
-    """Leave rows of snapshots as a run does."""
     uri = f"{state.uri}/runs/r2"
     data = parquet_bytes(snapshots_table(ROWS, known))
     folder = RunFolder(open_writer(uri), "r2")

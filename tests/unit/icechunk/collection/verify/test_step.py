@@ -22,7 +22,6 @@ HERE = LocalRunner()
 
 @pytest.fixture
 def swept(v1: Repo, tmp_path: Path) -> Run:
-    """A run that has deleted; what the repository was before lies beside it."""
     shutil.copytree(v1.folder, tmp_path / "before")
     run = v1.guarded()
     bulk_delete(run, HERE)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from dredge.errors import FormatError, RefusedError, WitnessError
-from dredge.icechunk.collection.config import IcechunkPurgeConfig, PlannedExpiration
+from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.steps import Run, bulk_delete, find_garbage, plan_collection, release_lease
 from dredge.icechunk.collection.undo import purge
 from dredge.icechunk.collection.witness.judging import forget_lost
@@ -19,7 +19,6 @@ from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_past import Past
 
 HERE = LocalRunner()
-LATER = timedelta(seconds=5)
 
 
 @pytest.fixture
@@ -103,7 +102,6 @@ def test_statement_of_a_person_holds_for_that_loss_and_for_no_later_one(v1: Past
 
 
 def test_record_that_was_copied_back_with_refs_proves_nothing(past: Past) -> None:
-    """The refs and Dredge's own folder are of yesterday: main's tip of then is reached, and nothing seems lost."""
     past.commit()
     past.collect()
     what = "refs" if (past.folder / "refs").exists() else "repo"
@@ -127,7 +125,6 @@ def test_record_that_was_copied_back_with_refs_proves_nothing(past: Past) -> Non
 
 
 def test_tip_that_only_a_record_knew_that_was_copied_back_is_kept(v1: Past) -> None:
-    """It is older than the record's mark, so no mark misses it as a commit that none saw."""
     v1.commit()
     with v1.put_back("refs"):
         tip = v1.commit()
@@ -152,12 +149,6 @@ def test_dry_run_leaves_what_it_saw_and_is_refused_as_well(v1: Past) -> None:
         v1.collect(dry_run=True)
     with pytest.raises(WitnessError):
         v1.collect(dry_run=True)
-
-
-def test_report_on_a_planned_expiration_leaves_nothing_for_the_next_run(past: Past) -> None:
-    past.commit()
-    past.collect(dry_run=True, after=PlannedExpiration(threshold=(now() + LATER).isoformat()))
-    assert past.record() is None
 
 
 def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None:

@@ -34,13 +34,11 @@ def now() -> datetime:
 
 
 def remove_copies(past: Past) -> None:
-    """Remove the copies of the repo info, by which a later version could be seen."""
     for path in (past.folder / "overwritten").iterdir():
         path.unlink()
 
 
 def log_of_one_entry(past: Past) -> Any:
-    """Open a repository whose repo info has one entry of the log: the rest lies in copies."""
     config = quiet().RepositoryConfig.default()
     config.num_updates_per_repo_info_file = 1
     return quiet().Repository.open(past.storage, config=config)
@@ -122,7 +120,6 @@ def test_amended_tip_of_main_that_an_expiration_dropped_asks_no_person(v2: Past)
 
 
 def upgraded(v1: Past) -> Any:
-    """Upgrade with the old files kept; gives a writer that was open before."""
     writer = v1.library
     quiet().upgrade_icechunk_repository(v1.library, dry_run=False, delete_unused_v1_files=False)
     return writer
