@@ -1,4 +1,4 @@
-"""Spec 2 is expired by the library, and what it did is held against the plan."""
+"""Expiration of spec 2 through the library."""
 
 from __future__ import annotations
 

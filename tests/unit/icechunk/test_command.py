@@ -1,4 +1,4 @@
-"""`dredge icechunk` shows first, changes only when told to, and ends with its error's exit code."""
+"""The command line."""
 
 from __future__ import annotations
 

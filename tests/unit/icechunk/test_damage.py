@@ -1,8 +1,4 @@
-"""Damage by one bit: it is refused, or changes nothing, or names something that is not in the store.
-
-Metadata files carry no checksum. What a damaged file may never do is to say less than it said: what it no longer
-names would be deleted.
-"""
+"""Damaged files are refused, or keep all their references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many repositories: which are meant, and that a broken one stops no other."""
+"""Choice of many repositories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What old releases of the library left behind is accepted where it is proved harmless."""
+"""Repositories of releases 0.2.9 and later: history, expiration, collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refs that are missing or cannot be read stop everything, wherever it begins: what they hold would look dead."""
+"""Missing or damaged refs, and a missing or old repo info, stop a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run deleted and live files name: brought back, and an alarm."""
+"""Deleted objects that are live are restored, and raise an alarm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that build on an earlier one: what they look at, what they keep, and when they do not trust what they find."""
+"""Optimized runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dredge.storage.local.store import LocalReader
 from dredge.storage.model import MaySend, always
 from tests.support.icechunk import contents, objects, quiet
 from tests.support.icechunk_repo import Repo, change_number, main_manifest
-from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
+from tests.unit.icechunk.collection.test_check_limits import flip_chunk_id
 
 HERE = LocalRunner()
 ALL_REFS = {"delete_expired_branches": True, "delete_expired_tags": True}

@@ -1,4 +1,4 @@
-"""What is kept for now keeps what it needs."""
+"""Pinned objects keep the objects that they need."""
 
 from __future__ import annotations
 

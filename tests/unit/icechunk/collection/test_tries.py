@@ -1,4 +1,4 @@
-"""An earlier try of a step lives on while the step is tried again: whatever it does late counts for nothing."""
+"""Late and repeated tries of a step have no effect."""
 
 from __future__ import annotations
 

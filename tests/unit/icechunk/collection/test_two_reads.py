@@ -1,4 +1,4 @@
-"""Two reads of one snapshot that name other manifests: one of them was damaged, and nobody knows which."""
+"""Two different reads of a snapshot keep the manifests of both."""
 
 from __future__ import annotations
 

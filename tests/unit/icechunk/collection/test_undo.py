@@ -1,4 +1,4 @@
-"""What a collection of an Icechunk repository deleted comes back byte for byte, stays, and goes for good when asked."""
+"""Restore and purge."""
 
 from __future__ import annotations
 

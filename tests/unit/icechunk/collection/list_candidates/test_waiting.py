@@ -1,4 +1,4 @@
-"""With the default grace a run deletes what an earlier run found, what has waited since, and nothing else."""
+"""Only garbage that has waited for another run is a candidate."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A collection of an Icechunk repository asks a person where its settings and its limits want that: nothing goes before
-a yes to these very candidates, and nothing after a no."""
+"""A run with a question deletes only after a yes to its candidates, and never after a no."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots that were tips of refs, or that no run saw, and that nothing reaches now."""
+"""Lost tips and unreferenced snapshots are kept; a lost tip of main needs a person's consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task deletes only what it must."""
+"""Tasks of the sweep."""
 
 from __future__ import annotations
 
