@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from benchmarks.shapes import Shape
 from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.gc_files import Rules, write_rules
 from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
@@ -31,7 +32,6 @@ from dredge.lakefs.files.records import (
     commit_key,
     repository_key,
 )
-from dredge.lakefs.files.rules import Rules, write_rules
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.committed.apply import Change, apply

@@ -20,8 +20,8 @@ from benchmarks.s3_store import STATE
 from benchmarks.scale_store import COUNTERS, GONE, Virtual, etags, sizes
 from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.metaranges import write_metarange
-from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.gc_files import Rules, write_rules
+from dredge.lakefs.files.ranges import RangeInfo, write_metarange
 from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
     Branch,
@@ -31,7 +31,6 @@ from dredge.lakefs.files.records import (
     commit_key,
     repository_key,
 )
-from dredge.lakefs.files.rules import Rules, write_rules
 from dredge.lakefs.files.sstable import write_table
 from dredge.storage import ObjectWriter, open_writer
 from dredge.xid import new_xid

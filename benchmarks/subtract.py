@@ -25,9 +25,8 @@ from dredge.gc.subtract.classify import SubtractConfig
 from dredge.gc.subtract.step import SubtractTask, subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import Stores
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import LocalRunner, round_robin
+from dredge.runs.tasks import LocalRunner, Stores, round_robin
 from dredge.sets.hashes import split, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import open_writer

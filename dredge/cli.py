@@ -85,7 +85,7 @@ def main(args: list[str] | None = None) -> Any:
     except MemoryError:
         raise
     except Exception as error:
-        from dredge.runs.defects import defect
+        from dredge.runs.failures import defect
 
         traceback.print_exc()
         found = defect("the command", error)

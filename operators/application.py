@@ -30,7 +30,7 @@ from typing import IO, Any
 
 from airflow_dredge.operators.connect import SMALL_MALLOC
 from dredge.errors import ConfigError, UnavailableError
-from dredge.runs.peers import is_of_this_user
+from dredge.process import is_of_this_user
 
 log = logging.getLogger(__name__)
 

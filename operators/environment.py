@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from dredge.runs.environment import environment
+from dredge.process import environment
 from dredge.storage import StorageOptions, environment_of_child
 
 

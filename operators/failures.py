@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowSensorT
 
 from airflow_dredge.operators.retry import fail_for_good
 from dredge.errors import DredgeError
-from dredge.runs.defects import defect
+from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context

@@ -12,10 +12,10 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_dredge.operators.failures import reported
 from dredge.errors import ConfigError, LeaseHeldError
+from dredge.runs.consents import check_variables
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import to_json
-from dredge.runs.variables import check_variables
-from dredge.runs.words import duration_text
+from dredge.runs.rendering import duration_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -19,7 +19,7 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.links import REPORT, ReportLink
 from dredge.errors import RefusedError
 from dredge.runs.clock import utc_now
-from dredge.runs.many import Outcome, left_out, save_summary, summarize, table_lines
+from dredge.runs.report import Outcome, left_out, save_summary, summarize, summary_lines
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -131,7 +131,7 @@ class SaveSummaryOperator(BaseOperator):
         skipped: Mapping[str, str] = ti.xcom_pull(task_ids=_FIRST, key=LEFT_OUT) or {}
         outcomes += [left_out(name, why) for name, why in skipped.items()]
         summary = summarize(outcomes, utc_now())
-        for line in table_lines(summary):
+        for line in summary_lines(summary):
             self.log.info("%s", line)
         figures = {**summary["counts"], REPORT: self._save(context, summary, options)}
         for outlet in self.outlets:

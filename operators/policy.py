@@ -51,7 +51,7 @@ def check_policy(form: Sequence[Setting], values: Mapping[str, Any]) -> None:
 
 
 def present_variables(schedules: str, what: str, repository: str) -> dict[str, bool | None]:
-    """Return which Variables bind the runs of a repository; see ``dredge.runs.variables.check_variables``.
+    """Return which Variables bind the runs of a repository; see ``dredge.runs.consents.check_variables``.
 
     :param schedules: Variable of schedules
     :param what: the setting of an entry that names its repository

@@ -1,7 +1,7 @@
 """Airflow's Variables as JSON.
 
 Airflow says "not found" also where a secrets backend does not answer. So the state of a repository knows which
-Variables its runs were bound by (`dredge.runs.variables`), and a missing one stops the run.
+Variables its runs were bound by (`dredge.runs.consents`), and a missing one stops the run.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ from airflow_dredge.spark_jobs.daemon import load_common
 from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session
-from dredge.runs.environment import environment
-from dredge.runs.peers import is_of_this_user
-from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
+from dredge.process import environment, is_of_this_user
+from dredge.runs.payload import Json
+from dredge.runs.tasks import TaskFunction, TaskRunner
 from dredge.storage import StorageOptions, environment_of_child
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class LateRunner:
         """How many tasks the cluster runs at once."""
         return self._runner.default_parallelism
 
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+    def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         """Run the tasks; see `SparkRunner.run`."""
         return self._runner.run(name, fn, config, tasks)
 

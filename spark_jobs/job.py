@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.errors import ConfigError, DredgeError
-from dredge.runs.defects import defect
+from dredge.runs.failures import defect
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions, environment_of_child
 

@@ -38,9 +38,10 @@ from airflow_dredge.spark_jobs.failures import spark_reason
 from airflow_dredge.spark_jobs.session import is_remote
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
-from dredge.runs.defects import TaskDefect, places
-from dredge.runs.environment import environment
-from dredge.runs.tasks import Json, PartitionFunction
+from dredge.process import environment
+from dredge.runs.failures import TaskDefect, places
+from dredge.runs.payload import Json
+from dredge.runs.tasks import TaskFunction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +90,7 @@ class SparkRunner:
         ids = self._spark.range(0, 1 << 16).select(functions.spark_partition_id().alias("id"))
         return max(1, ids.distinct().count())
 
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+    def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         """Run `fn(config, task)` for every task; see `TaskRunner.run`.
 
         Raises:
@@ -146,7 +147,7 @@ def _tags_of(spark: SparkSession) -> _Tags:
 type Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def worker(fn: PartitionFunction, config: Json, tasks: Sequence[Json], environ: Mapping[str, str]) -> Worker:
+def worker(fn: TaskFunction, config: Json, tasks: Sequence[Json], environ: Mapping[str, str]) -> Worker:
     """Return the function that Spark ships: ids in, JSON rows out."""
     shipped = [zlib.compress(json.dumps(task).encode(), 1) for task in tasks]
     plain_config = json.dumps(config)
@@ -184,7 +185,7 @@ def other_version(index: int, wanted: str, found: str = __version__) -> str:
     return json.dumps({"index": index, "error": failure})
 
 
-def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
+def answer(index: int, fn: TaskFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
     """Run one task and return its row; never raises for an error of the task."""
     try:
         # A worker process runs one task at a time, so nobody else sees them.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dredge.durable import NO_SYNC
+from dredge.process import NO_SYNC
 from tests.support import memory_store  # noqa: F401 (memory:// is a store)
 from tests.support.depth import IS_LONG, load_profile
 from tests.support.stand_ins import standing_in

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from dredge.approve.settings import ALWAYS, NEVER
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
+from dredge.runs.summary import StepOutput
 from dredge.undo.ways import UndoCost
 
 

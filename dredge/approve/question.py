@@ -14,8 +14,8 @@ from typing import Any
 from dredge.approve.output import GuardsOutput
 from dredge.approve.records import Asked
 from dredge.approve.step import keep_lease
+from dredge.runs.rendering import size_text
 from dredge.runs.run import PlannedRun
-from dredge.runs.words import size_text
 from dredge.undo.ways import WORDS
 
 _MARKS = frozenset("`<>&|\\")

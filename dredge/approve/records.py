@@ -21,11 +21,10 @@ from typing import Any, Literal
 
 from dredge.approve.output import ApproveOutput, GuardsOutput
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.runs import chain
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.run import PlannedRun
-from dredge.runs.summary import StepSummary
+from dredge.runs.steps import plan_digest
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage import ObjectReader, ObjectWriter
 
 type Decision = Literal["approved", "rejected"]
@@ -131,7 +130,7 @@ def subject_of(
     """
     return {
         "run_id": run.plan.run_id,
-        "plan": chain.plan_digest(run.folder),
+        "plan": plan_digest(run.folder),
         "candidates": _digest(summaries, output.CANDIDATES),
         "guards": _digest(summaries, output.GUARDS),
     }

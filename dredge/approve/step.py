@@ -37,12 +37,11 @@ from dredge.approve.records import (
     subject_of,
 )
 from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError
-from dredge.runs.chain import check_chain, links_of
 from dredge.runs.lease import Lease
-from dredge.runs.perform import StepRecord
+from dredge.runs.rendering import duration_text
 from dredge.runs.run import PlannedRun
+from dredge.runs.steps import StepRecord, check_chain, links_of
 from dredge.runs.summary import StepSummary
-from dredge.runs.words import duration_text
 
 log = logging.getLogger("dredge")
 

@@ -223,7 +223,7 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     """Do what is left of a run, and show the report of whatever became of it."""
     from dredge.errors import PartialError
     from dredge.gc import steps
-    from dredge.runs.closing import closing_with
+    from dredge.runs.failures import closing_with
 
     def show() -> None:
         show_report(_report(planned.plan.run_uri), as_json, planned.plan.run_uri)

@@ -169,7 +169,7 @@ def plan_command(
     from dredge.gc.insight.run_cost import expected, expected_lines
     from dredge.gc.insight.what_if import what_if
     from dredge.lakefs import LakeFSClient
-    from dredge.runs.curve import render_curve
+    from dredge.runs.rendering import render_curve
 
     client = LakeFSClient.from_env()
     base = _base(repository, run_uri, run_root)

@@ -223,7 +223,7 @@ def _expire_config(asked: dict[str, Any]) -> ExpireConfig:
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
     from dredge.icechunk.expiration.drawing import draw_plan
-    from dredge.runs.words import size_text
+    from dredge.runs.rendering import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
     for change in made.refs:

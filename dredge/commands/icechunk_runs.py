@@ -101,7 +101,7 @@ def end_run(run: Run, processes: int, as_json: bool) -> None:
     """
     from dredge.icechunk.collection.report import build_report
     from dredge.icechunk.collection.steps import to_its_end
-    from dredge.runs.closing import closing_with
+    from dredge.runs.failures import closing_with
     from dredge.runs.tasks import LocalRunner
 
     def show() -> None:

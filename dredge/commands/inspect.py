@@ -107,9 +107,9 @@ def _read(uri: str) -> bytes:
 
 
 def _rows(found: Table, uri: str) -> Iterator[dict[str, Any]]:
+    from dredge.lakefs.files.entries import Value
     from dredge.lakefs.files.ranges import RangeInfo
     from dredge.lakefs.files.sstable import METARANGES
-    from dredge.lakefs.files.values import Value
 
     describe: Callable[[bytes, bytes, Value, str], dict[str, Any]] = _entry
     if found.kind == METARANGES:

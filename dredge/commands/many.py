@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from dredge.runs.many import Outcome
+    from dredge.runs.report import Outcome
 
 
 def log_lines(quiet: bool) -> None:
@@ -40,7 +40,7 @@ def tell_of_all(
         The exit code: 9 when some of them need a look.
     """
     from dredge.runs.clock import utc_now
-    from dredge.runs.many import left_out, save_summary, summarize, table_lines
+    from dredge.runs.report import left_out, save_summary, summarize, summary_lines
     from dredge.xid import new_descending_xid
 
     now = utc_now()
@@ -49,7 +49,7 @@ def tell_of_all(
     if as_json:
         click.echo(json.dumps({**summary, "report_uri": page}))
     else:
-        for line in table_lines(summary):
+        for line in summary_lines(summary):
             click.echo(line)
         if page:
             click.echo(f"\nsummary {page}")

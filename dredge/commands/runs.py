@@ -33,7 +33,7 @@ def rows_of_runs(
         report: of a run.
         deleted: gives the deleted objects of a report; None where there are none to tell of.
     """
-    from dredge.runs.lifetimes import run_ids
+    from dredge.runs.folder import run_ids
     from dredge.storage import open_reader
 
     root = uri.rstrip("/")
@@ -80,7 +80,7 @@ def show_runs(rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool) -> Non
         for row in rows:
             click.echo(json.dumps(row))
         return
-    from dredge.runs.words import size_text
+    from dredge.runs.rendering import size_text
 
     if not rows:
         click.echo(f"no runs below {uri}")
@@ -113,7 +113,7 @@ def show_report(found: Mapping[str, Any], as_json: bool, run_uri: str = "") -> N
         as_json: as one JSON object.
         run_uri: folder of the run, to be named at the end; "" names none.
     """
-    from dredge.runs.report_rows import table_lines
+    from dredge.runs.report import table_lines
 
     if as_json:
         click.echo(json.dumps(found))

@@ -13,7 +13,7 @@ import click
 
 from dredge.errors import PartialError, UnavailableError
 from dredge.runs.clock import utc_now
-from dredge.runs.progress import PROGRESS
+from dredge.runs.tasks import PROGRESS
 
 
 class TerminalHandler(logging.Handler):

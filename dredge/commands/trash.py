@@ -413,7 +413,7 @@ def _print_table(lines: Iterable[tuple[str, ...]]) -> None:
 
 
 def _age(finding: TrashFinding, report: ScanReport) -> str:
-    from dredge.runs.words import duration_text
+    from dredge.runs.rendering import duration_text
 
     age = finding.age(report.plan.made)
     return "-" if age is None else duration_text(age)

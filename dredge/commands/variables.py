@@ -48,9 +48,9 @@ def forget_variable_command(
     @click.option("--by", metavar="NAME", help="Your name.  [default: the login name]")
     @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
     def forget_variable(subject: str, name: str, reason: str, by: str | None, as_json: bool) -> None:
-        from dredge.runs import variables
+        from dredge.runs import consents
 
-        said = variables.forget_variable(open_state(subject), subject, name, reason, by)
+        said = consents.forget_variable(open_state(subject), subject, name, reason, by)
         if as_json:
             click.echo(json.dumps({"confirmed": said is not None, "statement": said and to_json(said)}))
         elif said is None:

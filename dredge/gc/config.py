@@ -21,12 +21,7 @@ from dredge.approve.settings import (
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
 from dredge.runs import versions
-from dredge.runs.pending.settings import (
-    GRACE_HOURS_FINAL,
-    grace_hours_setting,
-    grace_of,
-    unsafe_grace_setting,
-)
+from dredge.runs.pending.grace import GRACE_HOURS_FINAL, grace_hours_setting, grace_of, unsafe_grace_setting
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,

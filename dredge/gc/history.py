@@ -11,9 +11,8 @@ from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
 from dredge.gc.run import Run
 from dredge.gc.state.base import open_base
-from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.lifetimes import is_run_id, run_ids
-from dredge.runs.output import StepOutput
+from dredge.runs.folder import RunFolder, is_run_id, read_json, run_ids
+from dredge.runs.summary import StepOutput
 from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time

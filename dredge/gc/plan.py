@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.inventory.manifest import Inventory
-from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_versioned
 from dredge.runs.versions import Version

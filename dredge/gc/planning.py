@@ -24,14 +24,12 @@ from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
-from dredge.runs.clock import Clock, StoreClock, check_clocks, utc_now
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Clock, Coverage, StoreClock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.handover import hand_over
-from dredge.runs.lease import LeaseGrant
+from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
 from dredge.runs.pending.store import Stored
-from dredge.runs.resuming import local_holder
+from dredge.runs.run import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.conditions import demand_conditions

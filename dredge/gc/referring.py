@@ -59,11 +59,11 @@ from dredge.gc.witness.unnamed import kind_of, list_tables, open_table
 from dredge.lakefs import LakeFS, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
-from dredge.runs.folder import parquet_bytes, read_parquet
+from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.preflight import Line, line_of, ok
+from dredge.runs.rendering import number_of
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
-from dredge.runs.words import number_of
 from dredge.sets.hashes import NONE
 from dredge.sets.live import ShardedSet
 from dredge.storage import StorageOptions, open_reader, open_writer

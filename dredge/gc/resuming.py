@@ -6,14 +6,14 @@ from dredge.gc.planning import resume_run
 from dredge.gc.run import Run
 from dredge.gc.state.store import StateStore
 from dredge.lakefs import LakeFS
-from dredge.runs import resuming
+from dredge.runs import run as shared
 from dredge.runs.clock import Clock, utc_now
 from dredge.storage import StorageOptions
 
 
 def is_local(run: Run) -> bool:
     """Whether a run has no orchestrator that would go on with it."""
-    return resuming.is_local(run.plan)
+    return shared.is_local(run.plan)
 
 
 def check_resumable(run: Run) -> None:
@@ -27,7 +27,7 @@ def check_resumable(run: Run) -> None:
         RefusedError: another run came in between.
     """
     plan = run.plan
-    resuming.check_resumable(
+    shared.check_resumable(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, run.options).current(plan.repository, plan.namespace),
@@ -55,7 +55,7 @@ def reopen_run(
     """
     run = Run.open(run_uri, options, client, clock)
     plan = run.plan
-    resuming.take_again(
+    shared.take_again(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, options).current(plan.repository, plan.namespace),

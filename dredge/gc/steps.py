@@ -171,7 +171,7 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
         DredgeError: of the step that could not go on.
     """
     from dredge.gc import steps
-    from dredge.runs.closing import try_to
+    from dredge.runs.failures import try_to
 
     with run.going_on():
         try:
@@ -302,7 +302,7 @@ def purge(
     from dredge.gc.undo import collected_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now
-    from dredge.runs.closing import closing_with, try_to
+    from dredge.runs.failures import closing_with, try_to
 
     server = client or LakeFSClient.from_env()
     if config.run is not None:  # a wrong name is said before the mark

@@ -13,8 +13,8 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.config import ExpireConfig, parse_older_than
 from dredge.icechunk.many import outcome_of
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.defects import foreseen
-from dredge.runs.many import Outcome
+from dredge.runs.failures import foreseen
+from dredge.runs.report import Outcome
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from dredge.storage.parallel import ordered_map

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from dredge.extras import need
 from dredge.icechunk.history import Ref
+from dredge.process import need
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.location import Location, parse_uri

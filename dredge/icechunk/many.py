@@ -12,7 +12,7 @@ from typing import Any
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.icechunk.maintenance import STATE
 from dredge.icechunk.repository import spec_version
-from dredge.runs.many import Outcome, lost, reported
+from dredge.runs.report import Outcome, lost, reported
 from dredge.settings import check_settings, read_settings, setting
 from dredge.storage import StorageOptions, open_reader
 from dredge.storage.location import place_of

@@ -22,12 +22,21 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qs
 
-from dredge.aws_errors import cause_of_code, cause_without_answer
-from dredge.causes import BUSY, CREDENTIALS, EXPIRED, NO_ANSWER, NO_CONTAINER, REJECTED, UNREACHABLE
+from dredge.causes import (
+    BUSY,
+    CREDENTIALS,
+    EXPIRED,
+    NO_ANSWER,
+    NO_CONTAINER,
+    REJECTED,
+    UNREACHABLE,
+    cause_of_code,
+    cause_without_answer,
+)
+from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
 from dredge.kv.rows import show_key
-from dredge.server_urls import check_key, check_server_url
 
 PARTITION, KEY, VALUE = "PartitionKey", "ItemKey", "ItemValue"
 DEFAULT_TABLE = "kvstore"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from dredge.errors import ConfigError
-from dredge.extras import need
 from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
+from dredge.process import need
 
 log = logging.getLogger("dredge")
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from dredge.durable import is_durable
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.process import is_durable
 
 BUSY_SECONDS = 60.0
 _PAGE_KEYS = 500

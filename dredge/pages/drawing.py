@@ -51,9 +51,8 @@ from dredge.pages.restoring import (
 from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, ServerAsker
 from dredge.pages.trash import WantedFindings, trash_page
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.pages import render
-from dredge.runs.report_rows import COLUMNS
-from dredge.runs.words import size_text
+from dredge.runs.rendering import render, size_text
+from dredge.runs.report import COLUMNS
 from dredge.storage.parallel import ordered_map
 
 HEADERS = {

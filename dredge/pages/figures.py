@@ -20,10 +20,9 @@ from dredge.gc.state.store import StateStore
 from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.pages.history import ENDED, LeaseState, RunRow, lease_of, runs_of
 from dredge.pages.places import ICECHUNK, LAKEFS, Place
-from dredge.runs.folder import read_json
-from dredge.runs.lifetimes import run_ids
+from dredge.runs.folder import read_json, run_ids
+from dredge.runs.rendering import size_text
 from dredge.runs.versions import Current, choose_mode
-from dredge.runs.words import size_text
 from dredge.storage import open_reader, open_writer
 from dredge.xid import descending_time
 

@@ -22,11 +22,10 @@ from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run as IcechunkRun
 from dredge.pages.places import KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
-from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.runs.lease import LEASE
-from dredge.runs.lifetimes import run_ids
-from dredge.runs.progress import read_progress
-from dredge.runs.words import duration_text
+from dredge.runs.rendering import duration_text
+from dredge.runs.tasks import read_progress
 from dredge.storage import ObjectReader, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time

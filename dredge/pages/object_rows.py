@@ -22,7 +22,7 @@ from dredge.errors import NotFoundError
 from dredge.gc.check_limits import Holds
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.groups import Bounds, Group, GroupedPart
+from dredge.runs.parts import Bounds, Group, GroupedPart
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains
 from dredge.storage.parallel import ordered_map

@@ -12,7 +12,7 @@ from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.icechunk.maintenance import STATE as ICECHUNK_STATE
-from dredge.runs.lifetimes import run_ids
+from dredge.runs.folder import run_ids
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.trash.state import STORE as TRASH_STORE
 

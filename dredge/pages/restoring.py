@@ -25,8 +25,7 @@ from dredge.pages.history import plan_of, uri_of
 from dredge.pages.places import ICECHUNK, KV, LAKEFS, Place
 from dredge.pages.surroundings import Facts
 from dredge.pages.trash import report_of_trash
-from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.lifetimes import run_ids
+from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.undo.config import RestoreConfig
 from dredge.undo.deleted import Choice, preview

@@ -13,7 +13,7 @@ from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.pages.places import Place
-from dredge.runs.words import duration_text
+from dredge.runs.rendering import duration_text
 from dredge.storage import ObjectReader, open_reader
 from dredge.xid import descending_time
 

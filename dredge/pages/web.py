@@ -36,7 +36,7 @@ from dredge.pages.places import KV
 from dredge.pages.restoring import ROWS_DAG, UNDOING
 from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.trash import WantedFindings
-from dredge.runs.defects import defect
+from dredge.runs.failures import defect
 
 log = logging.getLogger("dredge")
 

@@ -21,17 +21,23 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
-from dredge.runs.defects import places
-from dredge.runs.groups import grouped_bytes
-from dredge.runs.kept import keeping_parts, kept_parts
+from dredge.runs.failures import places
+from dredge.runs.parts import (
+    check_digest,
+    grouped_bytes,
+    keeping_parts,
+    kept_parts,
+    parquet_bytes,
+    read_parquet,
+)
 from dredge.runs.payload import from_sealed, to_sealed
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once, ordered_map
+from dredge.xid import descending_time
 
 SUCCESS = "_SUCCESS.json"
 INCOMPLETE = "_INCOMPLETE.json"
@@ -392,31 +398,6 @@ class RunFolder:
             ) from None
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """Write a table as parquet. Hashes do not compress, texts do not repeat: no dictionaries, no
-    statistics."""
-    codecs = {field.name: "NONE" if pa.types.is_uint64(field.type) else "ZSTD" for field in table.schema}
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression=codecs, use_dictionary=False, write_statistics=False)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def read_parquet(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a parquet file from memory, in this thread.
-
-    Raises:
-        FormatError: not such a file, or without one of the columns.
-    """
-    wanted = None if columns is None else list(columns)
-    try:
-        # Six times as fast as `pq.read_table` where files are small, and most are.
-        table = pq.ParquetFile(pa.BufferReader(data)).read(wanted, use_threads=False)
-        return table if wanted is None else table.select(wanted)  # it leaves out what is not there
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise FormatError(f"a parquet file cannot be read: {error}") from None
-
-
 def read_json(reader: ObjectReader, name: str) -> Any:
     """Read a JSON object; raises NotFoundError, and FormatError when it is no JSON."""
     data = reader.get(name)
@@ -426,13 +407,20 @@ def read_json(reader: ObjectReader, name: str) -> Any:
         raise FormatError(f"{reader.uri}/{name} is not JSON: {error}") from None
 
 
-def check_digest(part: PartInfo, data: bytes, whose: str) -> None:
-    """Compare a part's bytes with what its writer recorded.
+def run_ids(reader: ObjectReader) -> list[str]:
+    """Ids of the runs below a run root, newest first.
 
-    Raises:
-        FormatError: they differ.
+    Args:
+        reader: on the run root.
     """
-    if len(data) != part.size_bytes or hashlib.sha256(data).hexdigest() != part.sha256:
-        raise FormatError(
-            f"{whose}: the bytes of {part.name} are not those that were written. Start a new run."
-        )
+    names = [folder.rstrip("/") for folder in reader.list_level("").folders]
+    return sorted(name for name in names if is_run_id(name))
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a name is one that runs get: a descending xid."""
+    try:
+        descending_time(name)
+    except FormatError:
+        return False
+    return True

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.runs.folder import RunFolder, parquet_bytes, read_parquet
-from dredge.runs.groups import grouped_bytes
+from dredge.runs.folder import RunFolder
+from dredge.runs.parts import grouped_bytes, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
 from dredge.storage import NOT_SENT, DeleteOutcome
 

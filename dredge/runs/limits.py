@@ -6,11 +6,12 @@ itself) or `refused` (nothing lets it pass: something could not be proved).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 type Verdict = Literal["passed", "awaiting_approval", "refused"]
+
 _ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
 
 
@@ -78,3 +79,42 @@ def _at_most(rule: str, figure: float | int, limit: float | int | None, what: st
 def worst(findings: Iterable[Finding]) -> Verdict:
     """The verdict of several findings together."""
     return max((finding.verdict for finding in findings), key=_ORDER.__getitem__, default="passed")
+
+
+EXAMPLES_MAX = 10
+"""Examples shown of each kind of object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Some objects of one kind; a payload.
+
+    Attributes:
+        objects: how many.
+        size_bytes: their sizes together.
+        examples: addresses of a few of them.
+    """
+
+    objects: int = 0
+    size_bytes: int = 0
+    examples: tuple[str, ...] = ()
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(
+            objects=self.objects + other.objects,
+            size_bytes=self.size_bytes + other.size_bytes,
+            examples=(*self.examples, *other.examples)[:EXAMPLES_MAX],
+        )
+
+    def to_details(self) -> dict[str, Any]:
+        """As summaries have it: `objects`, `bytes`, `examples`."""
+        return {"objects": self.objects, "bytes": self.size_bytes, "examples": list(self.examples)}
+
+
+def add_up(found: Iterable[Mapping[str, Figures]]) -> dict[str, Figures]:
+    """Add up figures by kind."""
+    total: dict[str, Figures] = {}
+    for figures in found:
+        for kind, more in figures.items():
+            total[kind] = total.get(kind, Figures()) + more
+    return total

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from dredge.errors import AlarmError, DefectError, DredgeError
-from dredge.runs.defects import defect
+from dredge.runs.failures import defect
 
 type Level = Literal["ok", "warning", "error"]
 _ORDER: dict[Level, int] = {"ok": 0, "warning": 1, "error": 2}

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from dredge.runs import chain
+from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.output import StepOutput
-from dredge.runs.partition import PartitionFunction, Stores
-from dredge.runs.perform import StepRecord, perform
-from dredge.runs.progress import log_progress
-from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.steps import PLAN, StepRecord, perform, plan_digest
+from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.tasks import PartitionFunction, Stores, TaskRunner, log_progress
+from dredge.runs.versions import Current, State
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
 from dredge.storage.parallel import at_once
 
@@ -103,7 +101,7 @@ class PlannedRun[P: RunPlan](ABC):
         # The first step of a chain reads nothing but the plan.
         read = [item.STEP for item in (output.INPUTS if inputs is None else inputs)]
         with self.folder.keeping():
-            roots = {} if read else {chain.PLAN: chain.plan_digest(self.folder)}
+            roots = {} if read else {PLAN: plan_digest(self.folder)}
             right = self._hold_lease
             return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots)
 
@@ -180,3 +178,85 @@ class PlannedRun[P: RunPlan](ABC):
     def num_tasks(self, runner: TaskRunner, items: int) -> int:
         """How many tasks a number of items is worth."""
         return max(1, min(items, runner.default_parallelism * self.tasks_per_core))
+
+
+def local_holder(run_id: str) -> str:
+    """Name who holds the lease of a run that no orchestrator looks after.
+
+    Args:
+        run_id: of the run.
+    """
+    return f"run {run_id}"
+
+
+def is_local(plan: RunPlan) -> bool:
+    """Whether a run has no orchestrator that would go on with it.
+
+    Args:
+        plan: of the run.
+    """
+    return plan.lease.holder == local_holder(plan.run_id)
+
+
+def take_again[P: RunPlan, S: State](
+    run: PlannedRun[P],
+    state_etag: str | None,
+    current: Callable[[], Current[S]],
+    resume: Callable[[LeaseGrant], bool],
+) -> None:
+    """Take the lease of a local run again, and let the run go on under it.
+
+    Args:
+        run: as it was planned.
+        state_etag: of the pointer to the state when it was.
+        current: reads the state that stands, when the lease is taken.
+        resume: lets the run go on under a lease; says whether it does.
+
+    Raises:
+        ConfigError: an orchestrator looks after it.
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    if not is_local(run.plan):
+        raise ConfigError(
+            f"{run.folder.uri} is a run of {run.plan.lease.holder}. Nothing was done. Clear its tasks there; they go on"
+            " from what is complete."
+        )
+    grant = run.lease.acquire(run.plan.lease.holder)
+    try:
+        _refuse_other_state(run.plan.run_id, state_etag, current())
+        if not resume(grant):
+            raise RefusedError(f"run {run.plan.run_id} is being resumed elsewhere. Nothing was done.")
+    except Exception:
+        with suppress(DredgeError):  # it expires
+            run.lease.release(grant)
+        raise
+
+
+def check_resumable[P: RunPlan, S: State](
+    run: PlannedRun[P], state_etag: str | None, current: Callable[[], Current[S]]
+) -> None:
+    """Check that `take_again` would let a local run go on now. Nothing is changed.
+
+    Args:
+        run: as it was planned.
+        state_etag: of the pointer to the state when it was.
+        current: reads the current state.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    run.lease.check_free(run.plan.lease.holder)
+    _refuse_other_state(run.plan.run_id, state_etag, current())
+
+
+def _refuse_other_state[S: State](run_id: str, state_etag: str | None, current: Current[S]) -> None:
+    """Refuse to go on from a state that is not the last one any more. Nothing that lives would be lost, but the run
+    would end without a state of its own."""
+    ours = current.state is not None and current.state.run_id == run_id
+    if current.etag != state_etag and not ours:
+        raise RefusedError(
+            f"run {run_id} cannot go on: another run was completed since it was planned. Nothing was done. Start a"
+            " new run."
+        )

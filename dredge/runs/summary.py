@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from dredge.errors import FormatError
 from dredge.runs.payload import to_json
@@ -120,3 +120,61 @@ class StepSummary:
             "digest": self.digest,
             "seconds": round(self.seconds, 3),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """The result of a complete step.
+
+    Attributes:
+        STEP: its name: the task's id, the package, the folder in the store.
+        INPUTS: outputs that the step reads; none for a step that reads nothing but the plan.
+        summary: what the step left.
+    """
+
+    STEP: ClassVar[str]
+    INPUTS: ClassVar[tuple[type[StepOutput], ...]] = ()
+
+    summary: StepSummary
+
+    @classmethod
+    def of(cls, summary: StepSummary) -> Self:
+        """View a summary.
+
+        Raises:
+            FormatError: it is another step's.
+        """
+        if summary.step != cls.STEP:
+            raise FormatError(f"run {summary.run_id}: a summary of {summary.step} is none of {cls.STEP}")
+        return cls(summary)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that matters to a reader."""
+        return self.summary.digest
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Figures by name, unit last."""
+        return self.summary.counts
+
+    def detail(self, name: str) -> Any:
+        """Give a further fact.
+
+        Raises:
+            FormatError: the step left none of that name.
+        """
+        try:
+            return self.summary.details[name]
+        except KeyError:
+            raise FormatError(
+                f"run {self.summary.run_id}: step {self.STEP} left no {name}. Run the step again."
+            ) from None
+
+    def part(self, name: str) -> PartInfo:
+        """Give the part `<step>/<name>`; raises FormatError when the step wrote none."""
+        return self.summary.part(f"{self.STEP}/{name}")
+
+    def parts(self, prefix: str) -> list[PartInfo]:
+        """Give the parts whose name starts with `<step>/<prefix>`, in the order they were recorded."""
+        return self.summary.parts_below(f"{self.STEP}/{prefix}")

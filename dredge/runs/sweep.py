@@ -19,13 +19,12 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, RefusedError
 from dredge.runs import ledger
-from dredge.runs.defects import foreseen
+from dredge.runs.failures import as_partial, foreseen, partial_after
 from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.partial import as_partial, partial_after
-from dredge.runs.partition import WorkerRun
-from dredge.runs.perform import StepRecord
+from dredge.runs.rendering import duration_text
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.words import duration_text
+from dredge.runs.tasks import WorkerRun
 from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo
 from dredge.storage.model import MaySend
 

@@ -23,8 +23,8 @@ from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.conditional import read_tagged
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import NewerFormatError, to_json
+from dredge.runs.rendering import duration_text
 from dredge.runs.summary import PartInfo
-from dredge.runs.words import duration_text
 from dredge.storage import ObjectWriter, StorageOptions
 from dredge.storage.parallel import at_once, ordered_map
 

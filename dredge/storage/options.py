@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from dredge.connections import ca_bundles, check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
-from dredge.server_urls import ca_bundles, check_key, check_server_url
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.schemes import Driver

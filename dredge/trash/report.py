@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dredge.kv.rows import show
-from dredge.runs import pages
+from dredge.runs import rendering
 from dredge.runs.payload import Json, to_json
-from dredge.runs.words import duration_text
+from dredge.runs.rendering import duration_text
 from dredge.trash.apply import Outcome
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.finding import TrashFinding
@@ -137,7 +137,7 @@ def render(report: Mapping[str, Any]) -> str:
             single,
         ),
     ]
-    return pages.render(
+    return rendering.render(
         _TEMPLATE,
         title=f"Trash of {report['location']}",
         sentences=sentences,

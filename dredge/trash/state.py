@@ -34,9 +34,8 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.kv.rows import RowReader
+from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.lifetimes import ListedFiles
-from dredge.runs.own_files import OwnFilesDeleter
 from dredge.runs.payload import from_file, from_sealed, to_json, to_sealed
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import is_part, superseded_parts

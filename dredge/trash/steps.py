@@ -18,7 +18,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
-from dredge.runs.partial import as_partial, partial_after
+from dredge.runs.failures import as_partial, partial_after
 from dredge.trash.alarms import alarm_of, refuse_alarmed
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner
-from dredge.runs.partial import partial_after
+from dredge.runs.failures import partial_after
 from dredge.trash.look import Look, read_look
 from dredge.trash.names import BRANCH_PREFIX, MARKERS
 from dredge.trash.state import TrashState

@@ -17,8 +17,7 @@ import pyarrow as pa
 from dredge.errors import ConflictError, LeaseHeldError
 from dredge.kv.rows import RowReader, show
 from dredge.runs.pending.rows import YOUNG, Turn
-from dredge.runs.pending.small import SmallList, found_rows
-from dredge.runs.pending.store import Expected
+from dredge.runs.pending.store import Expected, SmallList, found_rows
 from dredge.trash.finding import TrashFinding
 from dredge.trash.margins import TrashMargins
 from dredge.trash.state import TrashState

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from dredge.errors import AlarmError, ConfigError, ConflictError, DredgeError, FormatError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.folder import check_digest, parquet_bytes, read_json, read_parquet
+from dredge.runs.folder import read_json
+from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter

@@ -34,7 +34,8 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.folder import check_digest, read_json
+from dredge.runs.folder import read_json
+from dredge.runs.parts import check_digest
 from dredge.runs.payload import from_json, from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo

@@ -19,8 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.storage import ObjectVersion, open_reader, open_versions
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 

@@ -25,10 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
+from dredge.runs.clock import Coverage
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.coverage import Coverage
-from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.lifetimes import is_run_id
+from dredge.runs.folder import RunFolder, is_run_id, read_json
 from dredge.runs.payload import from_file, to_json
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer

@@ -17,15 +17,13 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, FormatError
 from dredge.runs import ledger
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.folder import RunFolder
+from dredge.runs.folder import RunFolder, run_ids
 from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.lifetimes import run_ids
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
 from dredge.runs.run import PlannedRun
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.live import LiveSet, LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map

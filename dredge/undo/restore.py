@@ -18,15 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, PartialError
-from dredge.runs.clock import Clock, utc_now
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Clock, Coverage, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_writer

@@ -17,16 +17,13 @@ from typing import Any
 from dredge.errors import DredgeError, UnavailableError
 from dredge.runs.clock import Clock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import GateConfig
+from dredge.runs.gate import GateConfig, watching
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.output import StepOutput
-from dredge.runs.partition import PartitionFunction
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
 from dredge.runs.run import PlannedRun
-from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.runs.watch import watching
+from dredge.runs.steps import StepRecord
+from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.tasks import PartitionFunction, TaskRunner, round_robin
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_descending_xid
 

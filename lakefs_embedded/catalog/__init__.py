@@ -6,8 +6,8 @@ raises errors of `lakefs_embedded.errors`, which know their HTTP status, and ret
 
 from __future__ import annotations
 
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import Branch, Commit, Repository, Tag
-from dredge.lakefs.files.rules import Rules
 from lakefs_embedded.catalog.catalog import Catalog
 from lakefs_embedded.catalog.dump_files import RefsDump
 from lakefs_embedded.catalog.dumps import RefsTask

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.records import Branch, Repository
-from dredge.lakefs.files.values import Value
 from lakefs_embedded.catalog.entries import decode_entry
 from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.errors import PathNotFoundError, TooManyTriesError

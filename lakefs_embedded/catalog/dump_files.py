@@ -23,10 +23,10 @@ from google.protobuf.message import Message
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files import messages
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.ranges import RangeInfo, SplitRule, is_table_id
 from dredge.lakefs.files.records import Branch, Tag
 from dredge.lakefs.files.sstable import METARANGES, RANGES, TableWriter, WrittenTable, read_table, write_table
-from dredge.lakefs.files.values import Value
 from dredge.storage import ObjectWriter
 
 MANIFEST_KEY = "_lakefs/refs_manifest.json"

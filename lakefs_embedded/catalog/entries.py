@@ -7,9 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from dredge.lakefs.files.addresses import AddressType, canonical_address, reworded
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.records import Repository
-from dredge.lakefs.files.values import Value
 from dredge.storage import ObjectWriter
 from dredge.storage.schemes import canonical_scheme
 from lakefs_embedded.catalog.results import ObjectStats

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.prepared import ADDRESSES_KEY, commits_csv, commits_key, uncommitted_key
+from dredge.lakefs.files.gc_files import (
+    ADDRESSES_KEY,
+    Rules,
+    commits_csv,
+    commits_key,
+    delete_rules,
+    read_rules,
+    uncommitted_key,
+    write_rules,
+)
 from dredge.lakefs.files.records import Repository
-from dredge.lakefs.files.rules import Rules, delete_rules, read_rules, write_rules
 from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs

@@ -20,10 +20,9 @@ from dredge.errors import DredgeError
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.records import Commit, Repository
-from dredge.lakefs.files.values import Value
 from dredge.storage import ObjectReader
 from dredge.xid import new_xid
 from lakefs_embedded.catalog.background import Background

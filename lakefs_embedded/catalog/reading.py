@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dredge.errors import NotFoundError
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.records import Repository
-from dredge.lakefs.files.values import Value
 from dredge.storage import ObjectStream
 from lakefs_embedded.catalog.contents import Contents
 from lakefs_embedded.catalog.entries import decode_entry, object_stats, path_bytes, prefix_stats

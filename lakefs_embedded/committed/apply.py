@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dredge.lakefs.files.metaranges import MetaRange
-from dredge.lakefs.files.ranges import SERVER_RULE, SplitRule
-from dredge.lakefs.files.values import Value
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import SERVER_RULE, MetaRange, SplitRule
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.metaranges import MetaRange
-from dredge.lakefs.files.ranges import RangeInfo
-from dredge.lakefs.files.values import Value
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo
 from lakefs_embedded.committed.store import RangeReader, Records
 
 

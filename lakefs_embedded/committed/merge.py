@@ -12,8 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from dredge.errors import ConflictError
-from dredge.lakefs.files.metaranges import MetaRange
-from dredge.lakefs.files.ranges import SERVER_RULE, RangeInfo, SplitRule
+from dredge.lakefs.files.ranges import SERVER_RULE, MetaRange, RangeInfo, SplitRule
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter

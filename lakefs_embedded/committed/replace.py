@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dredge.lakefs.files.metaranges import MetaRange
-from dredge.lakefs.files.ranges import SERVER_RULE, RangeInfo, SplitRule
-from dredge.lakefs.files.values import Value
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import SERVER_RULE, MetaRange, RangeInfo, SplitRule
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter

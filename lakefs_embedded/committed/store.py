@@ -8,10 +8,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.metaranges import EMPTY, MetaRange, read_metarange
-from dredge.lakefs.files.ranges import RangeInfo, is_table_id
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import EMPTY, MetaRange, RangeInfo, is_table_id, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable, WrittenTable, read_table
-from dredge.lakefs.files.values import Value
 from dredge.storage import ObjectReader, ObjectWriter
 
 FOLDER = "_lakefs/"

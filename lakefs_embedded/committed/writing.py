@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.metaranges import MetaRange, write_metarange
-from dredge.lakefs.files.ranges import SERVER_RULE, RangeInfo, SplitRule
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import SERVER_RULE, MetaRange, RangeInfo, SplitRule, write_metarange
 from dredge.lakefs.files.sstable import RANGES, TableWriter
-from dredge.lakefs.files.values import Value
 from lakefs_embedded.committed.store import RangeStore
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dredge.kv import KeyNotFoundError, Store
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.values import Value
+from dredge.lakefs.files.entries import Value
 
 
 @dataclass(frozen=True, slots=True)

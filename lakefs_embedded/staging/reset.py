@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dredge.kv import PredicateFailedError
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import Branch, Repository, new_staging_token
-from dredge.lakefs.files.values import Value
 from lakefs_embedded.errors import TooManyTriesError
 from lakefs_embedded.refs.branches import Branches
 from lakefs_embedded.staging.area import Staged, StagingAreas

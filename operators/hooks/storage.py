@@ -12,8 +12,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_dredge.operators.hooks import azure, google
 from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
-from dredge.aws_errors import cause_of_code, cause_without_answer
-from dredge.causes import CREDENTIALS, UNUSABLE
+from dredge.causes import CREDENTIALS, UNUSABLE, cause_of_code, cause_without_answer
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import is_installed as is_azure_installed

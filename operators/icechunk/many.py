@@ -14,7 +14,7 @@ from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepo
 from airflow_dredge.operators.many import SaveSummaryOperator, conf_of, started_with
 from airflow_dredge.operators.schedules import settings_in
 from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
-from dredge.runs.many import Outcome
+from dredge.runs.report import Outcome
 from dredge.storage.location import place_of
 
 if TYPE_CHECKING:

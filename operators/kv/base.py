@@ -18,7 +18,7 @@ from airflow_dredge.operators.links import REPORT, ReportLink
 from airflow_dredge.operators.policy import POLICY
 from airflow_dredge.operators.variables import json_variable
 from dredge.kv.rows import ReadRate
-from dredge.runs.variables import check_variables
+from dredge.runs.consents import check_variables
 from dredge.storage import open_writer
 from dredge.trash.config import TrashConfig
 from dredge.trash.state import TrashState

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.hooks.kv import kv_env
 from airflow_dredge.operators.lakefs.undo import LakeFSUndoOperator
 from dredge.gc import steps
-from dredge.runs.environment import environment
+from dredge.process import environment
 from dredge.runs.summary import StepSummary
 
 if TYPE_CHECKING:

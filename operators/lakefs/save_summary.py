@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_dredge.operators.many import SaveSummaryOperator
 from dredge.gc.many.collect import outcome_of
-from dredge.runs.many import Outcome
+from dredge.runs.report import Outcome
 
 if TYPE_CHECKING:
     from dredge.storage import StorageOptions

@@ -10,7 +10,7 @@ from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.metrics import report_metrics
-from dredge.runs.environment import environment
+from dredge.process import environment
 from dredge.runs.summary import StepSummary
 from dredge.storage import environment_of_child
 

@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Protocol
 from unittest import mock
 
 from dredge.errors import DefectError
-from dredge.runs import defects
+from dredge.runs import failures
 from tests.simulation.doors import Accident, Doors
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.machine import installed, real_seconds
@@ -153,7 +153,7 @@ class Simulation:
     @contextmanager
     def refusing_defects(self) -> Iterator[None]:
         """No weather may bring about an error that the product did not foresee, also where it goes on all the same."""
-        real = defects.defect
+        real = failures.defect
 
         def defect(what: str, error: BaseException, where: str = "") -> DefectError:
             if isinstance(error, Exception) and self.scheduler.current is not None:
@@ -161,7 +161,7 @@ class Simulation:
                 self.violate("defect", f"{what} ends with {error!r}\n{places}")
             return real(what, error, where)
 
-        with mock.patch.object(defects, "defect", defect):
+        with mock.patch.object(failures, "defect", defect):
             yield
 
     def chance(self, *names: object) -> random.Random:

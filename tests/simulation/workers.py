@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dredge.errors import UnavailableError
-from dredge.runs.tasks import Json, PartitionFunction
+from dredge.runs.payload import Json
+from dredge.runs.tasks import TaskFunction
 from tests.simulation.clock import Clock
 from tests.simulation.history import Simulation
 from tests.simulation.noise import mix, stable_hash, unit
@@ -37,7 +38,7 @@ class Workers:
     def default_parallelism(self) -> int:
         return self.at_once
 
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+    def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         scheduler = self.simulation.scheduler
         assert scheduler.current is not None
         driver = scheduler.current.process
@@ -52,7 +53,7 @@ class Workers:
         return found
 
     def _start(
-        self, driver: Process, number: int, attempt: int, fn: PartitionFunction, config: Json, task: Json
+        self, driver: Process, number: int, attempt: int, fn: TaskFunction, config: Json, task: Json
     ) -> Actor:
         scheduler = self.simulation.scheduler
         name = f"{driver.name} task {number} try {attempt}"
@@ -73,7 +74,7 @@ class Workers:
         return actor
 
     def _result(
-        self, driver: Process, number: int, actor: Actor, fn: PartitionFunction, config: Json, task: Json
+        self, driver: Process, number: int, actor: Actor, fn: TaskFunction, config: Json, task: Json
     ) -> Json:
         for attempt in range(2, TASK_TRIES + 2):
             ended = wait_unless_lost(self.simulation, actor)

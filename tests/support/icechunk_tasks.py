@@ -15,8 +15,8 @@ from dredge.icechunk.collection.index import write_manifest_rows
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.ids import encode_id, hashes_of
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
 from dredge.sets.hashes import Counted, write_counted, write_hashes
 from dredge.sets.live import CountedSet, LocatedSet, ShardedSet

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import Json
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import Json, LocalRunner, PartitionFunction
+from dredge.runs.tasks import LocalRunner, TaskFunction
 from dredge.runs.tries import StepTry
 
 type Moment = Literal["before its work", "before its summary"]
@@ -48,9 +49,9 @@ class Recorder(LocalRunner):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[tuple[PartitionFunction, Json, Json]] = []
+        self.calls: list[tuple[TaskFunction, Json, Json]] = []
 
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+    def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         self.calls += [(fn, config, task) for task in tasks]
         return super().run(name, fn, config, tasks)
 

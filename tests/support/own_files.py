@@ -8,7 +8,7 @@ from typing import Any
 
 from dredge.gc.run import Run
 from dredge.gc.save_report.own_files import ROOT
-from dredge.runs.own_files import OwnFilesDeleter
+from dredge.runs.cleanup import OwnFilesDeleter
 from dredge.storage import DeleteOutcome
 from tests.support.gc import World
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.sstable.blocks import block_entries
-from dredge.lakefs.files.sstable.layout import RECORD_TRAILER, get_uvarint
+from dredge.lakefs.files.sstable.layout import RECORD_TRAILER, block_entries, get_uvarint
 
 type Row = tuple[bytes, str, int, int, str]
 """Key, address, address type, size, ETag."""

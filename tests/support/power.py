@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dredge import durable
+from dredge import process
 
 _REAL_FSYNC = os.fsync
 
@@ -31,7 +31,7 @@ class Disk:
         self.folders: dict[int, dict[str, tuple[int, bool]]] = {}
         self._held: list[int] = []
         self._note_all(root)
-        monkeypatch.delenv(durable.NO_SYNC, raising=False)
+        monkeypatch.delenv(process.NO_SYNC, raising=False)
         monkeypatch.setattr(os, "fsync", self._fsync)
 
     def _note_all(self, path: Path) -> None:

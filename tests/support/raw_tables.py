@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import cramjam
 
 from dredge.lakefs.files.sstable import TableWriter
-from dredge.lakefs.files.sstable.blocks import load_block
 from dredge.lakefs.files.sstable.envelope import read_envelope
-from dredge.lakefs.files.sstable.layout import Handle, put_trailer
+from dredge.lakefs.files.sstable.layout import Handle, load_block, put_trailer
 from dredge.lakefs.files.sstable.reader import data_blocks
 
 

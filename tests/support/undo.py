@@ -24,7 +24,7 @@ from dredge.gc.restore.step import restore as restore_deleted
 from dredge.gc.run import Run
 from dredge.gc.steps import purge as purge_leftovers
 from dredge.hashing import hash64
-from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.runs.summary import StepSummary
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet

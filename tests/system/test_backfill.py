@@ -27,7 +27,7 @@ from dredge.gc.run import open_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
 from dredge.lakefs import LakeFSClient
-from dredge.runs.coverage import BEGINNING, Coverage
+from dredge.runs.clock import BEGINNING, Coverage
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner
 from dredge.xid import new_descending_xid

@@ -25,7 +25,7 @@ from dredge.errors import OvertakenError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig, Tuning
 from dredge.lakefs import LakeFSClient
-from dredge.runs.environment import environment
+from dredge.process import environment
 from dredge.runs.tasks import LocalRunner
 from tests.support.airflow import FILTERS, connections
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server

@@ -32,7 +32,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     allowed = {
         "dredge/storage/",
         "dredge/gc/bulk_delete/sweep.py",
-        "dredge/runs/own_files.py",
+        "dredge/runs/cleanup.py",
         "dredge/undo/deleting_leftovers.py",  # below the quarantine of a run only
         "dredge/icechunk/collection/deleting.py",
     }
@@ -83,7 +83,7 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
     }
     assert users == {f"dredge/gc/save_report/{name}.py" for name in ("own_files", "lifetimes")} | {
         "dredge/icechunk/collection/own_files.py",
-        "dredge/runs/own_files.py",
+        "dredge/runs/cleanup.py",
         "dredge/trash/state.py",
     }
 

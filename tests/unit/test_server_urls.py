@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from botocore.exceptions import ClientError
 
+from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.kv.dynamodb import AwsKeys, DynamoStore
 from dredge.lakefs import LakeFSClient
-from dredge.server_urls import check_key, check_server_url
 from dredge.storage import StorageOptions
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions

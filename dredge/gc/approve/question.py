@@ -22,7 +22,7 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.lakefs import Rules
 from dredge.runs.payload import from_json
-from dredge.runs.words import size_text
+from dredge.runs.rendering import size_text
 
 _FOLDER = r"^(?P<folder>.*/)"
 

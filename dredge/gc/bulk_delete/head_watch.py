@@ -15,7 +15,7 @@ from dredge.gc.namespaces import refuse_sharing
 from dredge.gc.referring import Referred, find_referring, open_referring
 from dredge.gc.run import Run
 from dredge.runs.clock import running_seconds
-from dredge.runs.watch import Watch, watching
+from dredge.runs.gate import Watch, watching
 from dredge.storage.parallel import at_once
 from dredge.undo.pins import names_of_pins
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.runs import ledger
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

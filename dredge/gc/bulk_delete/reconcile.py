@@ -14,13 +14,12 @@ from dredge.gc.bulk_delete.output import BulkDeleteOutput, Failure, Group
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
+from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
-from dredge.runs.partial import not_deleted
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 _FAILURES_MAX = 20

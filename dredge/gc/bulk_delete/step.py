@@ -35,14 +35,11 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
-from dredge.runs.chain import check_chain, links_of
-from dredge.runs.gate import GateConfig
-from dredge.runs.output import StepOutput
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.gate import GateConfig, Watch
+from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.runs.watch import Watch
 from dredge.storage.parallel import at_once
 from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.pins import names_of, read_pins, sets_of

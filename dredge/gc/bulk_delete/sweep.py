@@ -24,9 +24,9 @@ from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import open_deleter

@@ -22,7 +22,7 @@ from dredge.gc.check_again.find import Found, Hits, find_hits
 from dredge.gc.check_again.judge import explained
 from dredge.gc.run import Run
 from dredge.gc.witness.ownership import read_owner
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import Hashes, contains, unite
 from dredge.storage.parallel import at_once

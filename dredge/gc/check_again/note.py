@@ -5,7 +5,7 @@ from __future__ import annotations
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.sets.hashes import read_hashes, unite
 from dredge.undo import deletions
 

@@ -30,8 +30,7 @@ from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats, Ref
 from dredge.lakefs.files.addresses import answer_readings
-from dredge.lakefs.files.metaranges import read_metarange
-from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.ranges import RangeInfo, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import contains, read_hashes

@@ -13,7 +13,7 @@ from dredge.gc.check_limits.places import Numbers, Places
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.sets.hashes import Hashes
 
 

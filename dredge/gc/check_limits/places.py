@@ -23,10 +23,9 @@ from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, in_chunks
+from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes
 from dredge.storage import ObjectReader
 

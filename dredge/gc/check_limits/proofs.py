@@ -5,8 +5,8 @@ from __future__ import annotations
 from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.check import Check, must
 from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.runs.chain import breaks, links_of, plan_digest
 from dredge.runs.limits import Finding
+from dredge.runs.steps import breaks, links_of, plan_digest
 
 _SHOWN_MAX = 10
 

@@ -33,10 +33,9 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.hashing import hash64
-from dredge.runs.figures import Figures
-from dredge.runs.limits import Finding, Limits, worst
+from dredge.runs.limits import Figures, Finding, Limits, worst
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.hashes import unite, write_hashes

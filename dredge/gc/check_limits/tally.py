@@ -16,7 +16,7 @@ from dredge.gc.check_limits.holds import COLUMNS, Holds, held_for_size, why_held
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.runs.figures import EXAMPLES_MAX, Figures
+from dredge.runs.limits import EXAMPLES_MAX, Figures
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 

@@ -26,10 +26,8 @@ from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_ad
 from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, in_chunks, round_robin
+from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
 from dredge.sets.hashes import Hashes, unite
 from dredge.storage import ObjectReader
 

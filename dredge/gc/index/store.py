@@ -34,7 +34,7 @@ from dredge.gc.index.ranges import RangeHashes, Ranges, decode, keys_of
 from dredge.gc.namespaces import METADATA, canonical_namespace
 from dredge.gc.run import Run
 from dredge.hashing import hash64
-from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains

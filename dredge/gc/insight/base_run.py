@@ -25,8 +25,7 @@ from dredge.kv.rows import RowView
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files import records
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
-from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.lifetimes import run_ids
+from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.runs.payload import from_json
 from dredge.sets.hashes import Hashes, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer

@@ -46,7 +46,7 @@ from dredge.gc.retention.kept_sets import PATHS
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.payload import to_json
-from dredge.runs.words import size_text
+from dredge.runs.rendering import size_text
 from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 

@@ -11,8 +11,7 @@ from typing import Any
 from dredge.errors import ConfigError
 from dredge.gc.insight.what_if import Proposal
 from dredge.lakefs import Rules
-from dredge.runs.curve import place_curve
-from dredge.runs.words import number_of, size_text
+from dredge.runs.rendering import number_of, place_curve, size_text
 
 AS_NOW = "as now"
 
@@ -123,7 +122,7 @@ def bar(value: int, most: int) -> str:
 
 
 def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Place the curve of days and freed bytes for `dredge.runs.curve`; None for less than two points."""
+    """Place the curve of days and freed bytes for `dredge.runs.rendering`; None for less than two points."""
     line = points(found)
     if len(line) < 2:
         return None

@@ -27,8 +27,8 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
+from dredge.runs.rendering import size_text
 from dredge.runs.summary import StepSummary
-from dredge.runs.words import size_text
 from dredge.storage import StorageOptions
 from dredge.undo.ways import cost_of_undo
 

@@ -40,7 +40,7 @@ from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, compile_glob
 from dredge.gc.run import open_state
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, Ref, Rules
-from dredge.runs.words import number_of
+from dredge.runs.rendering import number_of
 from dredge.sets.hashes import read_hashes
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo.pins import active_pins

@@ -37,8 +37,7 @@ from dredge.lakefs.files.records import Branch
 from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
 from dredge.undo.ways import VERSIONS, way_back
 

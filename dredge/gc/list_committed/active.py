@@ -42,7 +42,7 @@ from dredge.gc.retention.kept_sets import KeptSet
 from dredge.gc.retention.policy import main_parent
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref, Rules
-from dredge.lakefs.files import rules as retention
+from dredge.lakefs.files import gc_files as retention
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")

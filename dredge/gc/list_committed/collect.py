@@ -24,9 +24,8 @@ from dredge.gc.list_committed.read_ranges import Purpose, ReadConfig, ReadTask, 
 from dredge.gc.list_committed.tables import COUNTED, COUNTS, LIVE
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import (
     Counted,
     Hashes,

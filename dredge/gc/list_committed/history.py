@@ -39,8 +39,8 @@ from dredge.gc.namespaces import key_of
 from dredge.gc.retention.active import active_commits
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, LakeFS, Ref, Rules
+from dredge.lakefs.files import gc_files as retention
 from dredge.lakefs.files import records
-from dredge.lakefs.files import rules as retention
 from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")

@@ -23,8 +23,8 @@ from dredge.gc.index.store import CommittedIndex, IndexPart, NewPart, read_part,
 from dredge.gc.list_committed.tables import COUNTS, EXPIRED, SIZES
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import Counted, Hashes, split, unite, write_counted, write_hashes
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map

@@ -41,7 +41,7 @@ from dredge.gc.state.base import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.lakefs import Commit
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet

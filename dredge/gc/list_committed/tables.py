@@ -19,9 +19,8 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import CommitText
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"

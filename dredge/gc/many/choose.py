@@ -26,7 +26,7 @@ from typing import Any
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
-from dredge.lakefs.files.prepared import COMMITS, UNCOMMITTED
+from dredge.lakefs.files.gc_files import COMMITS, UNCOMMITTED
 from dredge.runs.lease import LEASE, used_until
 from dredge.settings import check_settings, read_settings, setting
 from dredge.storage import ObjectReader, StorageOptions, open_reader

@@ -10,8 +10,8 @@ from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.defects import foreseen
-from dredge.runs.many import Outcome, lost, reported
+from dredge.runs.failures import foreseen
+from dredge.runs.report import Outcome, lost, reported
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from dredge.storage.parallel import ordered_map

@@ -29,11 +29,11 @@ from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
-from dredge.lakefs.files.prepared import uncommitted_key
+from dredge.lakefs.files.gc_files import uncommitted_key
 from dredge.runs.clock import running_seconds
-from dredge.runs.folder import RunFolder, read_parquet
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.folder import RunFolder
+from dredge.runs.parts import read_parquet
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.hashes import NONE, Hashes, read_hashes, unite, write_hashes
 
 log = logging.getLogger("dredge")

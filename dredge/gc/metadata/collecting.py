@@ -51,11 +51,10 @@ from dredge.gc.witness.unnamed import Known, sort_out
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.gate import Gate
+from dredge.runs.gate import Gate, watching
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.runs.watch import watching
 from dredge.storage import ObjectInfo, StorageOptions, open_versions
 from dredge.storage.model import MaySend
 from dredge.undo.alarms import refuse_alarmed

@@ -8,12 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
-from dredge.runs.pending.settings import (
-    GRACE_HOURS_FINAL,
-    grace_hours_setting,
-    grace_of,
-    unsafe_grace_setting,
-)
+from dredge.runs.pending.grace import GRACE_HOURS_FINAL, grace_hours_setting, grace_of, unsafe_grace_setting
 from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
 
 REPORT, DELETE = "report", "delete"

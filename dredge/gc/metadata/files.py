@@ -15,8 +15,7 @@ from datetime import datetime
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.insight.addresses import Amount
 from dredge.gc.namespaces import METADATA
-from dredge.lakefs.files.metaranges import read_metarange
-from dredge.lakefs.files.ranges import is_table_id
+from dredge.lakefs.files.ranges import is_table_id, read_metarange
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.storage import ObjectInfo, ObjectReader

@@ -15,7 +15,7 @@ from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, Standing, lo
 from dredge.gc.metadata.history import Place, read_work
 from dredge.gc.namespaces import METADATA
 from dredge.lakefs import LakeFS
-from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 

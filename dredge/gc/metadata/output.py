@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 
 
 class MetadataOutput(StepOutput):

@@ -21,7 +21,7 @@ from dredge.gc.metadata.history import History, read_history
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.lakefs import LakeFS
 from dredge.runs.payload import to_json
-from dredge.runs.words import size_text
+from dredge.runs.rendering import size_text
 from dredge.storage import StorageOptions, open_reader
 
 

@@ -12,9 +12,8 @@ from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import DELETED, find_copies, put_back
 from dredge.gc.namespaces import METADATA
 from dredge.gc.plan import METADATA_RUNS
-from dredge.lakefs.files.metaranges import read_metarange
-from dredge.runs.folder import RunFolder
-from dredge.runs.lifetimes import run_ids
+from dredge.lakefs.files.ranges import read_metarange
+from dredge.runs.folder import RunFolder, run_ids
 from dredge.storage import StorageOptions, open_reader, open_writer
 
 _EVER = 36_500.0

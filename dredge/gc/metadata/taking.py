@@ -17,7 +17,7 @@ from dredge.errors import ConflictError, DredgeError, RefusedError
 from dredge.gc.namespaces import METADATA
 from dredge.gc.plan import METADATA_RUNS
 from dredge.lakefs.files.ranges import is_table_id
-from dredge.runs.lifetimes import run_ids
+from dredge.runs.folder import run_ids
 from dredge.storage import (
     NOT_SENT,
     NULL_VERSION,

@@ -20,8 +20,8 @@ from dredge.gc.witness.mark_id import compare_ids
 from dredge.gc.witness.owner import keeps_id
 from dredge.gc.witness.ownership import Site, read_owner
 from dredge.runs.pending.rows import Turn
-from dredge.runs.pending.small import SmallList, found_rows
-from dredge.runs.perform import StepRecord
+from dredge.runs.pending.store import SmallList, found_rows
+from dredge.runs.steps import StepRecord
 from dredge.storage import open_writer
 from dredge.undo.side_run import SideRun
 

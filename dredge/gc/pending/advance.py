@@ -31,13 +31,12 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND, PENDING, Turn, advance, changes
 from dredge.runs.pending.store import same_or_written
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
+from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite, write_hashes
 from dredge.sets.live import LiveSet
 

@@ -21,7 +21,7 @@ from dredge.gc.witness.past import FORGET_LOST
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once

@@ -17,7 +17,7 @@ from dredge.gc.check_limits import ask_about
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.purge.output import PurgeOutput
 from dredge.gc.run import Run
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet, in_any

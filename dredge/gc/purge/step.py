@@ -22,7 +22,7 @@ from dredge.gc.run import Run, open_state, read_plan
 from dredge.gc.state.store import StateStore
 from dredge.gc.undo import collected_of
 from dredge.lakefs import LakeFS
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner

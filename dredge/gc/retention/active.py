@@ -44,8 +44,8 @@ from datetime import UTC, datetime, timedelta
 from dredge.errors import NotFoundError
 from dredge.gc.retention.policy import main_parent
 from dredge.lakefs import Commit, Ref, Rules
+from dredge.lakefs.files import gc_files as catalog
 from dredge.lakefs.files import records
-from dredge.lakefs.files import rules as catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,8 @@ from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.retention.kept_sets import Extra, num_tasks_for
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import (
     Counted,
     Hashes,

@@ -39,12 +39,11 @@ from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
+from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
 from dredge.runs.clock import check_clocks
-from dredge.runs.lifetimes import ListedFiles, counting_versions
-from dredge.runs.own_files import remove_own_files
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map

@@ -23,8 +23,8 @@ from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, parse_plan
 from dredge.gc.run import Run
 from dredge.gc.save_report.own_files import SIDE_RUNS
-from dredge.runs.folder import read_json
-from dredge.runs.lifetimes import ListedFiles, run_ids
+from dredge.runs.cleanup import ListedFiles
+from dredge.runs.folder import read_json, run_ids
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import QUARANTINE_FOLDER

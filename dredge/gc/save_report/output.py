@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.runs.output import StepOutput
+from dredge.runs.summary import StepOutput
 
 
 class SaveReportOutput(StepOutput):

@@ -20,7 +20,7 @@ import re
 from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
 from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.witness.record import FOLDER as WITNESS
-from dredge.runs.own_files import OwnFilesDeleter
+from dredge.runs.cleanup import OwnFilesDeleter
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.storage import StorageOptions
 from dredge.storage.keys import is_plain

@@ -31,10 +31,9 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.output import StateOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
-from dredge.runs.summary import StepSummary
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage.parallel import ordered_map
 

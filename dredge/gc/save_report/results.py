@@ -8,8 +8,7 @@ from typing import Any
 
 from dredge.errors import AlarmError, FormatError, RejectedError
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import StepSummary
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage.parallel import ordered_map
 
 ENDED = ("success", "dry_run")

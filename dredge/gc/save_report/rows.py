@@ -11,7 +11,7 @@ from dredge.gc.save_report.results import RunResults
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
-from dredge.runs.report_rows import ReportRow
+from dredge.runs.report import ReportRow
 
 
 def report_rows(results: RunResults) -> Iterator[ReportRow]:

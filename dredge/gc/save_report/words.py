@@ -17,9 +17,9 @@ from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.folder import RunFolder
-from dredge.runs.pending.words import facts_of_waiting, what_waits
+from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.rendering import number_of, size_text
 from dredge.runs.summary import StepSummary
-from dredge.runs.words import number_of, size_text
 from dredge.undo.ways import OFF
 from dredge.undo.ways import WORDS as UNDO_WORDS
 

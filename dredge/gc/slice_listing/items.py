@@ -16,8 +16,8 @@ from dredge.gc.namespaces import METADATA, left_folder
 from dredge.gc.slice_listing.slices import LISTED, OLD, YOUNG, Item, SliceListingOutput, cut_rest, slice_time
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.storage import ObjectReader
 from dredge.storage.model import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
 

@@ -23,8 +23,7 @@ import pyarrow as pa
 from dredge.errors import FormatError
 from dredge.gc.namespaces import DATA, METADATA, left_prefixes
 from dredge.gc.plan import Plan
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.xid import descending_time
 
 # Keys are cut at these characters; a cut is exact whatever characters the keys really have.

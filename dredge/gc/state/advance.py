@@ -32,14 +32,12 @@ from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
-from dredge.lakefs.files.prepared import UNCOMMITTED
+from dredge.lakefs.files.gc_files import UNCOMMITTED
 from dredge.runs import ledger
-from dredge.runs.chain import check_chain, links_of
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import open_writer

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from dredge.errors import FormatError
 from dredge.gc.index import store as index
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Coverage
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import CountedSet, LocatedSet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.verify import VerifyOutput
-from dredge.runs.output import StepOutput
+from dredge.runs.summary import StepOutput
 
 
 class StateOutput(StepOutput):

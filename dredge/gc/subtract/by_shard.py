@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from dredge.errors import FormatError
 from dredge.gc.run import Run
 from dredge.gc.subtract.output import SubtractOutput
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import read_hashes, split, unite, write_hashes
 from dredge.sets.live import LiveSet, ShardedSet
 

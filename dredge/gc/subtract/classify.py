@@ -21,8 +21,8 @@ from dredge.gc.subtract.holds import Evidence, holds_of
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.upload_parts import Uploads, going_on
 from dredge.hashing import hash64
-from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.folder import RunFolder
+from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet

@@ -29,7 +29,7 @@ from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 

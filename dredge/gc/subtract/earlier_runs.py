@@ -32,11 +32,10 @@ from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.store_lookup import LookedUp, folders_of, look_up
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.pending.rows import due
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.live import LiveSet
 from dredge.storage import open_writer
 

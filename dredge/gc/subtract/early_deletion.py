@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.gc.storage_classes import MINIMUM_DAYS, early_fee
-from dredge.runs.words import size_text
+from dredge.runs.rendering import size_text
 
 _MICROSECONDS_OF_A_DAY = 86_400_000_000
 

@@ -10,8 +10,7 @@ from dredge.gc.pending.known import NAME, Known, known_list
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract.early_deletion import early_text
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 
 
 class SubtractOutput(StepOutput):

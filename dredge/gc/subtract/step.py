@@ -30,10 +30,9 @@ from dredge.gc.subtract.early_deletion import early_details
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
 from dredge.gc.subtract.upload_parts import Uploads
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.undo.pins import active_pins, sets_of
 
 

@@ -24,9 +24,8 @@ from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candid
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.model import STORAGE_CLASS

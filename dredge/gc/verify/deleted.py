@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from dredge.gc.verify.looks import choose, look_for, still_there
 from dredge.runs import ledger
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 
 SAMPLES = 20
 """Addresses that a task names, and the report."""

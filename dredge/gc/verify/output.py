@@ -5,7 +5,7 @@ from __future__ import annotations
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.subtract import SubtractOutput
-from dredge.runs.output import StepOutput
+from dredge.runs.summary import StepOutput
 
 
 class VerifyOutput(StepOutput):

@@ -23,7 +23,7 @@ from dredge.gc.verify.deleted import SAMPLES, PartLooks, VerifyConfig, VerifyRes
 from dredge.gc.verify.living import missing_of, take_living, to_look_at, words_of
 from dredge.gc.verify.looks import length_of_runs, looks_at
 from dredge.gc.verify.output import VerifyOutput
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
 

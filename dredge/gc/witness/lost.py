@@ -28,7 +28,7 @@ from dredge.gc.witness.past import FORGET_LOST, RESTORE_LOST, Past
 from dredge.gc.witness.people import at_work, demand_owner
 from dredge.gc.witness.unnamed import Files, Known, list_tables, sort_out
 from dredge.lakefs import Commit, CommitText, LakeFS, Repository
-from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.lakefs.writing import LakeFSMaker
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, store_clock
 

@@ -22,7 +22,7 @@ from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import COMMITS, TABLES, is_what_if, write_record
 from dredge.gc.witness.unnamed import Files, Known, Unnamed, find_unnamed, list_tables, with_metaranges
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.storage.parallel import at_once
 
 if TYPE_CHECKING:

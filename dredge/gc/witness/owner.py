@@ -20,7 +20,7 @@ from dredge.gc.witness.ownership import Owner, Site, claim, note_visitor, read_o
 from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.lakefs import Environment
 from dredge.lakefs.files.sstable import METARANGES
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.storage.parallel import at_once
 
 KIND = "mark_id"

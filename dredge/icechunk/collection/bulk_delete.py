@@ -47,15 +47,12 @@ from dredge.icechunk.collection.witness.operations import read_old_refs
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
 from dredge.runs import ledger
-from dredge.runs.chain import check_chain, links_of
-from dredge.runs.gate import GateConfig
-from dredge.runs.output import StepOutput
-from dredge.runs.partial import not_deleted
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.failures import not_deleted
+from dredge.runs.gate import GateConfig, Watch, watching
+from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.runs.watch import Watch, watching
 from dredge.storage import ObjectReader, exists
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 

@@ -38,7 +38,7 @@ from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_histor
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
 from dredge.runs.pending import store
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.storage import exists
 from dredge.storage.parallel import ordered_map

@@ -19,7 +19,7 @@ from dredge.approve.settings import (
 )
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
-from dredge.runs.pending.settings import grace_hours_setting, grace_of, unsafe_grace_setting
+from dredge.runs.pending.grace import grace_hours_setting, grace_of, unsafe_grace_setting
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
 from dredge.settings import (
     DAYS_MAX,

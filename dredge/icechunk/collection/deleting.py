@@ -15,9 +15,9 @@ from dredge.icechunk.collection.kinds import FOLDERS, names_of
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import open_deleter
 from dredge.undo.pins import PINNED

@@ -46,7 +46,7 @@ from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
-from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter

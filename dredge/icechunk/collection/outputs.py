@@ -14,10 +14,9 @@ from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
 from dredge.runs.pending.store import PendingList
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.runs.versions import Version
 from dredge.sets.live import CountedSet
 
@@ -191,7 +190,7 @@ class ListCandidatesOutput(StepOutput):
 
     @property
     def pending(self) -> dict[str, Any]:
-        """Figures of the pending list after this run (`dredge.runs.pending.words`)."""
+        """Figures of the pending list after this run (`dredge.runs.pending.figures`)."""
         return dict(self.detail("pending"))
 
     @property

@@ -7,7 +7,7 @@
     parts of the pending list            of earlier lists, a week old
     pins                                 ended a week ago, and hashes of a crashed restore without their pin
 
-Files of a version of the state that was the newest at any time in the last week stay (`dredge.runs.lifetimes`). The
+Files of a version of the state that was the newest at any time in the last week stay (`dredge.runs.cleanup`). The
 index has the manifests of the newest version; if it lacks manifests of older versions, some garbage only stays longer.
 
 A run removes folders only if their plan proves that they are runs of this repository, and if they are in `_dredge/`;
@@ -41,13 +41,12 @@ from dredge.icechunk.collection.run import PLAN, Run, parse_plan
 from dredge.icechunk.collection.state import RunState, StateStore, open_base
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
+from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter, counting_versions, remove_own_files
 from dredge.runs.clock import check_clocks
-from dredge.runs.folder import read_json
-from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
-from dredge.runs.own_files import OwnFilesDeleter, remove_own_files
+from dredge.runs.folder import read_json, run_ids
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS, Version
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.keys import is_plain

@@ -14,12 +14,11 @@ from dredge.icechunk.collection.state import RunState, StateStore, find_list
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.inventory.manifest import Inventory, find_inventory
-from dredge.runs import resuming
+from dredge.runs import run as shared
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.handover import hand_over
-from dredge.runs.lease import LeaseGrant
+from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
-from dredge.runs.resuming import local_holder
+from dredge.runs.run import local_holder
 from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.storage.conditions import demand_conditions
@@ -181,7 +180,7 @@ def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOption
 
 def is_local(run: Run) -> bool:
     """Whether a run has no orchestrator."""
-    return resuming.is_local(run.plan)
+    return shared.is_local(run.plan)
 
 
 def check_resumable(run: Run) -> None:
@@ -192,7 +191,7 @@ def check_resumable(run: Run) -> None:
         RefusedError: another run has worked since.
     """
     plan = run.plan
-    resuming.check_resumable(
+    shared.check_resumable(
         run, plan.state_etag, lambda: StateStore(run.state, run.options).current(plan.uri, plan.spec_version)
     )
 
@@ -207,7 +206,7 @@ def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock
     """
     run = Run.open(run_uri, options, clock)
     plan = run.plan
-    resuming.take_again(
+    shared.take_again(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, options).current(plan.uri, plan.spec_version),

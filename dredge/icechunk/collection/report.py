@@ -20,13 +20,12 @@ from dredge.icechunk.collection.outputs import (
     VerifyOutput,
 )
 from dredge.icechunk.collection.run import Run
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
-from dredge.runs.pending.words import facts_of_waiting, what_waits
-from dredge.runs.report_rows import ReportRow
-from dredge.runs.summary import StepSummary
+from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.rendering import duration_text, size_text
+from dredge.runs.report import ReportRow
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.versions import OPTIMIZED
-from dredge.runs.words import duration_text, size_text
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import WORDS
 

@@ -31,12 +31,10 @@ from dredge.icechunk.collection.own_files import clean_up, keep_small
 from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state import RunState, StateStore
-from dredge.runs.chain import check_chain, links_of
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
 from dredge.runs.report import render_html
-from dredge.runs.summary import StepSummary
+from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import CLEAN, OPTIMIZED, Current
 from dredge.sets.live import CountedSet

@@ -49,12 +49,10 @@ from dredge.icechunk.collection.run import CollectionPlan, Run
 from dredge.icechunk.collection.save_report import save_report, write_report
 from dredge.icechunk.collection.verify import verify
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.closing import closing_with
-from dredge.runs.output import StepOutput
-from dredge.runs.partial import partial_after
-from dredge.runs.summary import StepSummary
+from dredge.runs.failures import closing_with, partial_after
+from dredge.runs.rendering import size_text
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.runs.words import size_text
 from dredge.storage import StorageOptions
 
 __all__ = [

@@ -15,7 +15,7 @@ from dredge.icechunk.collection.outputs import BulkDeleteOutput, CheckLimitsOutp
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.storage import exists
 from dredge.storage.parallel import at_once, ordered_map

@@ -23,8 +23,8 @@ from dredge.icechunk.library import delete_ref, expire_with_library, open_librar
 from dredge.icechunk.maintenance import open_state, right_to_work
 from dredge.icechunk.repository import history_of, read_history, spec_version, with_restamped
 from dredge.runs.clock import utc_now
+from dredge.runs.failures import partial_after
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.partial import partial_after
 from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer
 from dredge.xid import new_xid
 

@@ -25,8 +25,7 @@ from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import instant, micros
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.maintenance import EXPIRATIONS, open_state
-from dredge.runs.pages import render
-from dredge.runs.words import size_text
+from dredge.runs.rendering import render, size_text
 from dredge.storage import StorageOptions
 from dredge.xid import new_descending_xid
 

@@ -18,7 +18,7 @@ from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, plan_expiratio
 from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
 from dredge.icechunk.history import Ref
 from dredge.icechunk.repository import SNAPSHOTS, read_history, read_ref
-from dredge.runs.partial import partial_after
+from dredge.runs.failures import partial_after
 from dredge.storage import ObjectWriter
 
 log = logging.getLogger("dredge")

@@ -24,7 +24,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.extras import need
 from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
@@ -39,6 +38,7 @@ from dredge.icechunk.ids import (
     encode_id,
     hashes_of_names,
 )
+from dredge.process import need
 
 LOCATION_BYTES_MAX = 1 << 16
 _BATCH = 1 << 16

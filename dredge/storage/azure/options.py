@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError
-from dredge.server_urls import check_key, check_server_url
 
 _ENV = {
     "account": "AZURE_STORAGE_ACCOUNT",

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dredge.connections import check_server_url
 from dredge.errors import ConfigError
-from dredge.server_urls import check_server_url
 
 ENDPOINT = "https://storage.googleapis.com"
 CREDENTIALS_JSON = "DREDGE_GCS_CREDENTIALS_JSON"

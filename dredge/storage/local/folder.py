@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
-from dredge.durable import sync
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
+from dredge.process import sync
 from dredge.storage.keys import is_plain, is_text
 from dredge.storage.model import ObjectInfo
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from dredge.proxies import any_proxy, proxies_for
+from dredge.connections import any_proxy, proxies_for
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated

@@ -8,14 +8,7 @@ from contextlib import contextmanager
 from html import unescape
 
 from dredge import causes
-from dredge.aws_errors import (
-    THROTTLED,
-    TRANSIENT,
-    cause_of_code,
-    cause_of_provider,
-    cause_without_answer,
-)
-from dredge.causes import Cause
+from dredge.causes import THROTTLED, TRANSIENT, Cause, cause_of_code, cause_of_provider, cause_without_answer
 from dredge.errors import DredgeError
 from dredge.storage.redact import redact
 

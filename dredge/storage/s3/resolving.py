@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+from dredge.connections import ca_bundles, check_ca_bundle
 from dredge.errors import ConfigError
-from dredge.server_urls import ca_bundles, check_ca_bundle
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated
 

@@ -183,7 +183,7 @@ APPROVED = (
     ),
     Breakage(
         "a local run goes on from a state that has moved on",
-        "dredge.runs.resuming",
+        "dredge.runs.run",
         "take_again",
         Drop("Expr", "_refuse_other_state"),
         ("test_a_run_between_its_end_and_its_approval_ends_it",),

@@ -43,14 +43,14 @@ GATES = (
     ),
     Breakage(
         "a watch that cannot look leaves the gate open",
-        "dredge.runs.watch",
+        "dredge.runs.gate",
         "Watch.look",
         Drop("Assign", 4),
         ("test_a_look_that_fails_closes_the_gate_also_without_a_word",),
     ),
     Breakage(
         "a watch that found something leaves the gate open",
-        "dredge.runs.watch",
+        "dredge.runs.gate",
         "Watch.look",
         Put("BoolOp", 1, True, "values.0"),
         ("test_a_reason_to_stop_closes_the_gate",),
@@ -78,7 +78,7 @@ GATES = (
     ),
     Breakage(
         "a driver that slept while it looked is believed",
-        "dredge.runs.watch",
+        "dredge.runs.gate",
         "Watch.look",
         Swap("Assign", 2),
         ("test_a_look_is_as_old_as_its_beginning",),

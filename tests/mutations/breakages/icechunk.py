@@ -287,7 +287,7 @@ ICECHUNK = (
     ),
     Breakage(
         "layers of counts go that a run of the last week builds on",
-        "dredge.runs.lifetimes",
+        "dredge.runs.cleanup",
         "counting_versions",
         Put("Subscript", 2, []),
         ("test_whatever_a_version_of_the_last_week_names_stays",),

@@ -15,7 +15,7 @@ MANY = (
     ),
     Breakage(
         "a Variable that is gone no longer binds a run",
-        "dredge.runs.variables",
+        "dredge.runs.consents",
         "check_variables",
         Drop("Raise", "RefusedError"),
         ("test_a_missing_variable_stops_every_run_until_it_is_back",),
@@ -64,7 +64,7 @@ MANY = (
     ),
     Breakage(
         "a run that failed is told of as a good one",
-        "dredge.runs.many",
+        "dredge.runs.report",
         "Outcome.is_good",
         Put("Return", 1, True),
         ("test_a_run_whose_report_cannot_be_read_is_never_taken_for_a_good_one",),

@@ -220,7 +220,7 @@ COMMITTED = (
     ),
     Breakage(
         "a part of the index is believed unseen",
-        "dredge.runs.folder",
+        "dredge.runs.parts",
         "check_digest",
         Put("If", 1, False),
         ("test_a_part_that_is_not_what_was_written_is_refused",),

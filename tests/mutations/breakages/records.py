@@ -25,7 +25,7 @@ RECORDS = (
     ),
     Breakage(
         "a server's URL may have credentials",
-        "dredge.server_urls",
+        "dredge.connections",
         "check_server_url",
         Rename("Call", "fullmatch", "match"),
         ("test_a_server_that_is_not_plain_is_bad_input_and_is_not_repeated",),

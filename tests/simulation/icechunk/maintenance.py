@@ -14,7 +14,7 @@ from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.history import Ref
 from dredge.icechunk.maintenance import make_lease, open_state, right_to_work
-from dredge.runs.defects import defect
+from dredge.runs.failures import defect
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json
 from dredge.storage import open_writer

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import AlarmError, ConfigError, DredgeError, UnavailableError
-from dredge.runs.defects import defect
+from dredge.runs.failures import defect
 from dredge.storage import open_writer
 from dredge.trash import steps
 from dredge.trash.alarms import acknowledge_alarms

@@ -21,7 +21,7 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter

@@ -15,7 +15,7 @@ from dredge.gc.state.advance import advance_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
-from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.pending.rows import YOUNG
 from dredge.runs.tasks import LocalRunner

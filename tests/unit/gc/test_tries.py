@@ -25,7 +25,7 @@ from dredge.gc.steps import (
 )
 from dredge.runs import ledger
 from dredge.runs.gate import Gate
-from dredge.runs.handover import hand_over
+from dredge.runs.lease import hand_over
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of

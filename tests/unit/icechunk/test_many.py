@@ -11,7 +11,7 @@ from dredge.errors import ConfigError
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
 from dredge.runs.clock import utc_now
-from dredge.runs.many import summarize
+from dredge.runs.report import summarize
 from tests.support.icechunk import local_storage, quiet
 from tests.support.icechunk_repo import Repo
 

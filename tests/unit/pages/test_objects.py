@@ -10,8 +10,8 @@ import pytest
 from dredge.pages.object_rows import Filter
 from dredge.pages.objects import SORTS, Objects
 from dredge.pages.places import FolderPlaces
-from dredge.runs import groups
-from dredge.runs.lifetimes import run_ids
+from dredge.runs import parts
+from dredge.runs.folder import run_ids
 from dredge.storage import open_reader
 from tests.support.approvals import two_branches
 from tests.support.gc import make_world
@@ -44,7 +44,7 @@ KEYS: dict[str, Callable[[Row], Any]] = {
 def runs() -> list[Objects]:
     """A dry run, with some objects held, then one that deleted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups, "GROUP_ROWS", 7)
+        patch.setattr(parts, "GROUP_ROWS", 7)
         world = make_world(
             tuning={"candidate_rows": 40, "delete_keys": 1000}, safety={"identical_requests_max": 0}
         )

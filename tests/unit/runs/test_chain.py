@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.runs.chain import PLAN, breaks, check_chain, plan_digest
 from dredge.runs.folder import RunFolder
+from dredge.runs.steps import PLAN, breaks, check_chain, plan_digest
 from dredge.runs.summary import StepSummary
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store

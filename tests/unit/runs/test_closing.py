@@ -10,7 +10,7 @@ import pytest
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc import steps
-from dredge.runs.closing import closing_with
+from dredge.runs.failures import closing_with
 
 
 def _raising(error: BaseException) -> Callable[[], object]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Coverage
 from dredge.runs.payload import from_json, to_json
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 from dredge.errors import FormatError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
-from dredge.runs.perform import StepRecord, perform
+from dredge.runs.steps import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.storage import open_deleter, open_writer
 from tests.support.memory_store import forget_memory_store

@@ -13,11 +13,10 @@ import pytest
 from dredge.errors import FormatError, LeaseHeldError, OvertakenError, UnavailableError
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Gate, GateConfig, publish, write_look
+from dredge.runs.gate import Gate, GateConfig, Watch, publish, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
-from dredge.runs.watch import Watch
 from dredge.storage import ObjectWriter, open_writer, store_clock
 from tests.support.memory_store import forget_memory_store
 
@@ -61,8 +60,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     """Of the workers of this test, and of its driver."""
     found = Clocks()
     monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: found.running())
-    for module in ("gate", "watch"):
-        monkeypatch.setattr(f"dredge.runs.{module}.store_clock", lambda *asked: found.store(*asked))
+    monkeypatch.setattr("dredge.runs.gate.store_clock", lambda *asked: found.store(*asked))
     return found
 
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.runs import groups
+from dredge.runs import parts
 from dredge.runs.folder import RunFolder
-from dredge.runs.groups import GroupedPart
+from dredge.runs.parts import GroupedPart
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectWriter, open_writer
 
@@ -26,7 +26,7 @@ TABLE = pa.table(
 
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> ObjectWriter:
-    monkeypatch.setattr(groups, "GROUP_ROWS", 10)
+    monkeypatch.setattr(parts, "GROUP_ROWS", 10)
     return open_writer("memory://groups")
 
 

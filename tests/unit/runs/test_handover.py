@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError
-from dredge.runs.handover import hand_over
-from dredge.runs.lease import LeaseGrant
+from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store

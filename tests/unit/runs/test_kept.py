@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.runs.chain import PLAN, check_chain, plan_digest
 from dredge.runs.clock import StoreClock
 from dredge.runs.folder import RunFolder
-from dredge.runs.kept import keeping_parts, kept_parts
-from dredge.runs.perform import StepRecord, perform
+from dredge.runs.parts import keeping_parts, kept_parts
+from dredge.runs.steps import PLAN, StepRecord, check_chain, perform, plan_digest
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectStream, open_writer
 from tests.support.memory_store import forget_memory_store

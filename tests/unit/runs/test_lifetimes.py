@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dredge.errors import FormatError
-from dredge.runs.lifetimes import ListedFiles, counting_versions
+from dredge.runs.cleanup import ListedFiles, counting_versions
 from dredge.runs.versions import POINTER, VERSIONS, Current
 from dredge.storage import ObjectWriter, open_writer, store_clock
 from dredge.xid import new_descending_xid

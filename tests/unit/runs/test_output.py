@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from dredge.errors import FormatError
-from dredge.runs.chain import PLAN, links_of
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import StepSummary
+from dredge.runs.steps import PLAN, links_of
+from dredge.runs.summary import StepOutput, StepSummary
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from dredge.runs.pages import render
+from dredge.runs.rendering import render
 
 DREDGE = Path(__file__).parents[3] / "dredge"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, PartialError, UnavailableError
-from dredge.runs.partial import as_partial, not_deleted, partial_after
+from dredge.runs.failures import as_partial, not_deleted, partial_after
 
 
 @pytest.mark.parametrize(

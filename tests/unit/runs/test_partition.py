@@ -14,10 +14,9 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.verify.deleted import VerifyTask, verify_parts
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import Stores, WorkerRun, partition_function
-from dredge.runs.payload import to_json
+from dredge.runs.payload import Json, to_json
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, LocalRunner, PartitionFunction
+from dredge.runs.tasks import LocalRunner, Stores, TaskFunction, WorkerRun, partition_function
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
 
@@ -63,7 +62,7 @@ class ThroughText:
 
     default_parallelism = 1
 
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: list[Json]) -> list[Json]:
+    def run(self, name: str, fn: TaskFunction, config: Json, tasks: list[Json]) -> list[Json]:
         """Run them here."""
         return [json.loads(json.dumps(fn(*json.loads(json.dumps([config, task]))))) for task in tasks]
 

@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.runs.folder import RunFolder
-from dredge.runs.perform import StepRecord, perform
+from dredge.runs.steps import StepRecord, perform
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
 

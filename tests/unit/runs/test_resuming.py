@@ -11,7 +11,7 @@ import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.resuming import is_local, local_holder, take_again
+from dredge.runs.run import is_local, local_holder, take_again
 from dredge.runs.versions import Current
 from dredge.storage import open_writer
 from tests.support.lakes import ManualClock

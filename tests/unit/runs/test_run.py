@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError
-from dredge.runs.chain import PLAN, plan_digest
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.output import StepOutput
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.perform import StepRecord
 from dredge.runs.run import PlannedRun
-from dredge.runs.tasks import LocalRunner
+from dredge.runs.steps import PLAN, StepRecord, plan_digest
+from dredge.runs.summary import StepOutput
+from dredge.runs.tasks import LocalRunner, WorkerRun, partition_function
 from dredge.runs.tries import newest_number
 from dredge.storage import open_reader, open_writer
 from tests.support.lakes import ManualClock

@@ -23,10 +23,10 @@ from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, publish, write_look
 from dredge.runs.lease import Lease
-from dredge.runs.partition import Stores, WorkerRun
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle
+from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
 from dredge.storage import NOT_SENT, DeleteOutcome, ObjectInfo, ObjectWriter, open_writer, store_clock
 from tests.support.memory_store import forget_memory_store

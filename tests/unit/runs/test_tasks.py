@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.runs.tasks import Json, LocalRunner, in_chunks, round_robin
+from dredge.runs.payload import Json
+from dredge.runs.tasks import LocalRunner, in_chunks, round_robin
 
 
 def die(config: Json, task: Json) -> Json:

@@ -20,7 +20,7 @@ from dredge.errors import (
 )
 from dredge.runs.folder import FAILED, RunFolder
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.perform import StepRecord, perform
+from dredge.runs.steps import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectWriter, open_writer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
-from dredge.runs.variables import bound_by, check_variables, forget_variable
+from dredge.runs.consents import bound_by, check_variables, forget_variable
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store
 

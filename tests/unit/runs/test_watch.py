@@ -10,7 +10,7 @@ import pytest
 
 from dredge.errors import ConfigError, UnavailableError
 from dredge.runs.folder import RunFolder
-from dredge.runs.watch import Watch, watching
+from dredge.runs.gate import Watch, watching
 from dredge.storage import open_writer, store_clock
 from tests.support.memory_store import memory_store
 
@@ -59,7 +59,7 @@ def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
     def no_clock(*_: object) -> datetime:
         raise UnavailableError("503")
 
-    monkeypatch.setattr("dredge.runs.watch.store_clock", no_clock)
+    monkeypatch.setattr("dredge.runs.gate.store_clock", no_clock)
     assert not Watch(folder, folder.writer, KEY, lambda: None).look()
     assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None, "published": 0}
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from dredge.runs.rendering import duration_text, number_of
 from dredge.runs.report import render_html
-from dredge.runs.words import duration_text, number_of
 
 
 @pytest.mark.parametrize(

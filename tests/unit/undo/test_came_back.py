@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.gc.run import Run
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Coverage
 from dredge.undo.pins import INTERVALS_MAX, read_pins, slices_of, unite_slices
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of

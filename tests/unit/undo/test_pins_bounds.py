@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Coverage
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter, open_writer

@@ -15,11 +15,12 @@ import pytest
 from dredge.errors import ConfigError, UnavailableError
 from dredge.hashing import hash64
 from dredge.runs import ledger
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
+from dredge.runs.payload import Json
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, LocalRunner, PartitionFunction
+from dredge.runs.tasks import LocalRunner, TaskFunction
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import restore as step
 from dredge.undo.config import RestoreConfig
@@ -160,7 +161,7 @@ class Orphaning(LocalRunner):
         super().__init__()
         self.orphans: list[Callable[[], object]] = []
 
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+    def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         self.orphans += [partial(fn, config, task) for task in tasks]
         return super().run(name, fn, config, tasks)
 

@@ -43,10 +43,9 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state import Base, counts_folder, open_base
 from dredge.icechunk.format.manifests import NamedChunks, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, in_chunks, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
 from dredge.runs.versions import CLEAN
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import ObjectReader, exists

@@ -33,8 +33,8 @@ from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, is_v
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.ids import ALPHABET, hashes_of_names
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import LISTING_SCHEMA, ObjectReader
 

@@ -27,8 +27,8 @@ from dredge.icechunk.collection.state import counts_folder
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, raw_ids_of_names
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import LISTING_SCHEMA, ObjectInfo, ObjectReader
 from dredge.storage.parallel import ordered_map

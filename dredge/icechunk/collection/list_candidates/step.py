@@ -41,7 +41,7 @@ from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.repository import read_repo_info
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LocatedSet

@@ -34,15 +34,14 @@ from dredge.icechunk.collection.witness.record import parse_known
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
 from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance, due
 from dredge.runs.pending.store import PendingList, Stored, read_rows, same_or_written
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import shard_of, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any

@@ -21,9 +21,8 @@ from dredge.icechunk.collection.index import (
 from dredge.icechunk.collection.outputs import MarkOutput, chunk_set_name
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 
 log = logging.getLogger("dredge")
 

@@ -20,9 +20,8 @@ from dredge.icechunk.collection.mark.chunks import index_manifests
 from dredge.icechunk.collection.outputs import COUNTED, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state import Base, counts_folder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Counted, read_counted, write_counted
 from dredge.sets.live import CountedSet
 

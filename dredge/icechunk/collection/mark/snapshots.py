@@ -20,9 +20,8 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import is_id
 from dredge.icechunk.repository import SNAPSHOTS
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, in_chunks
+from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.storage import ObjectReader, exists
 
 

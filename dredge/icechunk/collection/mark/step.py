@@ -55,12 +55,12 @@ from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known,
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, read_history
 from dredge.runs.consents import read_consents
-from dredge.runs.folder import parquet_bytes
+from dredge.runs.parts import parquet_bytes
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.rendering import duration_text
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.runs.words import duration_text
 
 
 def mark(run: Run, runner: TaskRunner) -> StepSummary:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.icechunk.history import History
 from dredge.runs.conditional import replace_tagged
-from dredge.runs.folder import parquet_bytes, read_parquet
+from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 

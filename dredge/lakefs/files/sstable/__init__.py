@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dredge.lakefs.files.ident import table_id
 from dredge.lakefs.files.sstable.envelope import METARANGES, RANGES
-from dredge.lakefs.files.sstable.reader import Record, Table, read_table
-from dredge.lakefs.files.sstable.seeking import SeekableTable
-from dredge.lakefs.files.sstable.table_id import table_id
+from dredge.lakefs.files.sstable.reader import Record, SeekableTable, Table, read_table
 from dredge.lakefs.files.sstable.writer import BlockSizes, TableWriter, WrittenTable, write_table
 
 __all__ = [

@@ -22,9 +22,8 @@ import pyarrow as pa
 
 from dredge.compiled import kernels
 from dredge.kernels import interface as k
-from dredge.lakefs.files.sstable.blocks import load_block
 from dredge.lakefs.files.sstable.envelope import RANGES, Envelope, read_envelope
-from dredge.lakefs.files.sstable.layout import TRAILER_SIZE, Handle, damaged
+from dredge.lakefs.files.sstable.layout import TRAILER_SIZE, Handle, damaged, load_block
 from dredge.lakefs.files.sstable.reader import index_partitions
 
 type _Numbers = npt.NDArray[np.int64]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dredge.lakefs.files.sstable.blocks import block_entries, load_block
 from dredge.lakefs.files.sstable.layout import (
     FOOTER_SIZE,
     Handle,
+    block_entries,
     damaged,
     get_footer,
     get_handle,
     get_uvarint,
+    load_block,
 )
 
 RANGES = "ranges"

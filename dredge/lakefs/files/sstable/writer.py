@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import cramjam
 
+from dredge.lakefs.files.ident import TableHash
 from dredge.lakefs.files.sstable.envelope import RANGES, SINGLE_LEVEL, TWO_LEVEL
 from dredge.lakefs.files.sstable.layout import (
     KEY_TRAILER_SIZE,
@@ -36,7 +37,6 @@ from dredge.lakefs.files.sstable.layout import (
     put_trailer,
     put_uvarint,
 )
-from dredge.lakefs.files.sstable.table_id import TableHash
 
 _ONE_BYTE = 0x80
 _HANDLE_SIZE_GUESS = 20

@@ -13,7 +13,7 @@ from dredge.gc.bulk_delete.reconcile import settle
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tries import StepTry
 from tests.support.gc import World, busy_world, summary_of
 

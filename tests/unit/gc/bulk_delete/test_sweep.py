@@ -16,9 +16,8 @@ from dredge.gc.run import Run
 from dredge.gc.subtract.classify import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs.gate import GateConfig, write_look
-from dredge.runs.partition import Stores
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import LocalRunner
+from dredge.runs.tasks import LocalRunner, Stores
 from dredge.runs.tries import StepTry
 from dredge.storage import store_clock
 from tests.support.gc import busy_world, summary_of

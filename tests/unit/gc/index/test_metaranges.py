@@ -9,8 +9,7 @@ import pytest
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.index.ranges import read_files
 from dredge.gc.run import Run
-from dredge.lakefs.files.metaranges import write_metarange
-from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.ranges import RangeInfo, write_metarange
 from dredge.lakefs.files.sstable import write_table
 from tests.support.gc import World, make_world
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dredge.gc.index.store import CommittedIndex, read_part, write_part
 from dredge.gc.index.upkeep import compact, rebuild_index, verify_index
-from dredge.runs.folder import parquet_bytes, read_parquet
+from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.storage import open_deleter, open_writer
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of

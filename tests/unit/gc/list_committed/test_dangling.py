@@ -11,9 +11,9 @@ from dredge.errors import RefusedError
 from dredge.gc.list_committed.active import OWN, ActiveCommits, find_active
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs import Commit, Ref, Rules
+from dredge.lakefs.files.gc_files import Rules as CatalogRules
 from dredge.lakefs.files.records import Branch
 from dredge.lakefs.files.records import Commit as Record
-from dredge.lakefs.files.rules import Rules as CatalogRules
 from tests.support.commit_histories import histories
 from tests.support.few_commits import EXTRA, GRAPH, NOW, RULES, Server, commit, csv, run_of
 

@@ -12,8 +12,8 @@ from dredge.gc.index.ranges import RangeHashes
 from dredge.gc.list_committed import read_ranges as reading
 from dredge.gc.list_committed.collect import Merge, MergeConfig, MergeTask, merge_shards
 from dredge.gc.list_committed.tables import COUNTS, EXPIRED, LIVE, SIZES
-from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import Stores, WorkerRun
 from dredge.sets.hashes import Counted, Hashes, read_counted, read_hashes, write_counted, write_hashes
 from tests.support.memory_store import forget_memory_store
 

@@ -13,8 +13,8 @@ from dredge.gc.list_committed import find_active
 from dredge.gc.list_committed.history import RECORDS, SERVER, find_history
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.active import active_commits
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Commit, Repository, repository_key
-from dredge.lakefs.files.rules import Rules
 from lakefs_embedded.refs.commits import expected_id
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation

@@ -8,7 +8,7 @@ from typing import Any
 
 from dredge.gc.config import GCConfig
 from dredge.gc.many.collect import collect_each, outcome_of
-from dredge.runs.many import Outcome, left_out, save_summary, summarize, table_lines
+from dredge.runs.report import Outcome, left_out, save_summary, summarize, summary_lines
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from tests.support.gc import World, make_world
@@ -135,5 +135,5 @@ def test_the_summary_counts_all_and_shows_first_what_needs_a_look() -> None:
     text = reader.get("first.html").decode()
     assert "&lt;gone&gt;" in text
     assert json.loads(reader.get("first.json")) == summary
-    lines = list(table_lines(summary))
+    lines = list(summary_lines(summary))
     assert any("asleep" in line for line in lines)

@@ -23,8 +23,8 @@ from dredge.kv.model import Entry
 from dredge.lakefs import Ref
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry as EntryOf
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, branch_key, repository_key
-from dredge.lakefs.files.values import Value
 from lakefs_embedded.staging.area import Staged
 from tests.support.gc import World, candidates, make_world, seen_with, summary_of
 from tests.support.kv_views import WithoutSnapshots, open_as, store_of

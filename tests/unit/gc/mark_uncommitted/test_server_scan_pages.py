@@ -16,7 +16,7 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted.staged import ServerScan, StagedFiles, canonical_staged, scan_server
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
-from dredge.lakefs.files.prepared import uncommitted_key
+from dredge.lakefs.files.gc_files import uncommitted_key
 from tests.support.gc import make_world
 
 DEFAULT = uncommitted_key("r1")

@@ -6,8 +6,8 @@ import pytest
 
 from dredge.errors import NotFoundError
 from dredge.gc.retention.active import active_commits
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import Branch, Commit
-from dredge.lakefs.files.rules import Rules
 from tests.support.lakes import START
 
 NOW = START

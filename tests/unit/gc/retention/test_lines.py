@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dredge.gc.retention.active import FOREVER, active_commits, lines_of
 from dredge.lakefs import Commit, Ref, Rules
+from dredge.lakefs.files import gc_files as retention
 from dredge.lakefs.files import records
-from dredge.lakefs.files import rules as retention
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 commits = st.lists(

@@ -6,9 +6,8 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.metaranges import read_metarange
-from dredge.lakefs.files.values import Value
+from dredge.lakefs.files.entries import Entry, Value
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.storage import open_deleter
 from lakefs_embedded.staging.area import Staged
 from tests.support.gc import Parallel, World, candidates, make_world

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from dredge.gc.retention.active import active_commits
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import Branch, Commit
-from dredge.lakefs.files.rules import Rules
 from tests.support.commit_histories import histories
 from tests.support.lakes import START
 

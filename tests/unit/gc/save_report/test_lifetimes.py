@@ -130,7 +130,7 @@ def test_what_the_run_that_waits_was_planned_on_stays_for_a_week() -> None:
 def test_a_run_that_lost_its_lease_removes_nothing_more_and_is_a_success_all_the_same(
     group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dredge.runs.own_files._KEYS", 3)
+    monkeypatch.setattr("dredge.runs.cleanup._KEYS", 3)
     world = with_old_runs()
     grown(world, 9)
     context = world.plan(mode="clean")

@@ -11,7 +11,7 @@ from dredge.errors import UnavailableError
 from dredge.gc.run import Run
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
-from dredge.runs import own_files
+from dredge.runs import cleanup
 from dredge.storage import open_versions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
@@ -227,7 +227,7 @@ def test_folders_that_are_not_proved_to_be_this_repositorys_runs_stay() -> None:
 
 
 def test_a_removal_that_was_interrupted_is_ended_by_a_later_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_files, "_KEYS", 1)
+    monkeypatch.setattr(cleanup, "_KEYS", 1)
     world = make_world()
     grown(world, 0)
     old = run(world, mode="clean").plan.run_id

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from dredge.gc.plan import Plan
 from dredge.gc.slice_listing.slices import choose_slices, is_young
-from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.xid import new_descending_xid
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -24,7 +24,7 @@ from dredge.gc.slice_listing.items import (
 )
 from dredge.gc.slice_listing.slices import LISTED, Item
 from dredge.hashing import hash64
-from dredge.runs.partition import Stores, WorkerRun
+from dredge.runs.tasks import Stores, WorkerRun
 from dredge.storage import open_writer
 from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.xid import new_descending_xid

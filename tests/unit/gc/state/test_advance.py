@@ -20,7 +20,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
 from dredge.gc.steps import bulk_delete, verify
 from dredge.hashing import hash64
-from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.runs.payload import to_sealed
 from dredge.runs.versions import Version
 from dredge.sets.hashes import read_hashes

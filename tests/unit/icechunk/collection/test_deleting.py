@@ -15,8 +15,8 @@ from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look
-from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
 from dredge.storage import LISTING_SCHEMA, store_clock
 from tests.support.icechunk_repo import Repo

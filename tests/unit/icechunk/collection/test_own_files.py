@@ -34,9 +34,8 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
-from dredge.runs.clock import utc_now
-from dredge.runs.coverage import Coverage
-from dredge.runs.perform import StepRecord
+from dredge.runs.clock import Coverage, utc_now
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry

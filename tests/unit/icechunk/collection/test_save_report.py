@@ -21,7 +21,8 @@ from dredge.icechunk.collection.steps import collect, plan_collection, release_l
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots
-from dredge.runs.folder import RunFolder, parquet_bytes
+from dredge.runs.folder import RunFolder
+from dredge.runs.parts import parquet_bytes
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import Current, Version

@@ -30,7 +30,7 @@ from dredge.icechunk.collection.witness.record import (
     note_released,
     read_known,
 )
-from dredge.runs.folder import parquet_bytes
+from dredge.runs.parts import parquet_bytes
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectWriter, open_writer, store_clock
 from tests.support.icechunk import Graph, history_of, quiet

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.sstable import read_table
-from dredge.lakefs.files.values import Value
 from lakefs_embedded.committed import commit_id
 from tests.support.lakefs_tables import LAKEFS, Fixture, fixtures, key_bytes
 

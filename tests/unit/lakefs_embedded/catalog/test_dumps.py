@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.records import Branch, Commit, Tag
-from dredge.lakefs.files.values import Value
 from dredge.storage import open_writer
 from lakefs_embedded.catalog import RefsDump, Settings
 from lakefs_embedded.catalog.dump_files import (

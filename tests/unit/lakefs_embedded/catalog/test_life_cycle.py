@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dredge.kv.memory import MemoryKV
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
-from dredge.lakefs.files.rules import Rules
 from dredge.storage import open_writer
 from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState

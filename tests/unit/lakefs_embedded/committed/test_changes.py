@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.ranges import SplitRule
-from dredge.lakefs.files.values import Value
 from dredge.storage import open_writer
 from lakefs_embedded.committed import (
     Change,

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.metaranges import read_metarange
-from dredge.lakefs.files.ranges import RangeInfo, SplitRule, fnv1a_64
-from dredge.lakefs.files.values import Value
+from dredge.lakefs.files.entries import Entry, Value
+from dredge.lakefs.files.ranges import RangeInfo, SplitRule, fnv1a_64, read_metarange
 from dredge.storage import open_reader, open_writer
 from lakefs_embedded.committed import MetaRangeWriter, RangeReader, RangeStore
 from tests.support.lakefs_tables import LAKEFS, fixture, fixtures, key_bytes

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.runs.partial import not_deleted
+from dredge.runs.failures import not_deleted
 from dredge.storage import (
     CHANGED,
     NOT_SENT,

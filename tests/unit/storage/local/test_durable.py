@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dredge import durable
+from dredge import process
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.repository import read_history
 from dredge.kv.sqlite import SQLiteKV
@@ -120,9 +120,9 @@ def test_expiration_in_place_leaves_a_whole_repository_after_a_loss_of_power(
 def test_rows_of_the_embedded_server_are_forced_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, level: int
 ) -> None:
-    monkeypatch.delenv(durable.NO_SYNC, raising=False)
+    monkeypatch.delenv(process.NO_SYNC, raising=False)
     if value is not None:
-        monkeypatch.setenv(durable.NO_SYNC, value)
+        monkeypatch.setenv(process.NO_SYNC, value)
     honest = sqlite3.connect
 
     def connect(*args: object, **more: object) -> sqlite3.Connection:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dredge.connections import proxies_for
 from dredge.errors import ConfigError
-from dredge.proxies import proxies_for
 from dredge.storage import StorageOptions, environment_of_child, open_writer
 from dredge.storage.s3 import resolving
 from dredge.storage.s3.clients import access_to, bytes_client, forget_clients

@@ -20,7 +20,7 @@ from dredge.icechunk.collection.list_candidates.chunks import (
 )
 from dredge.icechunk.collection.list_candidates.listing import unproved
 from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, write_by_shard
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.storage import LISTING_SCHEMA

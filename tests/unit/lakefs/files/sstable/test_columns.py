@@ -13,10 +13,9 @@ from xxhash import xxh64_intdigest as xxh64
 
 from dredge.errors import FormatError
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.sstable import BlockSizes, read_table, write_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, Expected, decode_ranges, read_addresses
-from dredge.lakefs.files.values import Value
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 
 CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]

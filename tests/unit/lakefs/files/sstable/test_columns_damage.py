@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from dredge import compiled
 from dredge.errors import FormatError
-from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.entries import Entry, Value
 from dredge.lakefs.files.sstable import BlockSizes, read_table, write_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, decode_ranges, read_addresses
 from dredge.lakefs.files.sstable.layout import checksum, put_uvarint
-from dredge.lakefs.files.values import Value
 from tests.support.lakefs_tables import fixture
 from tests.support.plain_rows import Stated, plain_rows
 from tests.support.raw_tables import RawWriter, blocks_of, snappy, table_of_blocks
@@ -355,7 +354,7 @@ def test_a_block_with_length_and_checksum_of_another_is_not_taken_for_it() -> No
 
 
 def facts(body: bytes) -> tuple[int, bytes, int, int]:
-    from dredge.lakefs.files.sstable.blocks import block_entries
+    from dredge.lakefs.files.sstable.layout import block_entries
 
     entries = list(block_entries(body, "x", "x"))
     keys, values = sum(len(e.key) for e in entries), sum(len(e.value) for e in entries)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.lakefs.files.sstable import BlockSizes, TableWriter, read_table, table_id, write_table
+from dredge.lakefs.files.ident import table_id
+from dredge.lakefs.files.sstable import BlockSizes, TableWriter, read_table, write_table
 from dredge.lakefs.files.sstable.envelope import user_properties
 from tests.support.lakefs_tables import Fixture, fixtures
 

@@ -1,14 +1,23 @@
-"""Text of a connection, as a user gave it: taken whole or refused, and repeated in no message.
+"""What connections to servers and stores need: plain URLs, keys, certificate authorities, and proxies.
 
-A password that is not percent-encoded moves into another part of a URL (`/ # ? @ [`), so no part of a URL that is not
-plain can be shown.
+Text of a connection, as a user gave it, is taken whole or refused, and repeated in no message: a password that is not
+percent-encoded moves into another part of a URL (`/ # ? @ [`), so no part of a URL that is not plain can be shown.
+
+botocore alone passes over networks in NO_PROXY, and lakeFS's SDK reads no such variable.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import ssl
 from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import (  # type: ignore[attr-defined]
+    getproxies,
+    getproxies_environment,
+    proxy_bypass_environment,
+)
 
 from dredge.errors import ConfigError
 
@@ -87,3 +96,48 @@ def check_ca_bundle(path: str | None, service: str) -> None:
             f" ({type(error).__name__}): it must be a PEM file that this process can read, and it is named in the"
             " connection or in REQUESTS_CA_BUNDLE, AWS_CA_BUNDLE or SSL_CERT_FILE. Nothing was touched."
         ) from None
+
+
+def proxies_for(url: str) -> dict[str, str]:
+    """Give the proxy of a URL, by its scheme; nothing where it is asked directly.
+
+    NO_PROXY may name hosts, domains, addresses and networks (`10.0.0.0/8`), or `*`.
+    """
+    target = urlsplit(url)
+    found = getproxies()
+    proxy = found.get(target.scheme) or found.get("all")
+    if not proxy or _is_passed_by(target.hostname or "", target.netloc, found):
+        return {}
+    return {target.scheme: proxy if "://" in proxy else f"http://{proxy}"}
+
+
+def is_here(url: str) -> bool:
+    """Whether a URL is of this machine."""
+    host = (urlsplit(url).hostname or "").lower()
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def any_proxy() -> str | None:
+    """Give some proxy that the environment names, where it names one."""
+    found = getproxies_environment()
+    return next((value for name, value in found.items() if name != "no"), None)
+
+
+def _is_passed_by(host: str, place: str, found: dict[str, str]) -> bool:
+    if proxy_bypass_environment(place, found):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in _networks(found.get("no", "")))
+
+
+def _networks(text: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    networks = []
+    for item in text.split(","):
+        try:
+            networks.append(ipaddress.ip_network(item.strip().strip("[]"), strict=False))
+        except ValueError:
+            continue  # a name
+    return networks

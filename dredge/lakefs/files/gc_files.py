@@ -1,19 +1,26 @@
-"""Garbage collection rules: how many days commits stay active, by default and by branch.
+"""Files of garbage collection in a storage namespace: the rules, and the lists that a server prepares.
 
-They are a protobuf file in the storage namespace, despite its name. An empty file means "no rules", and so do
-rules that serialise to nothing: default 0 and no branches (L29).
+    _lakefs/retention/gc/rules/config.json                         days that commits stay active, a protobuf message
+    _lakefs/retention/gc/commits/run_id=<run>/commits.csv          active commits
+    _lakefs/retention/gc/addresses/                                named in responses, never written
+    _lakefs/retention/gc/uncommitted/<run>/uncommitted/<xid>       parquet, one file per page with rows
+
+An empty rules file means "no rules", and so do rules that serialise to nothing: default 0 and no branches (L29).
 
 Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
+from dredge.lakefs.files.records import Commit
 from dredge.storage import ObjectReader, ObjectWriter
 
 RULES_KEY = "_lakefs/retention/gc/rules/config.json"
@@ -86,3 +93,28 @@ def write_rules(writer: ObjectWriter, rules: Rules) -> None:
 def delete_rules(writer: ObjectWriter) -> None:
     """Remove the rules as a server does: by writing an empty file."""
     writer.put(RULES_KEY, b"")
+
+
+UNCOMMITTED = "_lakefs/retention/gc/uncommitted"
+COMMITS = "_lakefs/retention/gc/commits"
+ADDRESSES_KEY = "_lakefs/retention/gc/addresses/"
+COLUMNS = ("commit_id", "expired", "metarange_id")
+
+
+def commits_key(run_id: str) -> str:
+    """Key of a run's CSV."""
+    return f"{COMMITS}/run_id={run_id}/commits.csv"
+
+
+def uncommitted_key(run_id: str) -> str:
+    """Key of the folder of a run's parquet files."""
+    return f"{UNCOMMITTED}/{run_id}/uncommitted/"
+
+
+def commits_csv(active: Iterable[Commit]) -> bytes:
+    """Write active commits. The metarange of a repository's first commit is empty (L8)."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows((commit.id, "false", commit.metarange_id) for commit in active)
+    return text.getvalue().encode()

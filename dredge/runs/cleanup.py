@@ -1,4 +1,4 @@
-"""How long collectors' own files live: what was listed, how old it is, and which versions of a state still count.
+"""Removes what collectors wrote for themselves: only names that they say are their own, and only under their lease.
 
 A file that no counting version of the state names is never named again, because each version names files of the one
 before it and new ones. A run at work was planned on a version that was the newest one in the last week: its mark can be
@@ -8,36 +8,20 @@ swept for hours only.
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import batched
 
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.runs.steps import StepRecord
 from dredge.runs.versions import VERSIONS, State, VersionStore
-from dredge.storage import ObjectReader
-from dredge.xid import descending_time
+from dredge.storage import DeleteOutcome, ObjectReader, StorageOptions, open_deleter
 
 log = logging.getLogger("dredge")
-
-
-def run_ids(reader: ObjectReader) -> list[str]:
-    """Ids of the runs below a run root, newest first.
-
-    Args:
-        reader: on the run root.
-    """
-    names = [folder.rstrip("/") for folder in reader.list_level("").folders]
-    return sorted(name for name in names if is_run_id(name))
-
-
-def is_run_id(name: str) -> bool:
-    """Whether a name is one that runs get: a descending xid."""
-    try:
-        descending_time(name)
-    except FormatError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +99,67 @@ def _load[S: State](store: VersionStore[S], name: str, sha256: str | None) -> S:
         return store.read(name, sha256)
     except (NotFoundError, KeyError, TypeError, ValueError) as error:
         raise FormatError(f"the version {name} of the state cannot be read: {error}") from None
+
+
+_KEYS = 1000
+
+
+class OwnFilesDeleter:
+    """Deletes a collector's own files below one folder, and nothing else.
+
+    Args:
+        uri: the folder.
+        is_own: whether a key, relative to it, is one that only the collector writes, and a later run can do without.
+        options: how the store is reached; None reads the environment.
+    """
+
+    def __init__(
+        self, uri: str, is_own: Callable[[str], bool], options: StorageOptions | None = None
+    ) -> None:
+        self._uri = uri
+        self._is_own = is_own
+        self._deleter = open_deleter(uri, options)
+
+    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        """Delete files.
+
+        Args:
+            keys: relative to the folder.
+
+        Returns:
+            One outcome a key, in the same order.
+
+        Raises:
+            RefusedError: one of them is no such file. None was deleted.
+        """
+        for key in keys:
+            if not self._is_own(key):
+                raise RefusedError(
+                    f"{key!r} is not one of Dredge's own files below {self._uri}. Nothing was deleted. Please report"
+                    " this."
+                )
+        return self._deleter.delete(keys)
+
+
+def remove_own_files(
+    deleter: OwnFilesDeleter, keys: Sequence[str], check_right: Callable[[], None], record: StepRecord
+) -> None:
+    """Remove files that nothing needs any more.
+
+    Args:
+        deleter: for the files.
+        keys: of these, in the order in which they go.
+        check_right: asked before each request; raises where the lease is lost.
+        record: of the step; takes the figure, and a warning where files are left.
+    """
+    outcomes: Counter[str] = Counter()
+    for some in batched(keys, _KEYS):
+        check_right()
+        outcomes.update(outcome.outcome for outcome in deleter.delete(some))
+    removed = outcomes["deleted"] + outcomes["missing"]
+    record.counts["own_files_removed"] = removed
+    if removed < len(keys):
+        record.warn(
+            f"{len(keys) - removed:,} of {len(keys):,} own files that nothing needs any more could not be removed; a"
+            " later run tries again"
+        )
