@@ -39,8 +39,7 @@ from dredge.storage.local.store import LocalReader
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.undo.pins import end_pin
 from tests.support.icechunk import contents, counts_of, local_storage, objects, quiet
-from tests.support.icechunk_repo import Repo, change_number, until_shut
-from tests.unit.icechunk.collection.test_optimized import grown
+from tests.support.icechunk_repo import Repo, change_number, grown, until_shut
 
 HERE = LocalRunner()
 

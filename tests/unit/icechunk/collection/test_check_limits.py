@@ -6,7 +6,6 @@ import random
 import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,8 +45,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from dredge.undo.ways import FIRST_OBJECTS_MAX
 from tests.support.icechunk import contents, objects
-from tests.support.icechunk_repo import Repo, change_number, main_manifest
-from tests.unit.icechunk.collection.test_optimized import grown, optimized
+from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id, grown, main_manifest, optimized
 
 HERE = LocalRunner()
 
@@ -230,20 +228,6 @@ def test_canaries_are_found_among_candidates_of_every_kind(repo: Repo) -> None:
     asked = [min(some) for some in keys.values()]
     assert set(canaries_among(run, [*asked, "chunks/" + "0" * 20], candidates)) == set(asked)
     assert canaries_among(run, ["chunks/" + "0" * 20], candidates) == []
-
-
-def flip_chunk_id(folder: Path, rng: random.Random) -> str:
-    path = main_manifest(folder)
-    opened = open_file(path.read_bytes(), path.name, FileType.MANIFEST)
-    (array,) = parse_manifest(path.read_bytes(), path.name).arrays
-    raw = rng.choice(array.ids[array.kind == NATIVE].tolist())
-    at = opened.body.index(bytes(raw)) + rng.randrange(8)
-    body = bytearray(opened.body)
-    body[at] ^= 1 << rng.randrange(8)
-    path.write_bytes(close_file(opened.header, bytes(body)))
-    from dredge.icechunk.ids import encode_id
-
-    return encode_id(bytes(raw))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -26,8 +26,7 @@ from dredge.icechunk.collection.steps import (
     run_steps,
     save_report,
 )
-from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.payload import from_json, to_json
@@ -37,40 +36,25 @@ from dredge.storage import DeleteOutcome, open_reader
 from dredge.storage.local.store import LocalReader
 from dredge.storage.model import MaySend, always
 from tests.support.icechunk import contents, objects, quiet
-from tests.support.icechunk_repo import Repo, change_number, main_manifest
-from tests.unit.icechunk.collection.test_check_limits import flip_chunk_id
+from tests.support.icechunk_repo import (
+    Repo,
+    change_number,
+    commit,
+    expire_before,
+    flip_chunk_id,
+    grown,
+    main_manifest,
+    optimized,
+)
 
 HERE = LocalRunner()
 ALL_REFS = {"delete_expired_branches": True, "delete_expired_tags": True}
-
-
-def commit(repo: Repo, value: int) -> str:
-    session = repo.library.writable_session("main")
-    change_number(session, value)
-    return str(session.commit(f"number {value}"))
-
-
-def expire_before(repo: Repo, snapshot: str) -> None:
-    expire(repo.uri, instant(read_history(open_reader(repo.uri)).snapshots[snapshot].flushed_at), **ALL_REFS)
-
-
-def grown(repo: Repo) -> Repo:
-    collect(repo.config())
-    commit(repo, 100)
-    expire_before(repo, commit(repo, 101))
-    return repo
 
 
 def state_of(repo: Repo) -> RunState:
     found = StateStore(open_state(repo.uri)).current(repo.uri, repo.spec).state
     assert found is not None
     return found
-
-
-def optimized(repo: Repo, **changes: Any) -> Run:
-    run = Run.open(plan_collection(repo.config(mode="auto", **changes)).run_uri)
-    assert run.plan.mode == "optimized", run.plan.why_mode
-    return run
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import decode_id
 from dredge.icechunk.repository import read_history
+from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from dredge.xid import new_descending_xid
 from tests.support.icechunk import contents, objects
-from tests.support.icechunk_repo import Repo
-from tests.unit.icechunk.collection.test_optimized import HERE, commit, optimized
+from tests.support.icechunk_repo import Repo, commit, optimized
 
 AN_HOUR = timedelta(hours=1)
 
@@ -136,12 +136,12 @@ def test_what_either_read_names_is_kept_also_where_the_run_that_noticed_told_nob
     place.write_bytes(sound)
     run = optimized(collected)
     with pytest.raises(FormatError):
-        mark(run, HERE)
+        mark(run, LocalRunner())
     if is_killed:
         release_lease(run)
         run = optimized(collected)
     place.write_bytes(damaged if agrees == "first" else sound)
-    assert says_so(to_its_end(run, HERE))
+    assert says_so(to_its_end(run, LocalRunner()))
     assert objects(collected.folder)["manifests"] == before["manifests"]
     assert says_so(collect(collected.config(mode="auto")))
 
@@ -165,7 +165,7 @@ def test_two_runs_that_read_a_new_snapshot_differently_say_so(collected: Repo) -
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
-    mark(run := optimized(collected), HERE)
+    mark(run := optimized(collected), LocalRunner())
     release_lease(run)
     place.write_bytes(sound)
     assert says_so(collect(collected.config(mode="auto")))
@@ -197,14 +197,14 @@ def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
         if not is_try:
             release_lease(run)
             run = optimized(collected, **young)
-        assert not says_so(to_its_end(run, HERE))
+        assert not says_so(to_its_end(run, LocalRunner()))
 
     monkeypatch.setattr(planning, "new_descending_xid", lambda now: new_descending_xid(now - AN_HOUR))
     late = optimized(collected, **young)
     monkeypatch.undo()
     monkeypatch.setattr(mark_step, "add_snapshots", asleep)
     with suppress(OvertakenError):
-        mark(late, HERE)
+        mark(late, LocalRunner())
     monkeypatch.undo()
     assert says_so(collect(collected.config(mode="auto")))
     assert objects(collected.folder)["manifests"] == before["manifests"]

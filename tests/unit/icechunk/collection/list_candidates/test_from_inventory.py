@@ -44,9 +44,8 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
 from dredge.storage.local.store import LocalReader
 from tests.support.icechunk import contents, counts_of, objects
-from tests.support.icechunk_repo import Repo, change_number
+from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id
 from tests.support.icechunk_tasks import Task, named, raw
-from tests.unit.icechunk.collection.test_check_limits import flip_chunk_id
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
