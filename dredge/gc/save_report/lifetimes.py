@@ -31,7 +31,7 @@ from dredge.gc.list_committed import COUNTED
 from dredge.gc.plan import METADATA_RUNS, Plan
 from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import Run
-from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
+from dredge.gc.save_report.old_folders import is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import FILES_PENDING, OWN, OWN_RUNS, ROOT, own_files_deleter
 from dredge.gc.state.model import RunState
@@ -48,7 +48,8 @@ from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
-from dredge.undo.pins import PINS, Pin, is_seen, read_pins
+from dredge.undo.old_folders import Place, ended_pins, find_old_folders
+from dredge.undo.pins import Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")
 
@@ -221,14 +222,9 @@ def _superseded_checks(
 
 
 def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
-    """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
-    pins, found = {pin.pin_id: pin for pin in read_pins(run.state)}, list[str]()
-    for key in files.old(f"{OWN}/{PINS}/"):
-        name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
-        pin = pins.get(name.removesuffix(".json"))
-        if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):
-            found.append(key)
-    return found
+    return list(
+        ended_pins(read_pins(run.state), files, f"{OWN}/", lambda pin: _is_over(pin, run.plan, week_ago))
+    )
 
 
 def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:

@@ -20,11 +20,11 @@ Compaction writes the live manifests of small parts of the index into few parts,
 from __future__ import annotations
 
 import logging
-import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.icechunk.collection.index import (
@@ -43,18 +43,17 @@ from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
 from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter, counting_versions, remove_own_files
 from dredge.runs.clock import check_clocks
-from dredge.runs.folder import read_json, run_ids
+from dredge.runs.folder import read_json
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
 from dredge.runs.steps import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS, Version
-from dredge.storage import ObjectReader, StorageOptions, open_reader
+from dredge.storage import ObjectReader, StorageOptions
 from dredge.storage.keys import is_plain
 from dredge.storage.parallel import at_once, ordered_map
-from dredge.undo.pins import PINS, Pin, read_pins
+from dredge.undo.pins import PINS, read_pins
 from dredge.undo.purge import FOLDER as PURGES
-from dredge.undo.ways import QUARANTINE_FOLDER
-from dredge.xid import descending_time, is_xid
+from dredge.xid import is_xid
 
 OWN_RUNS = RUNS.removeprefix(f"{STATE}/")
 _BOOKKEEPING = re.compile(
@@ -80,9 +79,6 @@ def is_own_file(key: str) -> bool:
 
 
 log = logging.getLogger("dredge")
-
-_FOLDERS_MAX = 200
-"""Old folders checked by a run; the next runs check the rest."""
 
 
 @dataclass(slots=True)
@@ -146,7 +142,7 @@ def find_superseded(run: Run) -> Superseded:
     found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
     found.bookkeeping += _index(index.result(), files["index"])
     found.bookkeeping += of_list
-    found.bookkeeping += _ended_pins(pins.result(), files[PINS], week_ago)
+    found.bookkeeping += ended_pins(pins.result(), files[PINS], "", lambda pin: pin.until < week_ago)
     sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
     found.size_bytes = sum(sizes[key] for key in found.bookkeeping)
     _find_folders(run, now, versions.values(), found)
@@ -171,42 +167,18 @@ def _index(index: ManifestIndex, files: ListedFiles) -> Iterator[str]:
     yield from (key for key in files.old(f"{PARTS}/") if key not in kept)
 
 
-def _ended_pins(read: Iterable[Pin], files: ListedFiles, week_ago: datetime) -> Iterator[str]:
-    pins = {pin.pin_id: pin for pin in read}
-    for key in files.old(f"{PINS}/"):
-        name, _, is_hashes = key.removeprefix(f"{PINS}/").partition("/")
-        pin = pins.get(name.removesuffix(".json"))
-        if bool(is_hashes) if pin is None else pin.until < week_ago:
-            yield key
-
-
 def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: Superseded) -> None:
     days = run.plan.config.keep_runs_days
     assert days is not None
     oldest = now - timedelta(days=days)
     named = {state.run_uri for state in versions}
     kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
-    places = {OWN_RUNS: _is_ours, EXPIRATIONS: None, PURGES: None}
-    folders_of = {place: open_reader(f"{run.state.uri}/{place}", run.options) for place in places}
-    there = ordered_map(run_ids, list(folders_of.values()), len(places))
-    for (place, is_ours), names in zip(places.items(), there, strict=True):
-        folders = folders_of[place]
-        old = [name for name in names if name not in kept and descending_time(name) < oldest]
-        # A random choice: folders that stay for ever must not keep others from a check.
-        for name in random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX)):
-            if is_ours is not None and (not is_ours(run, folders, name) or _has_copies(folders, name)):
-                continue
-            files = ListedFiles.of(run.state, f"{place}/{name}/", oldest)
-            if len(files.aged) < len(files.sizes):
-                continue  # a file is new: the run has continued
-            plan = f"{place}/{name}/{PLAN}"
-            last = [plan] if plan in files.sizes else []
-            found.folders[f"{place}/{name}"] = [*(key for key in files.below("") if key != plan), *last]
-            found.size_bytes += sum(files.sizes.values())
-
-
-def _has_copies(runs: ObjectReader, run_id: str) -> bool:
-    return next(iter(runs.list(f"{run_id}/{QUARANTINE_FOLDER}/")), None) is not None
+    places = [Place(OWN_RUNS, kept, partial(_is_ours, run))]
+    places += [Place(name, kept, lambda _runs, _run_id: True) for name in (EXPIRATIONS, PURGES)]
+    listed = ordered_map(lambda place: find_old_folders(run, run.state, place, oldest), places, len(places))
+    for old in listed:
+        found.folders |= old.folders
+        found.size_bytes += old.size_bytes
 
 
 def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:

@@ -308,8 +308,8 @@ ICECHUNK = (
     ),
     Breakage(
         "folders of runs of Icechunk go with copies, or that are of another repository",
-        "dredge.icechunk.collection.own_files",
-        "_find_folders",
+        "dredge.undo.old_folders",
+        "find_old_folders",
         Put("If", 1, False),
         ("test_only_old_folders_of_own_runs_go_and_none_with_copies",),
     ),

@@ -99,8 +99,8 @@ UNDO = (
     ),
     Breakage(
         "pins that hold go with old files",
-        "dredge.gc.save_report.lifetimes",
-        "_ended_pins",
+        "dredge.undo.old_folders",
+        "ended_pins",
         Put("If", "pin", True),
         ("test_pins_go_a_week_after_their_end_and_no_other_ones_do",),
     ),
