@@ -51,6 +51,9 @@ FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
 
+_LISTED_MAX = 1000
+_READ_MAX = 16
+
 
 @dataclass(slots=True)
 class KnownSnapshots:
@@ -352,10 +355,6 @@ def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bo
 def _keys(reader: ObjectReader, prefix: str, on_skipped: SkippedName | None = None) -> Iterator[str]:
     for batch in reader.list(prefix, on_skipped=on_skipped):
         yield from batch.column("key").to_pylist()
-
-
-_LISTED_MAX = 1000
-_READ_MAX = 16
 
 
 def newest_copies(reader: ObjectReader) -> list[str]:

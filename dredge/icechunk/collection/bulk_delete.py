@@ -56,6 +56,13 @@ from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.storage import ObjectReader, exists
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
+log = logging.getLogger("dredge")
+STEP = BulkDeleteOutput.STEP
+_REFS_LOOKED_AT = "new_since_mark"
+_NAMING = frozenset({"snapshots", "manifests"})
+"""Kinds with references to later kinds."""
+_FAILURES_SHOWN = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -185,14 +192,6 @@ def newly_live(
     }
     virtual = sets.unite([found.virtual for found in chunks])
     return {kind: sets.unite([virtual, named.get(kind, sets.NONE)]) for kind in FOLDERS}
-
-
-log = logging.getLogger("dredge")
-
-STEP = BulkDeleteOutput.STEP
-_REFS_LOOKED_AT = "new_since_mark"
-_NAMING = frozenset({"snapshots", "manifests"})
-"""Kinds with references to later kinds."""
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
@@ -328,9 +327,6 @@ def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
 def _needed(run: Run) -> list[str]:
     # Read again: the log may need other copies than at the mark.
     return sorted(needed_copies(run.reader, read_repo_info(run.reader)))
-
-
-_FAILURES_SHOWN = 20
 
 
 def settle(run: Run, record: StepRecord) -> DredgeError | None:

@@ -56,6 +56,14 @@ _WHAT_TO_DO = (
     " examples with Icechunk. {repair} Until then {option} collects all kinds but {kind}"
 )
 
+LOOKED_UP_MAX = 200
+_AT_ONCE = 64
+CANARY_TIPS = 32
+MANIFESTS_PER_TIP = 4
+REFS_PER_MANIFEST_MAX = 2_000_000
+"""Manifests with more references are not read for canaries."""
+GUARD = "guard.json"
+
 
 @dataclass(frozen=True, slots=True)
 class AbsentChunk:
@@ -219,16 +227,6 @@ def _paths(run: Run, most: int = TIPS_READ_MAX) -> dict[str, str]:
     return found
 
 
-LOOKED_UP_MAX = 200
-_AT_ONCE = 64
-
-
-CANARY_TIPS = 32
-MANIFESTS_PER_TIP = 4
-REFS_PER_MANIFEST_MAX = 2_000_000
-"""Manifests with more references are not read for canaries."""
-
-
 def sample_canaries(run: Run, refs_max: int = REFS_PER_MANIFEST_MAX) -> list[str]:
     """Keys needed by refs now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(run.plan.run_id)
@@ -275,9 +273,6 @@ def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> 
     there = list(ordered_map(lambda key: exists(run.reader, key), chosen, _AT_ONCE))
     present = [key for key, is_there in zip(chosen, there, strict=True) if is_there]
     return present, [key for key, is_there in zip(chosen, there, strict=True) if not is_there]
-
-
-GUARD = "guard.json"
 
 
 def check_limits(run: Run) -> StepSummary:

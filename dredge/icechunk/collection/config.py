@@ -36,6 +36,9 @@ from dredge.undo.config import PurgeConfig, RestoreConfig
 MIN_AGE_HOURS = 24.0
 """Writers store a chunk before its commit: the age must exceed the longest writing session."""
 
+REASONS = ("unreachable", "overwritten")
+_URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
@@ -280,10 +283,6 @@ class CollectConfig:
             ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
-
-
-REASONS = ("unreachable", "overwritten")
-_URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,14 +33,13 @@ NAMES = {
 }
 """Names of the kinds in texts."""
 
+_ROUNDED = timedelta(seconds=1)
+_ROUNDED_MICROS = 1_000_000
+
 
 def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Cut the ids out of the keys of a kind: the names of files, or their ends for old repo infos."""
     return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))
-
-
-_ROUNDED = timedelta(seconds=1)
-_ROUNDED_MICROS = 1_000_000
 
 
 def is_old(last_modified: datetime, cutoff: datetime) -> bool:

@@ -31,6 +31,13 @@ COUNTED = "counted"
 _CHUNKS = "chunks-"
 _VIRTUAL = "virtual-"
 
+FOUND = "found-"
+"""Prefix of the files of found objects; the files of candidates begin with their kind."""
+_NEW_CHUNKS = "new-chunks-"
+CANARIES = "canaries.json"
+REPORT = "report.json"
+PAGE = "report.html"
+
 
 class MarkOutput(StepOutput):
     """All live objects: sorted sets of ids, and figures."""
@@ -152,11 +159,6 @@ def read_live_snapshots(folder: RunFolder, mark: MarkOutput) -> set[str]:
     return set(json.loads(folder.read_bytes(mark.snapshot_names)))
 
 
-FOUND = "found-"
-"""Prefix of the files of found objects; the files of candidates begin with their kind."""
-_NEW_CHUNKS = "new-chunks-"
-
-
 class ListCandidatesOutput(StepOutput):
     """Candidates, and figures of all listed objects."""
 
@@ -228,9 +230,6 @@ def new_chunks_name(number: int) -> str:
     return f"{ListCandidatesOutput.STEP}/{_NEW_CHUNKS}{number:05d}.ids"
 
 
-CANARIES = "canaries.json"
-
-
 class CheckLimitsOutput(GuardsOutput):
     """Findings of the guards."""
 
@@ -288,10 +287,6 @@ class StateOutput(StepOutput):
     def version(self) -> Version:
         """The written version of the state."""
         return Version(**self.detail("version"))
-
-
-REPORT = "report.json"
-PAGE = "report.html"
 
 
 class OwnFilesOutput(StepOutput):

@@ -63,6 +63,11 @@ _BOOKKEEPING = re.compile(
 )
 _OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOTALL)
 
+log = logging.getLogger("dredge")
+PART_IDS = 2_000_000
+"""Ids in a part of manifests, about."""
+_SMALL_BYTES = PART_IDS * 8 // 4
+
 
 def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
     """The deleter of own files in a repository; it refuses all other keys."""
@@ -77,9 +82,6 @@ def is_own_file(key: str) -> bool:
         return False
     of_id = _OF_ID.fullmatch(key)
     return is_xid(of_id[1]) if of_id is not None else _BOOKKEEPING.fullmatch(key) is not None
-
-
-log = logging.getLogger("dredge")
 
 
 @dataclass(slots=True)
@@ -192,11 +194,6 @@ def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
         and plan.uri.rstrip("/") == run.plan.uri.rstrip("/")
         and plan.run_uri.rstrip("/") == f"{runs.uri}/{run_id}"
     )
-
-
-PART_IDS = 2_000_000
-"""Ids in a part of manifests, about."""
-_SMALL_BYTES = PART_IDS * 8 // 4
 
 
 def compact_index(run: Run, version: Version) -> int:

@@ -47,6 +47,14 @@ _STOPPED = ("awaiting_approval", "rejected", "refused", "alarm")
 
 type Totals = dict[str, dict[str, int]]
 
+UNSEEN = "chunks without a manifest, from sessions without a commit or from failed commits"
+_SWEPT = {
+    "deleted": "unreachable",
+    "missing": "did not exist any more",
+    "failed": "could not be deleted",
+    "kept": "became live, was restored or rewritten meanwhile, is held by the store or not copied",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Left:
@@ -237,9 +245,6 @@ def _step(left: _Left, step: str) -> dict[str, Any]:
     }
 
 
-UNSEEN = "chunks without a manifest, from sessions without a commit or from failed commits"
-
-
 def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
     """Lines about the mode of a run: objects that it could not find, and objects that earlier runs missed."""
     plan = run.plan
@@ -273,14 +278,6 @@ def _last_clean(run: Run) -> str:
         return ""
     age = duration_text(run.plan.created_at - state.clean_at)
     return f"; the last one was {age} before this run ({state.clean_run_id})"
-
-
-_SWEPT = {
-    "deleted": "unreachable",
-    "missing": "did not exist any more",
-    "failed": "could not be deleted",
-    "kept": "became live, was restored or rewritten meanwhile, is held by the store or not copied",
-}
 
 
 def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[ReportRow]:

@@ -35,6 +35,20 @@ from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writ
 FORMAT = 3
 """Rises with the index's format when counts must be made again."""
 
+SNAPSHOTS = pa.schema(
+    [
+        pa.field("snapshot", pa.string(), nullable=False),
+        pa.field("parent", pa.string()),
+        pa.field("flushed_at", pa.int64()),
+        pa.field("etag", pa.string()),
+        pa.field("manifests", pa.list_(pa.string()), nullable=False),
+        pa.field("refs", pa.list_(pa.int64()), nullable=False),
+    ]
+)
+"""Rows of live snapshots. `etag` is null if no proof exists that the parent came from the file with this tag (always on
+spec 2, with parents in the repo info).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
@@ -100,21 +114,6 @@ class StateStore(VersionStore[RunState]):
         yield from ((folder, part) for part in (state.snapshots, state.virtual))
         counted = RunFolder(self.writer, state.run_id)
         yield from ((counted, part) for part in state.counted.parts)
-
-
-SNAPSHOTS = pa.schema(
-    [
-        pa.field("snapshot", pa.string(), nullable=False),
-        pa.field("parent", pa.string()),
-        pa.field("flushed_at", pa.int64()),
-        pa.field("etag", pa.string()),
-        pa.field("manifests", pa.list_(pa.string()), nullable=False),
-        pa.field("refs", pa.list_(pa.int64()), nullable=False),
-    ]
-)
-"""Rows of live snapshots. `etag` is null if no proof exists that the parent came from the file with this tag (always on
-spec 2, with parents in the repo info).
-"""
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,13 @@ __all__ = [
 _APPROVALS = Approvals(ApproveOutput)
 approve, answer, find_question = _APPROVALS.approve, _APPROVALS.answer, _APPROVALS.find_question
 
+_STAYS = {
+    "pinned": "restored, and kept for now",
+    "spared": "this run keeps all of its kind",
+    "young": "younger than the cutoff",
+    "waiting": "waits for another run",
+}
+
 
 def collect(
     config: CollectConfig,
@@ -170,14 +177,6 @@ def release_lease(run: Run) -> None:
 
 def _deleted_text(objects: int) -> str:
     return f"{objects:,} objects were deleted." if objects else ""
-
-
-_STAYS = {
-    "pinned": "restored, and kept for now",
-    "spared": "this run keeps all of its kind",
-    "young": "younger than the cutoff",
-    "waiting": "waits for another run",
-}
 
 
 def make_question(run: Run, report: str) -> Question:

@@ -42,6 +42,8 @@ from dredge.undo.alarms import Acknowledged, Alarm, acknowledge, open_alarms
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
 from dredge.xid import new_xid
 
+ACKNOWLEDGE = "acknowledge"
+
 
 def mark_for_purge(
     uri: str, lease: LeaseGrant, runner: TaskRunner, options: StorageOptions | None, clock: Clock
@@ -92,9 +94,6 @@ def _live_ids(marked: Run) -> dict[str, sets.Ids]:
         kind: sets.unite([virtual, *(sets.read_ids(marked.folder, part) for part in parts.get(kind, ()))])
         for kind in FOLDERS
     }
-
-
-ACKNOWLEDGE = "acknowledge"
 
 
 def restore(

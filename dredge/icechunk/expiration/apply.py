@@ -30,6 +30,8 @@ from dredge.xid import new_xid
 
 log = logging.getLogger("dredge")
 
+NAMED_AT_MOST = 20
+
 
 def expire(
     uri: str,
@@ -93,9 +95,6 @@ def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
         note_released(open_state(uri, options), reached[0] - reached[1])
     except DredgeError as error:
         log.warning("%s: released snapshots could not be recorded, so they are kept longer: %s", uri, error)
-
-
-NAMED_AT_MOST = 20
 
 
 class OutcomeDiffersError(RefusedError):

@@ -12,6 +12,10 @@ from dredge.errors import ConfigError
 from dredge.icechunk.expiration.rules import RULES
 from dredge.settings import check_settings, read_settings, setting
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireConfig:
@@ -56,11 +60,6 @@ class ExpireConfig:
             ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
-
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
-_DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def parse_duration(text: str) -> timedelta:

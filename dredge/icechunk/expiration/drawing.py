@@ -31,6 +31,10 @@ from dredge.xid import new_descending_xid
 
 KEPT, RELEASED, HELD = "kept", "released", "held"
 
+MESSAGE_MAX = 40
+ROWS_MAX = 2_000  # of a table, and lines of the history; plan.json and plan.txt have all
+PAGE = "plan.html"
+
 
 @dataclass(frozen=True, slots=True)
 class Marks:
@@ -119,9 +123,6 @@ def _fold(run: list[Item], fold_above: int) -> Iterator[Item]:
     yield run[-1]
 
 
-MESSAGE_MAX = 40
-
-
 def draw_history(history: History, marks: Marks | None = None, *, fold_above: int = 5) -> str:
     """Draw a history."""
     return "\n".join(_line(item) for item in lay_out(history, marks or Marks(), fold_above=fold_above))
@@ -161,7 +162,6 @@ def _line(item: Item) -> str:
     return "  ".join(word for word in words if word)
 
 
-ROWS_MAX = 2_000  # of a table, and lines of the history; plan.json and plan.txt have all
 _TEMPLATE = Path(__file__).parent / "templates" / "plan.html.j2"
 
 
@@ -205,9 +205,6 @@ def _facts(plan: ExpirationPlan) -> Iterator[tuple[str, str]]:
             f" {size_text(plan.frees.size_bytes)}",
         )
     yield "Digest, to approve exactly this", plan.digest
-
-
-PAGE = "plan.html"
 
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:

@@ -17,6 +17,8 @@ from dredge.icechunk.expiration.rules import Request, rule_named
 from dredge.icechunk.format.snapshots import instant, micros
 from dredge.icechunk.history import MAIN, History, Ref
 
+__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "default_rule", "instant", "plan_expiration"]
+
 
 @dataclass(frozen=True, slots=True)
 class RefChange:
@@ -228,6 +230,3 @@ class _Depths:
             depth += 1
             self.known[snapshot] = depth
         return self.known[tip]
-
-
-__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "default_rule", "instant", "plan_expiration"]

@@ -44,6 +44,19 @@ LOCATION_BYTES_MAX = 1 << 16
 _BATCH = 1 << 16
 _ID = re.compile(f"(?<![0-9A-Z])[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".encode())
 
+DIMENSIONS_MAX = 256
+_NONE = np.empty(0, np.uint64)
+__all__ = [
+    "INLINE",
+    "NATIVE",
+    "VIRTUAL",
+    "ArrayRefs",
+    "Manifest",
+    "NamedChunks",
+    "named_chunks",
+    "parse_manifest",
+]
+
 
 def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
     """All spelled ids in some locations."""
@@ -87,8 +100,6 @@ def unpack_locations(
         raise FormatError(f"{name}: damaged location of a virtual chunk: {error}") from None
 
 
-DIMENSIONS_MAX = 256
-_NONE = np.empty(0, np.uint64)
 _DICTIONARY, _ALGORITHM = 2, 3
 """Slots of the manifest."""
 _LOCATION, _PACKED = 5, 8
@@ -274,15 +285,3 @@ def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Calla
     if damaged >= 0:
         raise buffer.fail("damaged chunk reference", damaged)
     return found
-
-
-__all__ = [
-    "INLINE",
-    "NATIVE",
-    "VIRTUAL",
-    "ArrayRefs",
-    "Manifest",
-    "NamedChunks",
-    "named_chunks",
-    "parse_manifest",
-]

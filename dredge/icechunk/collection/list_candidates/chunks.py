@@ -53,6 +53,9 @@ from dredge.storage.parallel import ordered_map
 
 ABSENT_MAX = 1000
 
+_MANIFESTS_PER_TASK = 500
+_EXAMPLES_MAX = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskConfig:
@@ -131,10 +134,6 @@ def _read(reader: ObjectReader, manifest: str) -> tuple[np.ndarray, NamedChunks,
     ids = found.native_ids
     named = NamedChunks(np.unique(hashes_of(ids)), sets.of_names(found.virtual_ids(key)))
     return ids, named, hashlib.md5(data, usedforsecurity=False).hexdigest()
-
-
-_MANIFESTS_PER_TASK = 500
-_EXAMPLES_MAX = 20
 
 
 def find_chunks(

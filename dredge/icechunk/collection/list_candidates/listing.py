@@ -53,6 +53,21 @@ SCHEMA = pa.schema(
 chunk has no tag.
 """
 
+_BITS_PER_CHAR = 5
+_ID_BITS = 64
+ABSENT_MAX = 1000
+"""Limit of reported absent objects of a kind."""
+FIGURES = (
+    *(
+        f"{what}_{unit}"
+        for what in ("listed", "candidates", "young", "spared", "pinned")
+        for unit in ("objects", "bytes")
+    ),
+    "foreign",
+    "absent",
+)
+_FOREIGN_SHOWN = 3
+
 
 def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
     """Split listed objects: (unpinned, pinned)."""
@@ -83,10 +98,6 @@ def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list
         folder.write_table(ListCandidatesOutput.STEP, part, whole.slice(start, rows), name, grouped=True)
         for part, start in enumerate(range(0, whole.num_rows, rows))
     ]
-
-
-_BITS_PER_CHAR = 5
-_ID_BITS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,19 +153,6 @@ def _number(prefix: str) -> int:
         value = value << _BITS_PER_CHAR | ALPHABET.index(char)
     return value << (_ID_BITS - _BITS_PER_CHAR * len(prefix))
 
-
-ABSENT_MAX = 1000
-"""Limit of reported absent objects of a kind."""
-FIGURES = (
-    *(
-        f"{what}_{unit}"
-        for what in ("listed", "candidates", "young", "spared", "pinned")
-        for unit in ("objects", "bytes")
-    ),
-    "foreign",
-    "absent",
-)
-_FOREIGN_SHOWN = 3
 
 type Mask = npt.NDArray[np.bool_]
 

@@ -49,6 +49,8 @@ from dredge.storage import ObjectReader
 
 _FOREIGN_SHOWN = 3
 
+_FOLDER = FOLDERS[OVERWRITTEN]
+
 
 def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
     """List the repository, and write the candidates."""
@@ -151,9 +153,6 @@ def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) 
         overwritten_candidates_objects=found.objects,
         overwritten_candidates_bytes=found.size_bytes,
     )
-
-
-_FOLDER = FOLDERS[OVERWRITTEN]
 
 
 @dataclass(slots=True)

@@ -47,6 +47,12 @@ from dredge.sets.hashes import shard_of, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectWriter
 
+_STEP = ListCandidatesOutput.STEP
+SHARD_ROWS = 500_000
+"""Rows of a shard of chunks, about."""
+_FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confirmed"}
+"""Counts of the step, and the names of the list's figures."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitConfig:
@@ -185,13 +191,6 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
         for part in parts:
             live[mine] |= sets.contains(sets.read_ids(folder, part), ids)
     return live
-
-
-_STEP = ListCandidatesOutput.STEP
-SHARD_ROWS = 500_000
-"""Rows of a shard of chunks, about."""
-_FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confirmed"}
-"""Counts of the step, and the names of the list's figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,8 @@ from dredge.storage import ObjectReader, StorageOptions, open_reader, store_cloc
 _ANY_REF = "an unknown ref"
 _COMMAND = 'dredge icechunk forget-lost {uri} --reason "…"'
 
+MAIN_LABEL = f"branch:{MAIN}"
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -244,7 +246,6 @@ def _old_writer(refs: Sequence[OldRef], migrated_at: int | None) -> Refusal:
     )
 
 
-MAIN_LABEL = f"branch:{MAIN}"
 _NEW, _DELETED = (1, 2), (3, 4)
 """Slots of a transaction log: groups and arrays."""
 

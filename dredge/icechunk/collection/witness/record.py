@@ -41,6 +41,8 @@ _COPIED_BACK = timedelta(hours=1)
 
 type Parents = Mapping[str, frozenset[str]]
 
+FORGET_LOST = "forget-lost"
+
 
 @dataclass(frozen=True, slots=True)
 class LostTip:
@@ -201,6 +203,3 @@ def next_parents(known: Parents, history: History, files: Collection[str]) -> Pa
         return frozenset(found)
 
     return {node: present(parents) for node, parents in links.items() if node in kept}
-
-
-FORGET_LOST = "forget-lost"
