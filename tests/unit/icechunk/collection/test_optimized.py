@@ -107,8 +107,7 @@ def test_what_no_manifest_names_is_left_to_a_clean_run_which_says_so(v1: Repo) -
     report = collect(v1.config(mode="auto"))
     assert lost in objects(v1.folder)["chunks"]
     facts = dict(report["facts"])
-    assert "never committed" in facts["Not looked at"]
-    assert state_of(v1).clean_run_id in facts["Not looked at"]
+    assert state_of(v1).clean_run_id in facts["Not searched"]
     clean = collect(v1.config())
     assert lost not in objects(v1.folder)["chunks"]
     assert clean["drift"]["objects"] >= 1
