@@ -17,7 +17,7 @@ APPROVED_ICECHUNK = (
         "what may be a true chunk of Icechunk can be approved",
         "dredge.icechunk.collection.check_limits",
         "_finding",
-        Put("Constant", 14, "awaiting_approval"),
+        Put("Constant", "refused", "awaiting_approval"),
         ("test_nobody_can_approve_what_may_be_a_true_object",),
     ),
     Breakage(
