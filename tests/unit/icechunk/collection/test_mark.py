@@ -61,8 +61,7 @@ from dredge.sets.live import CountedSet
 from dredge.storage import open_reader
 from tests.support.icechunk import ROOT_ID, Graph, build, contents, history_of, local_storage, objects
 from tests.support.icechunk_repo import Repo, change_number, main_manifest, split_local_folders
-from tests.support.icechunk_tasks import Task
-from tests.unit.icechunk.collection.test_save_report import STATE
+from tests.support.icechunk_tasks import STATE, Task
 
 
 def damage(path: Path) -> None:

@@ -46,7 +46,7 @@ from dredge.undo.pins import Pin, write_pin
 from dredge.xid import new_descending_xid
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo, change_number
-from tests.unit.icechunk.collection.test_save_report import STATE
+from tests.support.icechunk_tasks import STATE
 
 DAY = 86400
 SMALL = {"index_parts_max": 3, "counted_layers_max": 2}

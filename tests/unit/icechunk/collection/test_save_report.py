@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -23,12 +22,11 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import parquet_bytes
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import Current, Version
-from dredge.sets.live import CountedSet
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.icechunk_repo import Repo
+from tests.support.icechunk_tasks import STATE
 
 PAGE = "report.html"
 
@@ -151,27 +149,6 @@ def test_state_is_made_from_one_unbroken_chain_only(v1: Repo) -> None:
 
 
 ROWS = [SnapshotRow("A", ("M", "N"), (1, 2)), SnapshotRow("B", (), ()), SnapshotRow("C", ("M",), (1,))]
-
-STATE = RunState(
-    uri="memory://here/repo",
-    spec_version=2,
-    run_id="r2",
-    run_uri="memory://here/repo/_dredge/runs/r2",
-    fencing=7,
-    previous="r1",
-    mode="optimized",
-    started_at=datetime(2026, 5, 3, tzinfo=UTC),
-    cutoff=datetime(2026, 5, 2, tzinfo=UTC),
-    clean_run_id="r0",
-    clean_at=datetime(2026, 5, 1, tzinfo=UTC),
-    optimized_runs=2,
-    chunk_objects=30,
-    snapshots=PartInfo("mark/snapshots.parquet", 1, 2, "3"),
-    virtual=PartInfo("mark/virtual.ids", 1, 8, "5"),
-    counted=CountedSet.of([PartInfo("counted/x-0000.counts", 1, 12, "4")], 0),
-    contradicted=("A", "B"),
-    seen=("index/parts/x-snapshots-00000.parquet",),
-)
 
 
 @pytest.fixture
