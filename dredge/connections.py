@@ -9,9 +9,11 @@ botocore alone passes over networks in NO_PROXY, and lakeFS's SDK reads no such 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit
 from urllib.request import (  # type: ignore[attr-defined]
     getproxies,
@@ -86,10 +88,47 @@ def check_ca_bundle(path: str | None, service: str) -> None:
     Raises:
         ConfigError: there is no such file, or it has no certificate.
     """
-    if path is None:
-        return
+    if path is not None:
+        _load_bundle(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), path, service)
+
+
+def tls_context(paths: Sequence[str], service: str) -> ssl.SSLContext:
+    """Return a context that trusts the certificate authorities of the machine and of some PEM files.
+
+    Clients share it: reading the authorities takes 25 ms of CPU, more than the requests of a short run.
+
+    Args:
+        paths: of the files.
+        service: whose they are, for the message.
+
+    Raises:
+        ConfigError: a file does not exist, or has no certificate.
+    """
+    machine = os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")
+    return _tls_context(tuple((path, _modified(path)) for path in paths), machine, service)
+
+
+@lru_cache(maxsize=16)
+def _tls_context(
+    files: tuple[tuple[str, int], ...], _machine: tuple[str, str], service: str
+) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    for path, _ in files:
+        _load_bundle(context, path, service)
+    return context
+
+
+def _modified(path: str) -> int:
+    """Modification time of a file, so that a renewed file is read again; 0 if it cannot be read."""
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _load_bundle(context: ssl.SSLContext, path: str, service: str) -> None:
+    try:
+        context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"the file with certificate authorities for {service}, {path!r}, cannot be used"

@@ -21,7 +21,6 @@ import logging
 import os
 import random
 import re
-import ssl
 import sys
 import threading
 import time
@@ -43,7 +42,14 @@ from dredge.causes import (
     UNREACHABLE,
     is_certificate,
 )
-from dredge.connections import ca_bundles, check_ca_bundle, check_key, check_server_url, is_here, proxies_for
+from dredge.connections import (
+    ca_bundles,
+    check_key,
+    check_server_url,
+    is_here,
+    proxies_for,
+    tls_context,
+)
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.storage.redact import redact
 
@@ -187,10 +193,7 @@ class Transport:
         self.base = base if base.endswith("/api/v1") else f"{base}/api/v1"
         self._key = (access_key_id, secret_access_key)
         self._connections = connections
-        self._tls = ssl.create_default_context()
-        for path in [*([ca_bundle] if ca_bundle else []), *ca_bundles(os.environ)]:
-            check_ca_bundle(path, "lakeFS")
-            self._tls.load_verify_locations(path)
+        self._tls = tls_context([*([ca_bundle] if ca_bundle else []), *ca_bundles(os.environ)], "lakeFS")
         self._shared = self._client()
         _warn_of_clear_text(self.server)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tests.simulation.finding import ALL, chosen, find_all
 from tests.simulation.focus import ANYTHING, Focus
 
-WORLDS = ("gc", "gc-wait", "icechunk", "trash")
+WORLDS = ("decision", "gc", "gc-wait", "icechunk", "trash")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

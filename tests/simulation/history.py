@@ -17,7 +17,7 @@ import shlex
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 from unittest import mock
@@ -103,6 +103,7 @@ class World(Protocol):
         focus: what its histories have more often than others.
         scenes: that a focus may name, by name.
         settings: parts of the setting that a focus may name, by name: the values that are drawn.
+        installs: whether the product runs as a whole, so that its time, chance and threads are the history's.
     """
 
     name: str
@@ -112,6 +113,7 @@ class World(Protocol):
     focus: Focus
     scenes: Mapping[str, object]
     settings: Mapping[str, Sequence[Any]]
+    installs: bool
 
     def draw(self, chance: random.Random) -> list[Move]:
         """Draw the moves of a history."""
@@ -245,7 +247,10 @@ def play(world: World, seed: int, only: Collection[int] | None = None, keep_trac
                 del outcome.trace[:-keep_trace]
 
     simulation = Simulation.make(seed, trace)
-    with installed(simulation.scheduler, simulation.stores), simulation.refusing_defects():
+    with ExitStack() as stack:
+        if world.installs:
+            stack.enter_context(installed(simulation.scheduler, simulation.stores))
+            stack.enter_context(simulation.refusing_defects())
         try:
             _play(world, simulation, moves)
         except (Exception, Killed) as error:

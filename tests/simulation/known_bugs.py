@@ -12,7 +12,12 @@ from tests.simulation.gc import known_bugs as gc
 from tests.simulation.icechunk import known_bugs as icechunk
 from tests.simulation.trash import known_bugs as trash
 
-BUGS = (*gc.BUGS, *bugs_marking.BUGS, *bugs_sweeping.BUGS, *icechunk.BUGS, *trash.BUGS)
+DECISION = (
+    KnownBug("decision", "a run deletes what has not waited long enough", 34, "lost"),
+    KnownBug("decision", "what changed goes on waiting", 75, "lost"),
+    KnownBug("decision", "a wait goes on that began while the object was young", 211, "lost"),
+)
+BUGS = (*DECISION, *gc.BUGS, *bugs_marking.BUGS, *bugs_sweeping.BUGS, *icechunk.BUGS, *trash.BUGS)
 BREAKAGES_BY_NAME = {each.name: each for each in (*BREAKAGES, *gc.OWN, *icechunk.OWN, *trash.OWN)}
 
 

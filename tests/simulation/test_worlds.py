@@ -19,14 +19,14 @@ from tests.simulation.world_trash import TrashScene, TrashWorld
 from tests.simulation.worlds import WORLDS
 
 
-@pytest.mark.parametrize(("world", "seeds"), [("trash", 20), ("icechunk", 10)])
+@pytest.mark.parametrize(("world", "seeds"), [("decision", 100), ("trash", 20), ("icechunk", 10)])
 def test_no_history_of_the_smaller_worlds_breaks_a_rule(world: str, seeds: int) -> None:
     for seed in range(seeds):
         outcome = play(WORLDS[world](), seed)
         assert outcome.error is None, outcome.tale()
 
 
-@pytest.mark.parametrize("world", ["trash", "icechunk"])
+@pytest.mark.parametrize("world", ["decision", "trash", "icechunk"])
 def test_a_seed_gives_the_same_history_again(world: str) -> None:
     assert play(WORLDS[world](), 3).digest == play(WORLDS[world](), 3).digest
     assert WORLDS[world]().draw(chance_of(3)) == WORLDS[world]().draw(chance_of(3))

@@ -343,6 +343,7 @@ class GcWorld:
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: BY_NAME)
     settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: ALL_SETTINGS)
+    installs: bool = True
     waits: bool = False
 
     def draw(self, chance: random.Random) -> list[Move]:

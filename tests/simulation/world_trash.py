@@ -235,6 +235,7 @@ class TrashWorld:
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)
     settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: SETTINGS)
+    installs: bool = True
 
     def draw(self, chance: random.Random) -> list[Move]:
         return draw_moves(chance, self.focus)

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.simulation.history import World
+from tests.simulation.world_decision import DecisionWorld
 from tests.simulation.world_gc import GcWorld
 from tests.simulation.world_icechunk import IcechunkWorld
 from tests.simulation.world_trash import TrashWorld
 
 WORLDS: dict[str, Callable[..., World]] = {
+    "decision": DecisionWorld,
     "gc": GcWorld,
     "gc-wait": partial(GcWorld, waits=True),
     "trash": TrashWorld,

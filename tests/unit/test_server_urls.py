@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
+import certifi
 import pytest
 from botocore.exceptions import ClientError
 
-from dredge.connections import check_key, check_server_url
+from dredge.connections import check_key, check_server_url, tls_context
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.kv.dynamodb import AwsKeys, DynamoStore
 from dredge.lakefs import LakeFSClient
@@ -129,3 +133,15 @@ def test_what_aws_says_of_a_signature_is_not_told(code: str, monkeypatch: pytest
     assert isinstance(error, ConfigError)
     assert code in str(error)
     assert SECRET not in words_of(error)
+
+
+def test_clients_share_a_context_until_a_file_with_authorities_is_renewed(tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    shutil.copy(certifi.where(), bundle)
+    first = tls_context([str(bundle)], "lakeFS")
+    assert tls_context([str(bundle)], "lakeFS") is first
+    os.utime(bundle, ns=(1, 1))
+    assert tls_context([str(bundle)], "lakeFS") is not first
+    bundle.write_text("no certificate")
+    with pytest.raises(ConfigError):
+        tls_context([str(bundle)], "lakeFS")
