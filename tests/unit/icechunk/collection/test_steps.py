@@ -171,7 +171,7 @@ def test_collection_of_these_repositories_deletes_without_the_damage(v1: Repo) -
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def repo(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, PlannedExpiration]:
+def expiring(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, PlannedExpiration]:
     folder = tmp_path / "repo"
     ids = build(local_storage(folder), graph_of(scenarios()[0]), request.param)
     times = read_history(open_reader(f"file://{folder}")).snapshots
@@ -192,8 +192,10 @@ def figures(report: dict[str, Any], what: str) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_what_the_report_says_is_what_goes_after_the_expiration(repo: tuple[Path, PlannedExpiration]) -> None:
-    folder, planned = repo
+def test_what_the_report_says_is_what_goes_after_the_expiration(
+    expiring: tuple[Path, PlannedExpiration],
+) -> None:
+    folder, planned = expiring
     before, history = objects(folder), read_history(open_reader(f"file://{folder}")).digest
     report = collect(config(folder, after=planned))
     assert objects(folder) == before
@@ -212,19 +214,21 @@ def instant_of(planned: PlannedExpiration) -> Any:
 
 
 def test_preview_leaves_no_list_because_what_it_found_is_still_reachable(
-    repo: tuple[Path, PlannedExpiration],
+    expiring: tuple[Path, PlannedExpiration],
 ) -> None:
-    folder, planned = repo
+    folder, planned = expiring
     report = collect(config(folder, after=planned, unsafe_grace_seconds=None))
     assert report["candidates"] == collect(config(folder, after=planned))["candidates"], "nor does it count"
     assert not (folder / "_dredge" / "pending" / "current.json").exists()
     assert report["warnings"]
 
 
-def test_run_that_deletes_takes_no_expiration_for_applied(repo: tuple[Path, PlannedExpiration]) -> None:
+def test_run_that_deletes_takes_no_expiration_for_applied(expiring: tuple[Path, PlannedExpiration]) -> None:
     with pytest.raises(ConfigError, match="after"):
-        config(repo[0], after=repo[1], dry_run=False)
-    assert from_json(CollectConfig, to_json(config(repo[0], after=repo[1]))) == config(repo[0], after=repo[1])
+        config(expiring[0], after=expiring[1], dry_run=False)
+    assert from_json(CollectConfig, to_json(config(expiring[0], after=expiring[1]))) == config(
+        expiring[0], after=expiring[1]
+    )
 
 
 HERE = LocalRunner()

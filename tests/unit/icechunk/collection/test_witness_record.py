@@ -150,12 +150,12 @@ HERE = LocalRunner()
 
 
 @pytest.fixture
-def v2(tmp_path: Path) -> Past:
+def past2(tmp_path: Path) -> Past:
     return Past(tmp_path / "v2", 2)
 
 
 @pytest.fixture
-def v1(tmp_path: Path) -> Past:
+def past1(tmp_path: Path) -> Past:
     return Past(tmp_path / "v1", 1)
 
 
@@ -175,83 +175,87 @@ def log_of_one_entry(past: Past) -> Any:
 
 
 @pytest.mark.parametrize("commits", [1, 3])
-def test_repo_info_that_was_put_back_stops_the_run_until_a_person_accepts_it(v2: Past, commits: int) -> None:
-    v2.commit()
-    with v2.put_back("repo"):
+def test_repo_info_that_was_put_back_stops_the_run_until_a_person_accepts_it(
+    past2: Past, commits: int
+) -> None:
+    past2.commit()
+    with past2.put_back("repo"):
         for _ in range(commits):
-            v2.commit()
-        v2.collect()
-    remove_copies(v2)
-    before, record = v2.objects(), v2.record()
-    v2.pass_days(40)
-    record = v2.record()
+            past2.commit()
+        past2.collect()
+    remove_copies(past2)
+    before, record = past2.objects(), past2.record()
+    past2.pass_days(40)
+    record = past2.record()
     with pytest.raises(WitnessError) as refused:
-        v2.collect()
+        past2.collect()
     assert "operation" in str(refused.value)
-    assert (v2.objects(), v2.record()) == (before, record)
-    forget_lost(v2.uri, "that night's commits were wrong")
+    assert (past2.objects(), past2.record()) == (before, record)
+    forget_lost(past2.uri, "that night's commits were wrong")
     for _ in range(2):
-        assert v2.collect()["outcome"] == "success"
-        assert v2.objects() == before  # with the history of the lost tip, which files of spec 2 do not name
+        assert past2.collect()["outcome"] == "success"
+        assert (
+            past2.objects() == before
+        )  # with the history of the lost tip, which files of spec 2 do not name
 
 
-def test_commit_that_no_run_saw_is_kept_when_the_repo_info_is_put_back(v2: Past) -> None:
-    v2.commit()
-    v2.collect()
-    with v2.put_back("repo"):
-        late = v2.commit()
-    remove_copies(v2)
-    before = v2.objects()
-    assert v2.collect()["deleted"]["objects"] == 0
-    assert v2.objects() == before
+def test_commit_that_no_run_saw_is_kept_when_the_repo_info_is_put_back(past2: Past) -> None:
+    past2.commit()
+    past2.collect()
+    with past2.put_back("repo"):
+        late = past2.commit()
+    remove_copies(past2)
+    before = past2.objects()
+    assert past2.collect()["deleted"]["objects"] == 0
+    assert past2.objects() == before
     assert late in before["snapshots"]
 
 
-def test_commits_and_changes_of_refs_go_on_without_a_question(v2: Past) -> None:
-    v2.commit()
-    v2.collect()
+def test_commits_and_changes_of_refs_go_on_without_a_question(past2: Past) -> None:
+    past2.commit()
+    past2.collect()
     for number in range(3):
-        v2.commit()
-        v2.library.create_tag(f"t{number}", v2.tip())
-    assert v2.collect()["outcome"] == "success"
+        past2.commit()
+        past2.library.create_tag(f"t{number}", past2.tip())
+    assert past2.collect()["outcome"] == "success"
 
 
-def test_log_whose_older_part_is_gone_says_nothing_and_asks_no_person(v2: Past) -> None:
-    v2.commit()
-    v2.collect()
-    repo = log_of_one_entry(v2)
+def test_log_whose_older_part_is_gone_says_nothing_and_asks_no_person(past2: Past) -> None:
+    past2.commit()
+    past2.collect()
+    repo = log_of_one_entry(past2)
     for _ in range(3):
-        v2.commit(repo=repo)
-    remove_copies(v2)
-    assert v2.collect()["outcome"] == "success"
+        past2.commit(repo=repo)
+    remove_copies(past2)
+    assert past2.collect()["outcome"] == "success"
 
 
-def test_reset_of_main_that_the_log_shows_asks_no_person(v2: Past) -> None:
-    first = v2.commit()
-    v2.commit()
-    v2.collect()
-    v2.library.reset_branch("main", first)
-    v2.commit()
-    v2.library.expire_snapshots(older_than=now())
-    assert v2.collect()["outcome"] == "success"
+def test_reset_of_main_that_the_log_shows_asks_no_person(past2: Past) -> None:
+    first = past2.commit()
+    past2.commit()
+    past2.collect()
+    past2.library.reset_branch("main", first)
+    past2.commit()
+    past2.library.expire_snapshots(older_than=now())
+    assert past2.collect()["outcome"] == "success"
 
 
-def test_amended_tip_of_main_that_an_expiration_dropped_asks_no_person(v2: Past) -> None:
+def test_amended_tip_of_main_that_an_expiration_dropped_asks_no_person(past2: Past) -> None:
     import zarr
 
-    v2.commit()
-    v2.commit()
-    v2.collect()
-    session = v2.library.writable_session("main")
+    past2.commit()
+    past2.commit()
+    past2.collect()
+    session = past2.library.writable_session("main")
     zarr.create_array(session.store, name="more", shape=(1,), chunks=(1,), dtype="i4")[:] = 1
     session.amend("again")
-    v2.library.expire_snapshots(older_than=now())
-    assert v2.collect()["outcome"] == "success"
+    past2.library.expire_snapshots(older_than=now())
+    assert past2.collect()["outcome"] == "success"
 
 
-def upgraded(v1: Past) -> Any:
-    writer = v1.library
-    quiet().upgrade_icechunk_repository(v1.library, dry_run=False, delete_unused_v1_files=False)
+def upgraded(past1: Past) -> Any:
+    writer = past1.library
+    quiet().upgrade_icechunk_repository(past1.library, dry_run=False, delete_unused_v1_files=False)
     return writer
 
 
@@ -259,78 +263,78 @@ def refs_of(past: Past) -> set[str]:
     return {json.loads(path.read_text())["snapshot"] for path in past.folder.glob("refs/*/ref.json")}
 
 
-def test_commits_of_a_writer_that_goes_on_with_spec_1_stop_the_run(v1: Past) -> None:
-    v1.commit()
-    writer = upgraded(v1)
-    v1.commit(repo=writer)
-    before = v1.objects()
+def test_commits_of_a_writer_that_goes_on_with_spec_1_stop_the_run(past1: Past) -> None:
+    past1.commit()
+    writer = upgraded(past1)
+    past1.commit(repo=writer)
+    before = past1.objects()
     with pytest.raises(WitnessError) as refused:
-        v1.collect()
+        past1.collect()
     assert "branch:main" in str(refused.value)
-    assert v1.objects() == before
-    assert refs_of(v1) <= before["snapshots"]
+    assert past1.objects() == before
+    assert refs_of(past1) <= before["snapshots"]
 
 
-def test_accepted_commits_of_such_a_writer_are_kept_and_later_ones_ask_again(v1: Past) -> None:
-    v1.commit()
-    writer = upgraded(v1)
-    late = v1.commit(repo=writer)
-    forget_lost(v1.uri, "written again with spec 2")
-    v1.pass_days(40)
-    assert v1.collect()["deleted"]["objects"] == 0
-    assert late in v1.objects()["snapshots"]
-    assert v1.collect()["outcome"] == "success"
-    v1.commit(repo=writer)
+def test_accepted_commits_of_such_a_writer_are_kept_and_later_ones_ask_again(past1: Past) -> None:
+    past1.commit()
+    writer = upgraded(past1)
+    late = past1.commit(repo=writer)
+    forget_lost(past1.uri, "written again with spec 2")
+    past1.pass_days(40)
+    assert past1.collect()["deleted"]["objects"] == 0
+    assert late in past1.objects()["snapshots"]
+    assert past1.collect()["outcome"] == "success"
+    past1.commit(repo=writer)
     with pytest.raises(WitnessError):
-        v1.collect()
+        past1.collect()
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_what_left_over_refs_reach_is_kept_until_a_person_lets_it_go(v1: Past, kept: bool) -> None:
-    old = [v1.commit() for _ in range(3)]
-    upgraded(v1)
-    v1.commit()
-    v1.library.expire_snapshots(older_than=now())
-    v1.pass_days(40)
-    report = v1.collect(keep_old_refs=kept)
+def test_what_left_over_refs_reach_is_kept_until_a_person_lets_it_go(past1: Past, kept: bool) -> None:
+    old = [past1.commit() for _ in range(3)]
+    upgraded(past1)
+    past1.commit()
+    past1.library.expire_snapshots(older_than=now())
+    past1.pass_days(40)
+    report = past1.collect(keep_old_refs=kept)
     assert report["warnings"]
-    left = v1.objects()["snapshots"]
+    left = past1.objects()["snapshots"]
     assert (set(old) <= left) is kept
 
 
-def test_missing_files_of_left_over_refs_are_no_damage(v1: Past) -> None:
-    v1.commit()
-    upgraded(v1)
-    v1.commit()
-    v1.library.expire_snapshots(older_than=now())
-    (old,) = refs_of(v1)
-    (v1.folder / "snapshots" / old).unlink()
-    assert v1.collect()["outcome"] == "success"
+def test_missing_files_of_left_over_refs_are_no_damage(past1: Past) -> None:
+    past1.commit()
+    upgraded(past1)
+    past1.commit()
+    past1.library.expire_snapshots(older_than=now())
+    (old,) = refs_of(past1)
+    (past1.folder / "snapshots" / old).unlink()
+    assert past1.collect()["outcome"] == "success"
 
 
-def test_refs_beside_a_log_that_does_not_name_the_upgrade_stop_the_run(v1: Past) -> None:
-    v1.commit()
-    upgraded(v1)
-    short = log_of_one_entry(v1)
+def test_refs_beside_a_log_that_does_not_name_the_upgrade_stop_the_run(past1: Past) -> None:
+    past1.commit()
+    upgraded(past1)
+    short = log_of_one_entry(past1)
     for _ in range(3):
-        v1.commit(repo=short)
-    remove_copies(v1)
+        past1.commit(repo=short)
+    remove_copies(past1)
     with pytest.raises(WitnessError):
-        v1.collect()
+        past1.collect()
 
 
-def test_ref_of_spec_1_that_is_written_between_mark_and_sweep_stops_the_sweep(v1: Past) -> None:
-    v1.commit()
-    v1.library.create_branch("job", v1.tip())
-    v1.commit("job")
-    writer = upgraded(v1)
-    v1.library.delete_branch("job")
-    v1.library.expire_snapshots(older_than=now())
-    run = Run.open(plan_collection(v1.config(keep_lost_days=0, keep_old_refs=False)).run_uri)
+def test_ref_of_spec_1_that_is_written_between_mark_and_sweep_stops_the_sweep(past1: Past) -> None:
+    past1.commit()
+    past1.library.create_branch("job", past1.tip())
+    past1.commit("job")
+    writer = upgraded(past1)
+    past1.library.delete_branch("job")
+    past1.library.expire_snapshots(older_than=now())
+    run = Run.open(plan_collection(past1.config(keep_lost_days=0, keep_old_refs=False)).run_uri)
     find_garbage(run, HERE)
-    v1.commit("job", repo=writer)
-    before = v1.objects()
+    past1.commit("job", repo=writer)
+    before = past1.objects()
     with pytest.raises(RefusedError):
         bulk_delete(run, HERE)
     release_lease(run)
-    assert v1.objects() == before
+    assert past1.objects() == before
