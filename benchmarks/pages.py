@@ -25,7 +25,7 @@ from benchmarks.pages_run import grow
 from benchmarks.scale import run
 from benchmarks.scale_lake import ScaleLake
 from benchmarks.tables import surroundings, table
-from dredge.gc.plan import RUNS
+from dredge.gc.run import RUNS
 
 SMALL = 20_000
 """Objects of the lake whose run is made larger."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from benchmarks.scale_store import Virtual, etags, sizes
 from dredge.gc.bulk_delete import BulkDeleteOutput
-from dredge.gc.plan import PLAN
+from dredge.gc.run import PLAN
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.subtract.classify import CANDIDATES
 from dredge.hashing import hash64

@@ -57,7 +57,9 @@ def icechunk_dag(
         check = IcechunkCheckOperator(task_id="check", config=COLLECTION, **first_of(schedule))
         lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease", retries=LEASE_RETRIES)
         release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output, **UNCHECKED)
-        plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", config=EXPIRATION)
+        plan = IcechunkPlanExpirationOperator(
+            task_id="plan_expiration", config=EXPIRATION, min_age_hours="{{ params.min_age_hours }}"
+        )
         collection = IcechunkPlanCollectionOperator(
             task_id="plan_collection", lease=lease.output, expiration=plan.output, config=COLLECTION
         )

@@ -14,12 +14,12 @@ from typing import Any
 import click
 
 from dredge.icechunk.collection.steps import CollectConfig, collect
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.drawing import draw_history, draw_plan
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.library import library_storage, open_library
 from dredge.icechunk.repository import read_history
 from dredge.storage import StorageOptions, open_reader
+from tests.support.icechunk_expiring import expire
 
 PARENTS = {1: 0, 2: 1, 3: 2, 4: 2, 5: 4, 6: 3, 7: 6, 8: 7, 9: 7, 10: 6, 11: 10, 12: 5, 13: 12, 14: 13}
 BRANCHES = {"main": 14, "develop": 11, "test": 9, "qa": 8}

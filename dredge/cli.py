@@ -18,6 +18,7 @@ import click
 
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError
+from dredge.settings import SettingError
 
 COMMANDS = {
     "gc": "Collect lakeFS repositories; runs and reports of collections.",
@@ -80,7 +81,10 @@ def main(args: list[str] | None = None) -> Any:
     try:
         dredge.main(args=args, prog_name="dredge")
     except DredgeError as error:
-        click.echo(f"dredge: {error}", err=True)
+        text = str(error)
+        if isinstance(error, SettingError):
+            text = f"--{error.name.replace('_', '-')} {error.text}"
+        click.echo(f"dredge: {text}", err=True)
         sys.exit(error.exit_code)
     except MemoryError:
         raise

@@ -40,6 +40,19 @@ HOURS_MAX = 24 * DAYS_MAX
 SECONDS_MAX = 3600 * HOURS_MAX
 
 
+class SettingError(ConfigError):
+    """An invalid value of a setting.
+
+    Args:
+        name: of the setting, as in a form.
+        text: the rest of the message.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name} {text}")
+        self.name, self.text = name, text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One setting, as its field describes it.
@@ -179,11 +192,11 @@ class Setting:
 
     def _wrong(self, value: Any) -> ConfigError:
         if self.required and value is None:
-            return ConfigError(f"{self.name} is empty; it must be given: {self.description}")
+            return SettingError(self.name, f"is empty; it must be given: {self.description}")
         given = f"{value:g}" if isinstance(value, float) else repr(value)
         empty = ", or empty for no value" if self.optional else ""
         because = f": {self.because}" if self.because else ""
-        return ConfigError(f"{self.name} is {given}; it may be {self.allowed}{empty}{because}")
+        return SettingError(self.name, f"is {given}; it may be {self.allowed}{empty}{because}")
 
 
 def setting(

@@ -35,8 +35,7 @@ def load_common() -> None:
     from dredge.compiled import kernels
     from dredge.gc import steps
 
-    for name in steps.__all__:
-        getattr(steps, name)
+    steps.load_all()
     pa.array(["a"])
     kernels()
 

@@ -120,7 +120,7 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
     \b
     Exit codes: those of `dredge gc run`
     """
-    from dredge.gc.resuming import reopen_run
+    from dredge.gc.planning import reopen_run
     from dredge.runs.tasks import LocalRunner
 
     show_progress(quiet)
@@ -131,7 +131,7 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
 @command.command("runs")
 @click.argument("uri", metavar="NAMESPACE")
 @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a run and line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def runs(uri: str, limit: int, as_json: bool) -> None:
     """List the runs of a repository, newest first.
 
@@ -145,7 +145,7 @@ def runs(uri: str, limit: int, as_json: bool) -> None:
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
     """
-    from dredge.gc.plan import RUNS
+    from dredge.gc.run import RUNS
 
     show_runs(rows_of_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
 
@@ -280,7 +280,7 @@ def _show_verified(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _report(uri: str) -> dict[str, Any]:
-    from dredge.gc.save_report.reading import read_report
+    from dredge.gc.save_report.report import read_report
 
     return read_report(uri)
 

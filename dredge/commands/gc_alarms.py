@@ -36,14 +36,14 @@ def acknowledge_command(repository: str, reason: str | None, by: str | None, as_
     Exit codes: 0 acknowledged, or no alarm is open · 2 bad input · 4 the server or the store is not available
                 5 an alarm cannot be read · 6 no such repository · 10 an alarm is open
     """
-    from dredge.gc.witness.consents import ACKNOWLEDGE, record_consent
+    from dredge.runs.consents import record_consent
     from dredge.undo.alarms import Acknowledged, acknowledge, open_alarms
 
     state = state_of(repository)
     found = open_alarms(state)
     if reason is not None and found:
         what = {"alarms": [alarm.alarm_id for alarm in found]}
-        said = record_consent(state, ACKNOWLEDGE, repository, reason, what, by)
+        said = record_consent(state, "acknowledge", repository, reason, what, by)
         found = acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
     show_alarms(found, reason is not None, as_json)
     if reason is None and found:

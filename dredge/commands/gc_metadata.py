@@ -59,13 +59,13 @@ def _report(config: MetadataConfig, as_json: bool) -> None:
     from datetime import timedelta
 
     from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
-    from dredge.gc.metadata.report import look_at_metadata, report_lines
+    from dredge.gc.metadata.files import report_lines, report_metadata
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now
 
     access = KVAccess.from_env() if os.environ.get(URL) else None
     min_age = timedelta(hours=config.min_age_hours)
-    report = look_at_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, access)
+    report = report_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, access)
     if as_json:
         click.echo(json.dumps(report.figures()))
         return

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dredge.commands.checks import icechunk_check_command
+from dredge.commands.icechunk_insight import cost_command, why_command
 from dredge.commands.icechunk_many import all_command
 from dredge.commands.icechunk_past import acknowledge_command, forget_lost_command, lost_command
 from dredge.commands.icechunk_runs import (
@@ -21,11 +22,13 @@ from dredge.commands.icechunk_runs import (
     runs_command,
 )
 from dredge.commands.icechunk_undo import pins_command, purge_command, restore_command
-from dredge.commands.options import setting_options
+from dredge.commands.options import FiniteRange, setting_options
 from dredge.commands.terminal import show_progress
 from dredge.commands.variables import forget_variable_command
-from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig
+from dredge.icechunk.expiration.config import Expiration, ExpireConfig
+
+REFS_SHOWN = 10
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +60,8 @@ for subcommand in (
     approve_command,
     reject_command,
     resume_command,
+    why_command,
+    cost_command,
     restore_command,
     purge_command,
     pins_command,
@@ -71,10 +76,20 @@ for subcommand in (
 def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="The plan as one JSON object."),
-        click.option(
-            "--all", "whole", is_flag=True, help="Draw every snapshot instead of folding long runs."
-        ),
+        click.option("--all", "whole", is_flag=True, help="Show all refs and snapshots."),
         setting_options(ExpireConfig, without=("estimate",)),
+        click.option(
+            "--estimate",
+            is_flag=True,
+            help="Also count what a collection would delete; reads every live manifest.",
+        ),
+        click.option(
+            "--min-age-hours",
+            type=FiniteRange(min=0),
+            default=MIN_AGE_DEFAULT,
+            show_default=True,
+            help="Minimum age of the collection, for the estimate.",
+        ),
         click.argument("uri", metavar="URI"),
     ):
         function = decorate(function)
@@ -83,10 +98,7 @@ def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @command.command("plan")
 @_expiration_options
-@click.option(
-    "--estimate", is_flag=True, help="Also say what a collection would free; reads every live manifest."
-)
-def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> None:
+def plan(uri: str, as_json: bool, whole: bool, **asked: Any) -> None:
     """Show what an expiration would do. Changes nothing.
 
     \b
@@ -98,7 +110,7 @@ def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> 
     by time
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
     """
-    made = _plan(uri, estimate=estimate, **asked)
+    made = _plan(uri, **asked)
     if as_json:
         click.echo(made.dumps())
         return
@@ -109,7 +121,16 @@ def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> 
 @_expiration_options
 @click.option("--apply", is_flag=True, help="Apply the plan (default: only show it).")
 @click.option("--approved", metavar="DIGEST", help="Apply the plan with this digest and no other.")
-def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
+def expire(
+    uri: str,
+    apply: bool,
+    approved: str | None,
+    estimate: bool,
+    min_age_hours: float,
+    as_json: bool,
+    whole: bool,
+    **asked: Any,
+) -> None:
     """Take old snapshots out of history: in place on spec 1, through the library on spec 2.
 
     \b
@@ -123,7 +144,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
                 9 done in part: the store does not allow the rest
     """
     if not apply:
-        made = _plan(uri, **asked)
+        made = _plan(uri, estimate=estimate, min_age_hours=min_age_hours, **asked)
         if as_json:
             click.echo(made.dumps())
             return
@@ -134,25 +155,22 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
         return
     from dredge.icechunk.expiration.apply import expire as run
 
-    config = _expire_config(asked)
-    done = run(
-        uri,
-        _threshold(config.older_than),
-        rule=config.rule,
-        delete_expired_branches=config.delete_expired_branches,
-        delete_expired_tags=config.delete_expired_tags,
-        approved_digest=approved,
-    )
+    done = run(uri, _expiration(asked), approved_digest=approved)
     if as_json:
-        applied = {"edited": list(done.edited), "refs_deleted": [ref.label for ref in done.refs_deleted]}
-        click.echo(
-            json.dumps({"plan": done.plan.as_json(), "applied": {**applied, "attempts": done.attempts}})
-        )
+        applied = {
+            "expiration_id": done.expiration_id,
+            "edited": list(done.edited),
+            "refs_deleted": [ref.label for ref in done.refs_deleted],
+            "attempts": done.attempts,
+        }
+        click.echo(json.dumps({"plan": done.plan.as_json(), "applied": applied}))
         return
     _show_plan(done.plan, whole)
     click.secho(
         f"Expired: {len(done.edited):,} snapshots edited, {len(done.refs_deleted):,} refs deleted.", bold=True
     )
+    if done.before is not None:
+        click.echo(f"To undo it: dredge icechunk restore {uri} {done.expiration_id} --expiration")
 
 
 @command.command("collect")
@@ -189,36 +207,24 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
     end_run(Run.open(plan_collection(config).run_uri), processes, as_json)
 
 
-def _plan(uri: str, *, estimate: bool = False, **asked: Any) -> ExpirationPlan:
-    from dredge.icechunk.expiration.plan import plan_expiration
+def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> ExpirationPlan:
+    from dredge.icechunk.expiration.kept_refs import plan_for
     from dredge.icechunk.repository import read_history
     from dredge.storage import open_reader
 
-    config = _expire_config(asked)
-    threshold = _threshold(config.older_than)
-    reader = open_reader(uri)
-    made = plan_expiration(
-        read_history(reader),
-        threshold,
-        rule=config.rule,
-        delete_expired_branches=config.delete_expired_branches,
-        delete_expired_tags=config.delete_expired_tags,
-    )
+    expiration, reader = _expiration(asked), open_reader(uri)
+    now = datetime.now(UTC)
+    made = plan_for(reader, read_history(reader), expiration, now)
     if estimate:
         from dredge.icechunk.collection.index import estimate as count
 
-        made = made.with_freed(count(reader, made))
+        made = made.with_freed(count(reader, made, timedelta(hours=min_age_hours), now))
     return made
 
 
-def _threshold(text: str) -> datetime:
-    from dredge.icechunk.expiration.config import parse_older_than
-
-    return parse_older_than(text, datetime.now(UTC))
-
-
-def _expire_config(asked: dict[str, Any]) -> ExpireConfig:
-    return ExpireConfig.from_params({name: value for name, value in asked.items() if value is not None})
+def _expiration(asked: dict[str, Any]) -> Expiration:
+    given = {name: value for name, value in asked.items() if value is not None}
+    return Expiration.from_config(ExpireConfig.from_params(given), datetime.now(UTC))
 
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
@@ -226,9 +232,14 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
     from dredge.runs.rendering import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
-    for change in made.refs:
+    shown = (
+        made.refs if whole else sorted(made.refs, key=lambda found: found.action == "unchanged")[:REFS_SHOWN]
+    )
+    for change in shown:
         lengths = f"{change.snapshots_before:,} → {change.snapshots_after:,} snapshots"
         click.echo(f"{change.ref.label:<24} {change.action:<12} {lengths:<24} {change.reason}")
+    if len(made.refs) > len(shown):
+        click.echo(f"… and {len(made.refs) - len(shown):,} more refs (--all shows them)")
     click.echo()
     held = f" ({len(made.held):,} of them still held by refs)" if made.held else ""
     click.echo(f"rule {made.rule}, older than {made.threshold.isoformat()}")
@@ -242,4 +253,9 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
             f"a collection would then free {size_text(free.size_bytes)}: {free.snapshots:,} snapshots,"
             f" {free.manifests:,} manifests, {free.chunks:,} chunks, {free.transaction_logs:,} logs"
         )
+        if free.all_old_at is not None:
+            click.echo(
+                f"of these, {free.young_objects:,} objects ({size_text(free.young_bytes)}) are younger than the minimum"
+                f" age; the last one reaches it at {free.all_old_at:%Y-%m-%d %H:%M} UTC"
+            )
     click.echo(f"digest {made.digest}")

@@ -21,9 +21,9 @@ approve_command, reject_command = answer_commands(
 @click.command("runs")
 @click.argument("uri", metavar="URI")
 @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a run and line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def runs_command(uri: str, limit: int, as_json: bool) -> None:
-    """List the collections of a repository, newest first.
+    """List the collections and expirations of a repository, newest first.
 
     URI is the repository, or the run root that its runs were given.
 
@@ -34,9 +34,29 @@ def runs_command(uri: str, limit: int, as_json: bool) -> None:
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
     """
+    from dredge.icechunk.expiration.stored import list_applied
     from dredge.icechunk.maintenance import RUNS
 
-    show_runs(rows_of_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
+    applied = list_applied(uri, limit)
+    rows = [
+        {
+            "expiration_id": found.expiration_id,
+            "applied_at": found.at.isoformat(),
+            "older_than": found.expiration.threshold,
+            "released_snapshots": found.released,
+            "refs_deleted": list(found.refs_deleted),
+        }
+        for found in applied
+    ]
+    show_runs(rows_of_runs(uri, RUNS, limit, _report, _deleted), uri, as_json, expirations=rows)
+    if applied and not as_json:
+        click.echo(
+            f"\n{'EXPIRATION':<22}{'APPLIED (UTC)':<21}{'OLDER THAN':<21}{'RELEASED':>12}{'REFS DELETED':>14}"
+        )
+    for found in () if as_json else applied:
+        times = [f"{at:%Y-%m-%d %H:%M:%S}" for at in (found.at, found.expiration.instant)]
+        refs = len(found.refs_deleted)
+        click.echo(f"{found.expiration_id:<22}{times[0]:<21}{times[1]:<21}{found.released:>12,}{refs:>14,}")
 
 
 @click.command("report")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -25,13 +26,18 @@ _PROCESSES = click.option(
 @click.argument("uri", metavar="URI")
 @click.argument("run", metavar="RUN")
 @click.option("--all", "everything", is_flag=True, help="All that the run deleted.")
-@setting_options(IcechunkRestoreConfig, without=("storage", "run", "all"))
+@click.option(
+    "--expiration", is_flag=True, help="RUN is an expiration of spec 2: restore the history before it."
+)
+@setting_options(IcechunkRestoreConfig, without=("storage", "run", "all", "expiration"))
 @_PROCESSES
 @_JSON
 def restore_command(
-    uri: str, run: str, everything: bool, processes: int, as_json: bool, **settings: Any
+    uri: str, run: str, everything: bool, expiration: bool, processes: int, as_json: bool, **settings: Any
 ) -> None:
     """Restore objects that a collection deleted: the same bytes under the same key. Existing objects are not replaced.
+    With --expiration: put the repo info from before an expiration back, byte for byte, and with it the released
+    snapshots and deleted refs.
 
     RUN is the id of the run, or the URI of its folder, as its report says. Restored objects are pinned for
     --keep-days. Objects without copy and version (`undo` was off, or they were purged) are counted and listed. A
@@ -40,6 +46,7 @@ def restore_command(
     \b
     Examples:
       dredge icechunk restore s3://bucket/weather RUN --all
+      dredge icechunk restore s3://bucket/weather RUN --expiration
 
     \b
     Exit codes: 0 done · 2 bad input, no such run, or no matching object · 3 another run is in progress
@@ -51,10 +58,26 @@ def restore_command(
     from dredge.undo.putting_back import OUTCOMES
 
     given = {name: value for name, value in settings.items() if value is not None}
-    config = IcechunkRestoreConfig.from_params({**given, "storage": uri, "run": run, "all": everything})
+    config = IcechunkRestoreConfig.from_params(
+        {**given, "storage": uri, "run": run, "all": everything, "expiration": expiration}
+    )
     show_progress(quiet=False)
+    if expiration:
+        _restore_expiration(uri, run, as_json)
+        return
     with LocalRunner(processes) as runner:
         show_outcomes(restore(config, runner), OUTCOMES, as_json)
+
+
+def _restore_expiration(uri: str, expiration_id: str, as_json: bool) -> None:
+    from dredge.icechunk.expiration.restore import restore_expiration
+
+    done = restore_expiration(uri, expiration_id)
+    if as_json:
+        click.echo(json.dumps({"restored_snapshots": done.snapshots, "restored_refs": list(done.refs)}))
+        return
+    refs = f", refs {', '.join(done.refs)}" if done.refs else ""
+    click.echo(f"{done.snapshots:,} snapshots are in the history again{refs}")
 
 
 @click.command("purge")

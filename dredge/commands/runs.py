@@ -68,17 +68,19 @@ def _row(
     }
 
 
-def show_runs(rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool) -> None:
+def show_runs(
+    rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool, **more: Sequence[Mapping[str, Any]]
+) -> None:
     """Show runs, a line each.
 
     Args:
         rows: as `rows_of_runs` gave them.
         uri: that was asked for.
-        as_json: a JSON object a line.
+        as_json: as one JSON object.
+        more: further lists of the JSON object, by name.
     """
     if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
+        click.echo(json.dumps({"runs": rows, **more}))
         return
     from dredge.runs.rendering import size_text
 

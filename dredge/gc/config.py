@@ -1,4 +1,4 @@
-"""What a user may ask of a collection, and every margin that safety rests on, in one place each."""
+"""Settings of a collection, and all safety margins."""
 
 from __future__ import annotations
 
@@ -35,49 +35,44 @@ from dredge.storage import StorageOptions
 from dredge.undo import ways
 
 LINK_HOURS = 24.0
-"""lakeFS lets an uploader link an address for as long after it handed it out, by the servers' clocks."""
+"""lakeFS accepts a link of an address for this long after it handed out the address, by the servers' clocks."""
 MIN_AGE_HOURS = LINK_HOURS + 1
-"""Younger objects may still come alive: the hour is for servers whose clocks differ (`dredge.gc.clocks`)."""
+"""Younger objects may become live. The hour is for different clocks of servers (`dredge.gc.planning`)."""
 SLICE_OPEN_HOURS = 25.0
-"""A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
+"""lakeFS uses a slice for an hour, and accepts links of its addresses for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
-"""Long multipart uploads, and addresses handed out early and uploaded late."""
+"""For long multipart uploads, and late uploads to early addresses."""
 KEEP_UNNAMED_DAYS = 30.0
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
 EVERY_OTHER = "*"
-"""Of `referring_repositories`: all others of the server."""
+"""In `referring_repositories`: all other repositories of the server."""
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """All margins that safety rests on.
+    """All safety margins.
 
     Attributes:
-        clock_skew_seconds_max: largest difference between the store's clock and this machine's, and the
-            lakeFS servers'.
-        mark_age_hours_max: a mark older than this cannot be swept.
-        lease_seconds: how long a lease lives without being renewed.
-        heads_every_seconds: while deleting, how often branch heads are looked at.
-        watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
-        gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
-            marker.
-        round_seconds_max: how long workers delete before everything is checked again.
-        scan_rounds_max: how often staging is scanned while branches come and go, or while a scan cannot be proved
-            complete.
-        scan_deadline_seconds: bound on all rounds of one staging scan.
-        staged_questions_max: questions asked of branches to make good what one scan may have lost.
-        prepare_deadline_seconds: bound on one computation of active commits by the server.
-        identical_suspects_max: candidates as long as an object in some branch head that are looked into; the
-            rest is held. Each takes 8 bytes in the driver and in every task of the sweep.
-        identical_requests_max: requests made to the server to find out which of them a branch reads, where a page
-            of 1,000 paths counts as ten; those that need more are held.
-        canary_branches: branches that the canaries are taken from.
-        canary_objects: canaries a branch.
-        staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.
-        inventory_days_max: an older inventory is refused. S3 makes them daily or weekly, and may take two days.
+        clock_skew_seconds_max: largest difference of the store's clock to this machine's and the lakeFS servers'.
+        mark_age_hours_max: an older mark cannot be swept.
+        lease_seconds: life of a lease without a renewal.
+        heads_every_seconds: interval of the checks of branch heads while deleting.
+        watch_silence_seconds_max: workers stop after so long without a check by the driver.
+        gate_every_seconds: interval of a worker's checks of lease and stop marker.
+        round_seconds_max: time of deletions before the next re-check.
+        scan_rounds_max: scans of staging while branches change or a scan is not proved complete.
+        scan_deadline_seconds: time of all these scans.
+        staged_questions_max: questions to branches about rows possibly lost by a scan.
+        prepare_deadline_seconds: time of one computation of active commits by the server.
+        identical_suspects_max: examined candidates with the size of an object in a branch head; others are held. Each
+            takes 8 bytes in the driver and in every task of the sweep.
+        identical_requests_max: requests about them, a page of 1,000 paths counting as ten; others are held.
+        canary_objects: canaries of each branch.
+        staged_rows_plenty: empty staging is suspicious if the last run found so many rows.
+        inventory_days_max: age of an accepted inventory. S3 makes them daily or weekly, within two days.
     """
 
     clock_skew_seconds_max: float = 300
@@ -105,25 +100,24 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes that only speed and memory depend on.
+    """Sizes with an effect on speed and memory only.
 
     Attributes:
-        tasks_per_core: tasks a step makes for each task that can run at once.
-        listing_rows_max: rows after which one listing stops and its remainder is split by key range.
-        listing_rounds_max: rounds of such splitting; what is left then is listed whole.
+        tasks_per_core: tasks of a step for each task running at once.
+        listing_rows_max: rows of one listing before its remainder is split by key range.
+        listing_rounds_max: rounds of such splits.
         part_rows: rows of a listing part.
-        candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
+        candidate_rows: rows of a candidates part, and of one task of the sweep at a time.
         shard_values: live hashes in one shard (8 bytes each in every worker).
-        shared_live_values: hashes that the tasks of subtract may read together more for reading the whole live set;
-            beyond that the listing is cut into shards like the live set.
-        delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
+        shared_live_values: extra hashes read by all tasks of subtract together with the whole live set; beyond it the
+            listing is cut into shards like the live set.
+        delete_keys: keys for the deleter at once, and rows of a ledger part.
         threads: requests in flight in one task.
-        index_parts_max: parts of the committed index that a run reads; more small ones are united at its end.
-        counted_layers_max: optimized runs after which one of them counts the live set anew from the index.
-        report_names_max: names of addresses in active ranges up to which the end of a clean run counts what objects
-            cost, for its report; in larger repositories `dredge gc cost` does. 0: never.
-        explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed
-            ones.
+        index_parts_max: parts of the committed index; more small ones are united at the end of a run.
+        counted_layers_max: optimized runs between two counts of the live set from the index.
+        report_names_max: entries of active ranges up to which a clean run reports the costs of objects; larger
+            repositories use `dredge gc cost`. 0: never.
+        explain_ranges_max: ranges of expired commits read to distinguish expired objects from uncommitted ones.
     """
 
     tasks_per_core: int = 1
@@ -147,17 +141,13 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCConfig:
-    """What a user asks for. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
-    option of `dredge gc run` and a row in the docs; it is described there and nowhere else.
+    """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
+    option of `dredge gc run` and a row in the docs.
 
     Attributes:
-        policy: what else stays, beyond lakeFS's own rules; None is nothing.
-        read_kv: where the key-value store is, and who may enter, says the environment
-            (`dredge.gc.mark_uncommitted.staging`).
-        window_begin: only slices opened from then on are listed (ISO time with offset); None has no bound.
-        window_end: only slices opened before then are listed.
-        safety: margins.
-        tuning: sizes.
+        read_kv: the environment has the connection (`dredge.gc.mark_uncommitted.staging`).
+        window_begin: opening time of the first listed slice (ISO time with offset); None has no bound.
+        window_end: listed slices were opened before it.
     """
 
     repository: str = setting("Repository", "Name of the repository in lakeFS.")
@@ -333,7 +323,7 @@ class GCConfig:
         }
         check_settings(self, without=[name for name, value in replaced.items() if value is not None])
         self._check_window()
-        _ = self.referring  # a mistake is told now
+        _ = self.referring  # raises its mistakes
 
     def _check_window(self) -> None:
         begin, end = self.window
@@ -342,9 +332,8 @@ class GCConfig:
         least = self.min_age_seconds / 3600 + SLICE_OPEN_HOURS
         if self.slice_margin_hours < least:
             raise ConfigError(
-                f"slice_margin_hours is {self.slice_margin_hours:g}; slices must be listed until they are"
-                f" {least:g} h old: the minimum age, and the time in which a slice is written to and its"
-                " addresses may be linked"
+                f"slice_margin_hours is {self.slice_margin_hours:g}, and must be at least {least:g}: the minimum age,"
+                f" and {SLICE_OPEN_HOURS:g} h in which lakeFS uses a slice and accepts links of its addresses"
             )
 
     @property
@@ -354,16 +343,16 @@ class GCConfig:
 
     @property
     def approver_ids(self) -> tuple[str, ...]:
-        """Ids of those who may answer; () is everybody."""
+        """Ids of the approvers; () accepts all users."""
         return ids_of(self.approvers)
 
     @property
     def referring(self) -> frozenset[str]:
-        """Names of the repositories whose entries count as live here, or `EVERY_OTHER` alone."""
+        """Names of the repositories with live entries here, or only `EVERY_OTHER`."""
         found = frozenset(ids_of(self.referring_repositories))
         if EVERY_OTHER in found and len(found) > 1:
             raise ConfigError(
-                f"referring_repositories is {self.referring_repositories!r}: `*` is all others; name none beside it"
+                f"referring_repositories is {self.referring_repositories!r}: `*` is all others and allows no other name"
             )
         return found
 
@@ -375,10 +364,10 @@ class GCConfig:
         )
 
     def grace(self, undo: str, keeps_id: bool = True) -> timedelta:
-        """How long garbage waits before another run may delete it.
+        """Return the wait of garbage before another run deletes it.
 
         Args:
-            undo: way in which deletions can be taken back.
+            undo: the undo way.
             keeps_id: whether the server keeps the id of the last mark.
         """
         least = 0 if keeps_id else GRACE_HOURS_FINAL
@@ -388,20 +377,20 @@ class GCConfig:
 
     @property
     def waits(self) -> bool:
-        """Whether garbage waits for another run at all."""
+        """Whether garbage waits for another run."""
         return self.unsafe_grace_seconds != 0
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], options: StorageOptions | None = None) -> GCConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
+        """Make the settings from Params of a DAG, an operator's `config`, or options of a command.
 
         Args:
-            params: by name of the setting, as values or as rendered text. None and empty text mean no value; a
-                `retention_policy` is read from where it is.
-            options: how the object store of a policy is reached; None reads the environment.
+            params: by name of the setting, as values or rendered text; None and "" are no value. A `retention_policy`
+                is read from its place.
+            options: of the store with the policy; None reads the environment.
 
         Raises:
-            ConfigError: an unknown name, a value that does not fit, or a policy that is wrong.
+            ConfigError: an unknown name, or an invalid value or policy.
         """
         values = read_settings(cls, params)
         if values.get("policy") is not None:

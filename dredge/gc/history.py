@@ -8,9 +8,8 @@ from itertools import chain
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
-from dredge.gc.run import Run
-from dredge.gc.state.base import open_base
+from dredge.gc.run import PLAN, RUNS, Plan, Run, parse_plan
+from dredge.gc.state import open_base
 from dredge.runs.folder import RunFolder, is_run_id, read_json, run_ids
 from dredge.runs.summary import StepOutput
 from dredge.storage import open_writer

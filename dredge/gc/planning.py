@@ -1,35 +1,46 @@
-"""Planning a run: the lease, the clocks, the cutoff, the mode, and the plan that fixes them."""
+"""Plans a run: lease, clocks, cutoff and mode; resumes a local run.
+
+Three clocks decide which objects are young: the object store's, this machine's, and those of the lakeFS servers.
+
+    server A hands out an address, upload      lakeFS signs A's time into the address; Last-Modified is the store's
+    server B links it                          refused if B's clock is more than 24 h after the signed time
+    a run finds the object                     Last-Modified is more than the minimum age before the store's time
+    a later run deletes it                     a grace later
+
+If all servers are within s of the store's clock, no link succeeds later than 24 h + 2 s after the upload. The minimum
+age is an hour longer than lakeFS's 24, and a later link is live in the mark of the next run, a grace after the object
+was found. So one coarse comparison with any server is enough.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
-from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.insight.run_cost import expected, expected_lines, forecast
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
-from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.referring import find_referring
-from dredge.gc.run import Run, make_lease, open_state, read_plan
-from dredge.gc.state.store import Current, StateStore
+from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_plan
+from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
-from dredge.runs.clock import Clock, Coverage, StoreClock, check_clocks, utc_now
+from dredge.runs import run as runs
+from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
 from dredge.runs.pending.store import Stored
-from dredge.runs.run import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.conditions import demand_conditions
@@ -47,17 +58,13 @@ def acquire_lease(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> LeaseGrant:
-    """Acquire the lease of a repository: the exclusive right to work on it.
+    """Acquire the lease of a repository, the exclusive right to run.
 
     Args:
-        config: names the repository.
-        holder: who asks, such as the id of the DAG run.
-        client: None reads the environment.
-        options: None reads the environment.
+        holder: such as the id of the DAG run.
 
     Raises:
         LeaseHeldError: another run holds it.
-        NotFoundError: there is no such repository.
     """
     repository = (client or LakeFSClient.from_env()).repository(config.repository)
     state = open_state(repository.namespace, options)
@@ -66,34 +73,25 @@ def acquire_lease(
     return grant
 
 
-def resume_run(
-    run_uri: str,
-    repository: str,
-    grant: LeaseGrant,
-    options: StorageOptions | None = None,
-) -> bool:
-    """Let a run that was planned under an earlier lease of the same holder go on under a new one.
+def release_lease(run: Run) -> None:
+    """Release a run's lease, unless another run holds it now."""
+    run.lease.release(run.plan.lease)
 
-    Args:
-        run_uri: URI of the run folder.
-        repository: name in lakeFS that the lease was taken for.
-        grant: the new lease.
-        options: None reads the environment.
 
-    Returns:
-        Whether the run goes on under this lease; it does not when it is a run of somebody else or of another
-        repository, or when a later lease was handed to it already.
-
-    Raises:
-        ConfigError: there is no run, or one that another version planned.
-        FormatError: its plan is damaged.
-        UnavailableError: others replace the plan all the time.
-    """
-    plan = read_plan(run_uri, options)
-    if plan.repository != repository or not hand_over(open_writer(run_uri, options), PLAN, grant):
-        return False
-    log.info("run %s goes on under lease number %d", plan.run_id, grant.fencing)
-    return True
+def release_grant(
+    config: GCConfig, grant: LeaseGrant, client: LakeFS | None = None, options: StorageOptions | None = None
+) -> None:
+    """Release a lease without a planned run."""
+    try:
+        repository = (client or LakeFSClient.from_env()).repository(config.repository)
+    except (NotFoundError, RefusedError) as error:
+        log.warning("the lease of %s is left to expire: %s", config.repository, error)
+        return
+    lease = make_lease(open_state(repository.namespace, options), config.safety.lease_seconds)
+    try:
+        lease.release(grant)
+    except LeaseHeldError as error:
+        log.warning("%s", error)
 
 
 def plan_run(
@@ -103,25 +101,17 @@ def plan_run(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Plan:
-    """Fix what a run works on, and write it as `plan.json` into a new run folder.
+    """Plan a run and write `plan.json` to a new run folder.
 
     Args:
-        config: what the user asks for.
-        lease: the grant, when the lease was acquired before; None acquires it, with the run id as holder.
-        client: None reads the environment.
-        options: None reads the environment.
-        clock: this machine's clock.
-
-    Returns:
-        The plan; its `run_uri` is all that later steps need.
+        lease: None acquires it, with the run id as holder.
 
     Raises:
-        ConfigError: the configuration does not fit.
-        NotFoundError: there is no such repository.
+        ConfigError: an invalid setting.
         RefusedError: clocks differ too much, or namespaces overlap; or the run deletes, and the namespace is blocked or
             another server's, or the server keeps no id.
         LeaseHeldError: another run works on the repository.
-        FormatError: a pin cannot be read, so nobody can tell what came back, and where.
+        FormatError: a pin cannot be read, so the restored objects are unknown.
     """
     server = client or LakeFSClient.from_env()
     with at_once() as ask:
@@ -133,7 +123,7 @@ def plan_run(
             f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection."
             " Nothing was deleted."
         )
-    check_namespaces(repository.name, namespaces)  # its warnings are those of a guard
+    check_namespaces(repository.name, namespaces)  # a guard reports its warnings
     referring = find_referring(config, namespaces)
     root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)
@@ -163,7 +153,9 @@ def plan_run(
     with at_once() as ask:
         expecting = ask(expected, root, repository.name, mode, config.dry_run, options, run_id)
         grant = (
-            repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
+            repository_lease.acquire(runs.local_holder(run_id))
+            if lease is None
+            else repository_lease.renew(lease)
         )
     plan = Plan(
         run_id=run_id,
@@ -203,17 +195,17 @@ def plan_run(
 
 
 def _with_list(current: Current, stored: Stored) -> Current:
-    """What earlier runs left, which only a usable pending list makes complete."""
+    """Return the state, which is complete only with a usable pending list."""
     if current.state is None or stored.pending is not None:
         return current
-    return replace(current, state=None, problem=f"the pending list: {stored.problem or 'it is gone'}")
+    return replace(current, state=None, problem=f"the pending list: {stored.problem or 'it is missing'}")
 
 
 def _refer_no_more(
     current: Current, referring: Collection[str], options: StorageOptions | None
 ) -> str | None:
-    """A repository whose entries counted as live in the run that left the state, and do not now: what it alone named is
-    nothing that an optimized run would look at. None where there is none, or where that run says nothing."""
+    """Return a repository of the last run's referring repositories missing in this run's, if any."""
+    # Objects used only by that repository are garbage, and no optimized run would read them.
     if current.state is None:
         return None
     folder = RunFolder(open_writer(current.state.run_uri, options), current.state.run_id)
@@ -227,7 +219,7 @@ def _refer_no_more(
 
 @dataclass(frozen=True, slots=True)
 class _Clocks:
-    """The store's time, and how far the store's and the server's clocks are ahead; see `Plan`."""
+    """The store's time and the differences of clocks; see `Plan`."""
 
     now: datetime
     store_ahead_seconds: float
@@ -246,41 +238,51 @@ def _compare_clocks(server: LakeFS, store: StoreClock, clock: Clock, seconds_max
     return _Clocks(now, ahead, server_ahead.result())
 
 
-def release_lease(run: Run) -> None:
-    """Release a run's lease; does nothing when another run holds it by now."""
-    run.lease.release(run.plan.lease)
+class TellsTime(Protocol):
+    """A server with a clock."""
+
+    def clock(self) -> datetime | None:
+        """The server's time, rounded down to seconds; None without a time in the response."""
 
 
-def release_grant(
-    config: GCConfig, grant: LeaseGrant, client: LakeFS | None = None, options: StorageOptions | None = None
-) -> None:
-    """Release a lease whose run never came to a plan.
+def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
+    """Compare the clock of a lakeFS server with the store's.
 
-    Args:
-        config: names the repository.
-        grant: of the lease.
-        client: None reads the environment.
-        options: None reads the environment.
+    Returns:
+        The proved difference in seconds, the server's clock minus the store's; None without a time in the response.
+
+    Raises:
+        RefusedError: the proved difference is more than `seconds_max`.
     """
-    try:
-        repository = (client or LakeFSClient.from_env()).repository(config.repository)
-    except (NotFoundError, RefusedError) as error:
-        log.warning("the lease of %s is left to expire: %s", config.repository, error)
-        return
-    lease = make_lease(open_state(repository.namespace, options), config.safety.lease_seconds)
-    try:
-        lease.release(grant)
-    except LeaseHeldError as error:
-        log.warning("%s", error)
+    # Read between two readings of the store's clock, the difference is an interval: as long as the three requests took,
+    # and a second longer for each clock in whole seconds.
+    before = store_now()
+    seen = server.clock()
+    after = store_now()
+    if seen is None:
+        log.warning(
+            "lakeFS's response has no Date header (a proxy may remove it), so its clock was not compared with the"
+            " store's"
+        )
+        return None
+    least, most = (seen - after).total_seconds() - 1, (seen - before).total_seconds() + 1
+    certain = least if least > 0 else min(most, 0.0)
+    if abs(certain) > seconds_max:
+        side = "ahead of" if certain > 0 else "behind"
+        raise RefusedError(
+            f"a lakeFS server's clock is {abs(certain):.0f} s {side} the object store's, more than"
+            f" {seconds_max:.0f} s. The server decides by its clock whether an upload may still be linked, so the age"
+            f" of garbage is not known. {NTP}"
+        )
+    return certain
 
 
 def cutoff(now: datetime, config: GCConfig, inventory: Inventory | None = None) -> datetime:
-    """The instant before which an object must have been modified to be a candidate.
+    """Return the cutoff of a run.
 
     Args:
         now: the store's time.
-        config: for the minimum age.
-        inventory: what is read instead of a listing; what was written since waits for the next one.
+        inventory: replaces the listing; newer objects wait for the next inventory.
     """
     latest = now - timedelta(seconds=config.min_age_seconds)
     if inventory is None or inventory.created_at is None:
@@ -291,7 +293,7 @@ def cutoff(now: datetime, config: GCConfig, inventory: Inventory | None = None) 
 def _inventory(
     config: GCConfig, repository: Repository, mode: str, now: datetime, options: StorageOptions | None
 ) -> Inventory | None:
-    """What a clean run reads instead of listing; what an optimized one lists is little."""
+    """Find the inventory of a clean run; an optimized run lists only a few slices."""
     if config.inventory is None or mode != CLEAN:
         return None
     age_max = timedelta(days=config.safety.inventory_days_max)
@@ -311,7 +313,76 @@ def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str,
     for name, namespace in namespaces.items():
         if any(place.startswith(outer + DATA) for outer in places_of(namespace) for place in places):
             raise ConfigError(
-                f"run_root {config.run_root} lies among the data of repository {name}, where its files"
-                " would be taken for garbage. Name another folder."
+                f"run_root {config.run_root} is among the data of repository {name}, so its files would be garbage."
+                " Choose another folder."
             )
     return config.run_root.rstrip("/")
+
+
+def resume_run(
+    run_uri: str,
+    repository: str,
+    grant: LeaseGrant,
+    options: StorageOptions | None = None,
+) -> bool:
+    """Hand a run a new lease of the same holder.
+
+    Args:
+        repository: of the lease.
+
+    Returns:
+        False for a run of another holder or repository, or with a later lease.
+
+    Raises:
+        ConfigError: no such run, or planned by another version.
+        UnavailableError: other processes replace the plan all the time.
+    """
+    plan = read_plan(run_uri, options)
+    if plan.repository != repository or not hand_over(open_writer(run_uri, options), PLAN, grant):
+        return False
+    log.info("run %s is resumed under lease number %d", plan.run_id, grant.fencing)
+    return True
+
+
+def is_local(run: Run) -> bool:
+    """Whether a run has no orchestrator to resume it."""
+    return runs.is_local(run.plan)
+
+
+def check_resumable(run: Run) -> None:
+    """Check whether a waiting local run can be resumed now. Changes no data.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run has advanced the state.
+    """
+    plan = run.plan
+    runs.check_resumable(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, run.options).current(plan.repository, plan.namespace),
+    )
+
+
+def reopen_run(
+    run_uri: str,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Run:
+    """Acquire the lease of a local run again and open the run.
+
+    Raises:
+        ConfigError: no such run, or an orchestrator's.
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run has advanced the state.
+    """
+    run = Run.open(run_uri, options, client, clock)
+    plan = run.plan
+    runs.take_again(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, options).current(plan.repository, plan.namespace),
+        lambda grant: resume_run(run_uri, plan.repository, grant, options),
+    )
+    return Run.open(run_uri, options, client, clock)

@@ -1,4 +1,4 @@
-"""The preflight of a lakeFS repository: what a collection will need, asked before the first one.
+"""The preflight of a lakeFS repository: checks the requirements of a collection before the first run.
 
 server    reachable, its version, the repository
    │
@@ -21,21 +21,18 @@ from dredge.errors import (
     UnavailableError,
     WitnessError,
 )
-from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.insight.run_cost import expected
 from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
-from dredge.gc.plan import RUNS, STATE
+from dredge.gc.planning import compare_server
 from dredge.gc.referring import check_referring
-from dredge.gc.run import open_state
-from dredge.gc.state.store import StateStore
+from dredge.gc.run import RUNS, STATE, open_state
+from dredge.gc.state import StateStore
 from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
-from dredge.gc.witness.block import describe, read_block
-from dredge.gc.witness.mark_id import compare_ids
-from dredge.gc.witness.owner import PLANNED, has_consent
-from dredge.gc.witness.ownership import Site, read_owner, read_visitors
+from dredge.gc.witness.owner import PLANNED, describe, has_consent, read_block
+from dredge.gc.witness.ownership import Site, compare_ids, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform
@@ -57,23 +54,26 @@ from dredge.xid import new_descending_xid
 _LACKING = (
     (
         (1, 8),
-        "it keeps no metadata of repositories and has no id, so a copy of its database cannot be told from itself",
+        "it keeps no metadata of repositories and so no id, so a copy of its database is not recognized",
         "Upgrade lakeFS; or consent to runs that delete: `dredge gc own {name} --without-id --reason …`.",
     ),
     (
         (1, 72),
-        "prepare_commits answers when it is done, and a proxy that ends long requests ends the run",
-        "Upgrade lakeFS, or let proxies wait for that call (up to 20 minutes).",
+        "prepare_commits is one long request, and a proxy with a shorter timeout ends the run",
+        "Upgrade lakeFS, or set a timeout of 20 minutes in proxies for that call.",
     ),
 )
-"""By version: what an older server lacks, and what to do. `dredge.lakefs.client.OLDEST_SERVER` has the rest."""
+"""Missing features of older servers by version, with the action; see also `dredge.lakefs.client.OLDEST_SERVER`."""
+_STATE_TODO = (
+    "Restore it, or continue: the wait of all objects starts again, and the next run reads everything."
+)
 _SAMPLE_ROWS = 20_000
-"""Objects listed to see what kinds there are and, where no run has counted them, how many at least."""
+"""Objects listed to find storage classes and, before the first run, a lower bound of their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What the checks work with; has what `kv_store.look` asks for."""
+    """Inputs of the checks; `plan` has the fields needed by `look`."""
 
     config: GCConfig
     client: LakeFSClient
@@ -86,17 +86,17 @@ class _Site:
 
     @property
     def plan(self) -> _Target:
-        """Names the repository."""
+        """The repository."""
         return _Target(self.repository.name, self.repository.namespace)
 
     @property
     def namespace(self) -> str:
-        """URI of the storage namespace, without a slash at its end."""
+        """URI of the storage namespace without a trailing slash."""
         return self.repository.namespace.rstrip("/")
 
     @property
     def site(self) -> Site:
-        """For the witnesses."""
+        """The site of the witnesses."""
         return Site(self.state, self.client, self.repository.name, self.name)
 
 
@@ -113,14 +113,10 @@ def check(
     kv: KVAccess | None = None,
     clock: Clock = utc_now,
 ) -> Preflight:
-    """Ask for everything that a collection will need. Leaves nothing behind.
+    """Check the requirements of a collection. Leaves no files.
 
     Args:
-        config: of the runs to come.
-        client: the lakeFS server; None reads the environment.
-        options: how stores are reached; None reads the environment.
-        kv: the key-value store; None reads the environment where the config says that it is read.
-        clock: this machine's.
+        kv: the key-value store; None reads the environment, with `read_kv`.
     """
     return perform(config.repository, _groups(config, client, options, kv, clock))
 
@@ -177,7 +173,6 @@ def _checks(site: _Site, kv: KVAccess | None) -> list[Check]:
 
 
 def _version(version: str, name: str) -> Iterator[Line]:
-    """That the server answers, and what one of its age lacks."""
     yield ok("server", f"lakeFS {version or 'of an unknown version'} answers")
     numbers = re.match(r"v?(\d+)\.(\d+)\b", version)
     if numbers is None:
@@ -194,14 +189,14 @@ def _of_repository(repository: Repository, of_server: int) -> Line:
             "repository",
             "error",
             "it is read-only, so lakeFS does not prepare it for collection",
-            "Make it writable, or leave it out.",
+            "Make it writable, or exclude it.",
             RefusedError.kind,
         )
     return ok("repository", f"{repository.namespace}, one of {of_server:,} repositories of the server")
 
 
 def _permissions(site: _Site) -> Iterator[tuple[str, Callable[[], Iterator[Line]]]]:
-    """One call for each permission that a mark needs, the cheapest that asks for it."""
+    """Return the cheapest call for each permission of a mark."""
     client, name, branch = site.client, site.repository.name, site.repository.default_branch
     calls: dict[str, tuple[str, Callable[[], object]]] = {
         "branches": ("fs:ListBranches", lambda: client.branches(name)),
@@ -228,8 +223,7 @@ def _permission(what: str, permission: str, call: Callable[[], object]) -> Itera
 
 
 def _metadata(site: _Site) -> Iterator[Line]:
-    """The right to set metadata. Only a key that is there already and that no run reads is written, as it is: a new
-    one could not be taken away again."""
+    # Only an existing key is rewritten, unchanged: a new key could not be removed.
     todo = "Grant fs:UpdateRepository, or consent once: `dredge gc own {name} --without-id --reason …`."
     name, values = site.repository.name, site.client.metadata(site.repository.name)
     if values is None or (
@@ -247,8 +241,8 @@ def _metadata(site: _Site) -> Iterator[Line]:
         yield Line(
             "right_metadata",
             "warning",
-            "not tried: no run that deletes has been planned yet, and a key that is set cannot be removed",
-            "See that the user has fs:UpdateRepository; the plan of the first run that deletes asks for it.",
+            "not tried: no run with deletions has been planned yet, and a new key could not be removed",
+            "Check the user's right fs:UpdateRepository; the plan of the first run with deletions needs it.",
         )
 
 
@@ -258,7 +252,7 @@ def _rules(site: _Site) -> Iterator[Line]:
         yield Line(
             "rules",
             "warning",
-            "the repository has no rules: only what was never committed becomes garbage",
+            "the repository has no rules: only objects without a commit become garbage",
             "Set garbage collection rules in lakeFS if old commits are to expire.",
         )
     else:
@@ -271,17 +265,20 @@ def _rules(site: _Site) -> Iterator[Line]:
 def _namespaces(site: _Site) -> Iterator[Line]:
     warnings = check_namespaces(site.repository.name, site.names)
     for warning in warnings:
-        yield Line("namespaces", "warning", warning, "Give each repository a namespace of its own.")
+        yield Line("namespaces", "warning", warning, "Use a separate namespace for each repository.")
     if not warnings:
         yield ok("namespaces", "no other repository's overlaps with it")
 
 
 def _server_clock(site: _Site) -> Iterator[Line]:
-    # This machine's clock stands for the store's, which `store_state` compares with it.
+    # This machine's clock in place of the store's: `store_state` compares the two.
     ahead = compare_server(site.client, site.clock, site.config.safety.clock_skew_seconds_max)
     if ahead is None:
         yield Line(
-            "server_clock", "warning", "no answer of the server has a date", "See whether a proxy removes it."
+            "server_clock",
+            "warning",
+            "responses of the server have no date",
+            "Check whether a proxy removes it.",
         )
     else:
         yield ok("server_clock", f"the server's clock differs by {abs(ahead):.0f} s")
@@ -306,7 +303,7 @@ def _owner(site: _Site) -> Iterator[Line]:
         yield Line(
             "owner",
             "warning",
-            f"another installation, {visitor.environment.url}, worked here at {visitor.at:%Y-%m-%d %H:%M} UTC",
+            f"another installation, {visitor.environment.url}, ran here at {visitor.at:%Y-%m-%d %H:%M} UTC",
             "Stop its Dredge, or give it a copy of the bucket.",
         )
 
@@ -314,14 +311,14 @@ def _owner(site: _Site) -> Iterator[Line]:
 def _block(site: _Site) -> Iterator[Line]:
     block = read_block(site.state)
     if block is None:
-        yield ok("block", "nothing blocks the namespace")
+        yield ok("block", "the namespace is not blocked")
     else:
         lift = f"Find its cause, then `dredge gc lift-block {site.repository.name} --reason …`."
         yield Line("block", "error", describe(block), lift, BlockedError.kind)
 
 
 def _alarms(site: _Site) -> Iterator[Line]:
-    todo = f"Bring back what is missing, then `dredge gc acknowledge {site.repository.name} --reason …`."
+    todo = f"Restore missing objects, then `dredge gc acknowledge {site.repository.name} --reason …`."
     yield alarms_line(len(open_alarms(site.state)), todo)
 
 
@@ -340,7 +337,6 @@ def _past(site: _Site) -> Iterator[Line]:
 
 
 def _state(site: _Site) -> Iterator[Line]:
-    """Whether what earlier runs left is there: an owner or an id without a state shows that it was lost."""
     name, namespace = site.repository.name, site.repository.namespace
     current = StateStore(site.state, site.options).current(name, namespace)
     stored = find_list(site.state, namespace, site.repository.created_at, site.clock())
@@ -349,15 +345,15 @@ def _state(site: _Site) -> Iterator[Line]:
         yield Line(
             "state",
             "warning",
-            f"what earlier runs left cannot be used: {problem}",
-            "Restore it, or let it be: everything waits anew, and the next run reads everything.",
+            f"the state of earlier runs is not usable: {problem}",
+            _STATE_TODO,
         )
     elif current.state is None and stored.pending is None and read_owner(site.state) is not None:
         yield Line(
             "state",
             "warning",
-            "runs have worked here, and the pending list is gone",
-            "Restore it, or let it be: everything waits anew, and the next run reads everything.",
+            "the namespace has an owner, and the pending list is missing",
+            _STATE_TODO,
         )
     else:
         yield ok(
@@ -367,22 +363,20 @@ def _state(site: _Site) -> Iterator[Line]:
 
 def _kv(site: _Site, kv: KVAccess | None) -> Iterator[Line]:
     if kv is None and not site.config.read_kv:
-        yield ok("kv", "not named; what branches have staged is read from the server")
+        yield ok("kv", "not configured; staging is read from the server")
         return
     _, standing = look(site, lambda records: records.branches(), kv)
     if standing.refuted:
-        todo = "Name the server's own database in the connection."
+        todo = "Set the server's own database in the connection."
         yield Line("kv", "error", standing.doubt, todo, RefusedError.kind)
     elif standing.doubt:
-        yield Line(
-            "kv", "warning", standing.doubt, "Runs ask the server instead where the records prove nothing."
-        )
+        yield Line("kv", "warning", standing.doubt, "Runs read from the server if the records are no proof.")
     else:
         yield ok("kv", f"{standing.location} is the server's own")
 
 
 def _estimate(site: _Site) -> Iterator[Line]:
-    """Time and requests of the next run: as the last ones had them, else by the number of objects."""
+    """Estimate time and requests of the next run from earlier runs, else from the number of objects."""
     root = site.config.run_root or site.namespace
     found = expected(root, site.repository.name, CLEAN, site.config.dry_run, site.options)
     if found is not None:
@@ -399,21 +393,21 @@ def _estimate(site: _Site) -> Iterator[Line]:
         yield Line(
             "storage_classes",
             "warning",
-            f"there are objects in {', '.join(archived)}, which no run deletes",
-            "Bring them back to another tier if they are to be collected.",
+            f"no run deletes the objects in {', '.join(archived)}",
+            "Move them to another tier to collect them.",
         )
     early = sorted(classes & set(MINIMUM_DAYS) - set(HELD))
     if early:
         yield Line(
             "storage_classes",
             "warning",
-            f"there are objects in {', '.join(early)}, whose deletion within their minimum time is charged",
-            "See the costs in the report of a dry run.",
+            f"the deletion of objects in {', '.join(early)} within their minimum time is charged",
+            "The report of a dry run has the costs.",
         )
 
 
 def _sample(site: _Site) -> tuple[int, set[str], bool]:
-    """How many objects the first pages of a listing have, their storage classes, and whether these are all."""
+    """List the first pages: number of objects, their storage classes, and whether the listing is complete."""
     rows, classes = 0, set[str]()
     for batch in open_reader(site.namespace, site.options).list(DATA):
         rows += batch.num_rows

@@ -1,31 +1,122 @@
-"""What a step needs to work on a run: its plan, its folder, its stores, and the lakeFS server."""
+"""The plan of a run, and its folder, stores and lakeFS server for the steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, NotFoundError
+from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.namespaces import Keys
-from dredge.gc.plan import PLAN, STATE, Plan, parse_plan
+from dredge.inventory.manifest import Inventory
 from dredge.lakefs import LakeFS, LakeFSClient
-from dredge.runs.clock import Clock, utc_now
+from dredge.runs.clock import BEGINNING, END, Clock, Coverage, utc_now
 from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.lease import LEASE, Lease
+from dredge.runs.lease import LEASE, Lease, LeaseGrant
+from dredge.runs.payload import from_versioned
 from dredge.runs.run import PlannedRun
-from dredge.storage import (
-    ObjectWriter,
-    StorageOptions,
-    open_reader,
-    open_writer,
-    store_clock,
-)
+from dredge.runs.versions import Version
+from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+from dredge.undo.ways import UndoWay
+
+PLAN = "plan.json"
+FORMAT = 4
+"""Of plans and results of steps. Runs of another format are neither resumed nor read."""
+RUNS = "_lakefs/retention/gc/unified"
+"""Run folders of lakeFS's own collector and of Dredge, relative to the namespace."""
+STATE = "_lakefs/retention/gc/dredge"
+"""Lease and committed index, relative to the namespace; independent of the run root."""
+METADATA_RUNS = f"{STATE}/metadata"
+"""Collections of metadata, relative to the namespace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The plan of a run: without secrets, and unchanged after it is written.
+
+    Attributes:
+        run_id: descending xid of the store's time, so newer runs sort first.
+        namespace: as lakeFS returns it.
+        created_at: the store's time.
+        cutoff: candidates are last modified strictly before it.
+        store_ahead_seconds: the store's clock minus this machine's.
+        server_ahead_seconds: the proved difference of a lakeFS server's clock minus the store's; None without a time in
+            its response.
+        mode: "clean" or "optimized".
+        why_mode: reason for the mode.
+        state: version of the state of earlier runs, or None. An optimized run builds on it, a clean run replaces it.
+        state_etag: ETag of the pointer to it, or None.
+        covered: intervals of slices without another listing.
+        again: intervals of slices with another listing after a restore.
+        namespaces: storage namespace of every repository of the server, by name.
+        inventory: replaces the listing; None lists the store.
+    """
+
+    run_id: str
+    repository: str
+    namespace: str
+    run_uri: str
+    created_at: datetime
+    cutoff: datetime
+    store_ahead_seconds: float
+    server_ahead_seconds: float | None = None
+    lease: LeaseGrant
+    config: GCConfig
+    default_branch: str
+    mode: str = CLEAN
+    why_mode: str = ""
+    state: Version | None = None
+    state_etag: str | None = None
+    covered: Coverage = field(default_factory=Coverage)
+    again: Coverage = field(default_factory=Coverage)
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    inventory: Inventory | None = None
+    undo: UndoWay = field(default_factory=UndoWay)
+    format: int = FORMAT
+
+    @property
+    def store_uri(self) -> str:
+        """URI of the storage namespace."""
+        return self.namespace
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the run deletes no objects."""
+        return self.config.dry_run
+
+    @property
+    def covers_until(self) -> datetime:
+        """Slices opened before this time need no later listing."""
+        seen_at = self.created_at
+        if self.inventory is not None:
+            if self.inventory.created_at is None:  # the age of its newest rows is unknown
+                return BEGINNING
+            seen_at = min(seen_at, self.inventory.created_at)
+        return seen_at - timedelta(hours=self.config.slice_margin_hours)
+
+    @property
+    def window(self) -> tuple[datetime, datetime]:
+        """Half-open interval of the opening times of listed slices."""
+        begin, end = self.config.window
+        if self.mode == CLEAN:
+            begin = end = None
+        margin = timedelta(hours=self.config.slice_margin_hours)
+        return begin - margin if begin is not None else BEGINNING, end if end is not None else END
+
+
+def parse_plan(value: object) -> Plan:
+    """Make a plan from the JSON of `plan.json`.
+
+    Raises:
+        ConfigError: a setting is invalid.
+    """
+    return from_versioned(Plan, value, FORMAT)
 
 
 @dataclass(slots=True)
 class Run(PlannedRun[Plan]):
-    """A collection's run, with the lakeFS server. Make it with `Run.open`."""
+    """A collection's run with its lakeFS server; made with `Run.open`."""
 
     _client: LakeFS | None = field(default=None, repr=False)
 
@@ -41,15 +132,10 @@ class Run(PlannedRun[Plan]):
         """Open a run by the URI of its folder.
 
         Args:
-            run_uri: as `plan_run` gave it.
-            options: how to reach stores; None reads the environment. Tasks always read theirs.
-            client: the lakeFS server; None reads the environment, when a step first needs it.
-            clock: this machine's clock.
-            plan: as `plan_run` gave it to this process; None reads it.
+            plan: None reads it from the folder.
 
         Raises:
-            ConfigError: there is no run, or one that another version planned.
-            FormatError: its plan is damaged.
+            ConfigError: no such run, or planned by another version.
         """
         plan = plan or read_plan(run_uri, options)
         return cls(
@@ -71,7 +157,7 @@ class Run(PlannedRun[Plan]):
 
     @property
     def keys(self) -> Keys:
-        """Which keys are looked for in the repository's entries."""
+        """The keys of the namespace in entries."""
         return Keys(namespace=self.plan.namespace)
 
     @property
@@ -81,40 +167,34 @@ class Run(PlannedRun[Plan]):
 
     @property
     def tasks_per_core(self) -> int:
-        """How many tasks a core gets, so that a slow one delays little."""
+        """Number of tasks for each core."""
         return self.plan.config.tuning.tasks_per_core
 
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
-    """Read the plan of a run that this version may carry out.
-
-    Args:
-        run_uri: URI of the run folder.
-        options: None reads the environment.
+    """Read the plan of a run.
 
     Raises:
-        ConfigError: there is no run.
-        FormatError: its plan is damaged, or of another format.
+        ConfigError: no such run.
     """
     try:
         return parse_plan(read_json(open_writer(run_uri, options), PLAN))
     except NotFoundError:
         raise ConfigError(
-            f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
+            f"{run_uri} has no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
         ) from None
 
 
 def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectWriter:
-    """Open the folder of a namespace that holds lease and committed index."""
+    """Open the folder of lease and index."""
     return open_writer(f"{namespace.rstrip('/')}/{STATE}", options)
 
 
 def make_lease(state: ObjectWriter, seconds: float, now: Callable[[], datetime] | None = None) -> Lease:
-    """The lease of a repository.
+    """Return the lease of a repository.
 
     Args:
-        state: the folder of lease and index.
-        seconds: how long the lease is held without renewal.
-        now: the store's time; None asks for it each time.
+        seconds: its time without a renewal.
+        now: the store's time; None asks the store each time.
     """
     return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")), LEASE)

@@ -1,34 +1,33 @@
-"""The steps of a collection, in the order of the safety argument, under one roof.
+"""The steps of a collection, in the order of the safety argument.
 
     lease = acquire_lease(config, holder)
-    plan = plan_run(config, lease)                    plan.json; everything later needs only its run_uri
+    plan = plan_run(config, lease)       plan.json; later steps need only its run_uri
     run = Run.open(plan.run_uri)
-    slice_listing(run, runner)                    what the store holds, written in full
-    mark_uncommitted(run)                         what branches have staged
-    list_committed(run, runner)                   what active commits name
-    subtract(run, runner)                         candidates
-    check_limits(run)                             guards
-    approve(run)                                  what a person says, where one has to be asked
-    bulk_delete(run, runner)                      re-check, then sweep (only reports in a dry run)
-    verify(run)                                   what was deleted is gone, what lives is there
-    purge_old(run, runner)                        what earlier runs left goes for good, where `purge_days` says so
-    save_report(run)                              state, report.json, report.html, summary.json
+    slice_listing(run, runner)           the objects in the store, listed in full
+    mark_uncommitted(run)                the staged objects of branches
+    list_committed(run, runner)          the objects of active commits
+    subtract(run, runner)                the candidates
+    check_limits(run)                    guards
+    approve(run)                         a person's answer, if one is needed
+    bulk_delete(run, runner)             re-check, then deletions (only a report in a dry run)
+    verify(run)                          deleted objects are missing, live ones exist
+    purge_old(run, runner)               deletions of earlier runs become final, with `purge_days`
+    save_report(run)                     state, report.json, report.html, summary.json
     release_lease(run)
 
-The end writes the report of failed runs too; only a complete run moves the state on. Every step is idempotent: it
-returns its stored summary when it is complete and what it read has not changed. It raises an error of
-`dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
-
-`restore` takes deletions of a run back; `purge` makes a mark and then makes old deletions final: each is a whole run of
-its own, with its lease.
-`collect_metadata`, which is about range and metarange files, is such a run as well.
-
-A name is loaded when it is first used: a DAG file loads no step, and a task its own.
+`save_report` writes the report of failed runs too; only a complete run advances the state. Every step is idempotent: it
+returns its stored summary if it is complete and its inputs are unchanged. Only `bulk_delete` deletes candidates.
+`restore`, `purge` and `collect_metadata` are runs with their own lease.
 """
 
+# ruff: noqa: F401
 from __future__ import annotations
 
+import ast
+import sys
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,15 +42,21 @@ if TYPE_CHECKING:
     from dredge.gc.mark_uncommitted.staging import mark_uncommitted
     from dredge.gc.metadata.collecting import collect_metadata
     from dredge.gc.metadata.config import MetadataConfig
-    from dredge.gc.plan import Plan
-    from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
+    from dredge.gc.planning import (
+        acquire_lease,
+        check_resumable,
+        is_local,
+        plan_run,
+        release_grant,
+        release_lease,
+        resume_run,
+    )
     from dredge.gc.preflight import check
     from dredge.gc.purge.config import PurgeConfig
     from dredge.gc.purge.step import purge_old
     from dredge.gc.restore.config import RestoreConfig
     from dredge.gc.restore.step import restore
-    from dredge.gc.resuming import check_resumable, is_local
-    from dredge.gc.run import Run, open_state
+    from dredge.gc.run import Plan, Run, open_state
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
@@ -62,113 +67,40 @@ if TYPE_CHECKING:
     from dredge.runs.summary import StepSummary
     from dredge.runs.tasks import TaskRunner
     from dredge.storage import StorageOptions
-
-__all__ = [
-    "AIRFLOW",
-    "TIME_OUT",
-    "Decision",
-    "GCConfig",
-    "KVAccess",
-    "MetadataConfig",
-    "Plan",
-    "PurgeConfig",
-    "Question",
-    "RestoreConfig",
-    "Run",
-    "acquire_lease",
-    "answer",
-    "approve",
-    "bulk_delete",
-    "check",
-    "check_limits",
-    "check_resumable",
-    "collect",
-    "collect_metadata",
-    "is_local",
-    "list_committed",
-    "mark_uncommitted",
-    "open_state",
-    "plan_run",
-    "purge",
-    "purge_old",
-    "put_question",
-    "read_report",
-    "release_grant",
-    "release_lease",
-    "restore",
-    "resume",
-    "resume_run",
-    "rows_of",
-    "run_steps",
-    "save_report",
-    "slice_listing",
-    "subtract",
-    "to_its_end",
-    "verify",
-]
-
-_PLACES = {
-    "AIRFLOW": ".approve.records",
-    "TIME_OUT": ".approve.records",
-    "Decision": ".approve.records",
-    "GCConfig": "config",
-    "KVAccess": "mark_uncommitted.kv_store",
-    "MetadataConfig": "metadata.config",
-    "Plan": "plan",
-    "Question": ".approve.question",
-    "PurgeConfig": "purge.config",
-    "RestoreConfig": "restore.config",
-    "Run": "run",
-    "acquire_lease": "planning",
-    "open_state": "run",
-    "answer": "approve",
-    "approve": "approve",
-    "bulk_delete": "bulk_delete.step",
-    "check": "preflight",
-    "check_limits": "check_limits.step",
-    "check_resumable": "resuming",
-    "collect_metadata": "metadata.collecting",
-    "is_local": "resuming",
-    "list_committed": "list_committed.step",
-    "mark_uncommitted": "mark_uncommitted.staging",
-    "plan_run": "planning",
-    "purge_old": "purge.step",
-    "release_grant": "planning",
-    "release_lease": "planning",
-    "restore": "restore.step",
-    "resume_run": "planning",
-    "rows_of": "workload",
-    "save_report": "save_report.step",
-    "slice_listing": "slice_listing.step",
-    "subtract": "subtract.step",
-    "verify": "verify.step",
-}
-"""The modules below `dredge.gc` where names live that are not defined here; with a dot in front, below `dredge`."""
-
-
-if not TYPE_CHECKING:  # which knows the names, and would believe that there are others
-
+else:
+    # The imports above happen at the first use of a name: a DAG file loads no step, and a task only its own.
     def __getattr__(name: str) -> Any:
-        if name not in _PLACES:
+        if name not in _modules():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f".{_PLACES[name]}", "dredge.gc"), name)
-        globals()[name] = found
+        globals()[name] = found = getattr(import_module(_modules()[name]), name)
         return found
 
 
+@cache
+def _modules() -> dict[str, str]:
+    """Return the module of each name imported above for type checkers."""
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    imports = next(node.body for node in tree.body if isinstance(node, ast.If))
+    return {alias.name: str(node.module) for node in imports for alias in node.names}  # type: ignore[attr-defined]
+
+
+def load_all() -> None:
+    """Load every step, in a process to be forked for tasks."""
+    for name in _modules():
+        getattr(sys.modules[__name__], name)
+
+
 def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) -> StepSummary:
-    """Do every step of a planned run that is not done yet, and write the report, also of a failed run.
+    """Do the remaining steps of a planned run, and write the report, also of a failed run.
 
     Args:
-        run: it is planned.
-        runner: spreads the tasks.
-        purge: what its last step lets go; None is what `purge_days` says.
+        purge: of the last step; None uses `purge_days`.
 
     Returns:
         The summary of the report.
 
     Raises:
-        DredgeError: of the step that could not go on.
+        DredgeError: of the failed step.
     """
     from dredge.gc import steps
     from dredge.runs.failures import try_to
@@ -192,10 +124,10 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
 
 
 def read_report(run: Run) -> dict[str, Any]:
-    """Read the report that the end of a run wrote, as the object of `report.json`.
+    """Read the stored `report.json` of a run.
 
     Raises:
-        NotFoundError: the run has not come to its end.
+        NotFoundError: the run has not ended.
     """
     from dredge.gc.save_report.report import REPORT
 
@@ -204,13 +136,10 @@ def read_report(run: Run) -> dict[str, Any]:
 
 
 def put_question(run: Run) -> Question:
-    """Word what a run asks that awaits approval, and write its report so far.
-
-    Args:
-        run: of which `approve` said so.
+    """Make the question of a run awaiting approval, and write its current report.
 
     Raises:
-        RefusedError: it asks nothing.
+        RefusedError: the run has no question.
         LeaseHeldError: another run has taken over.
     """
     from dredge.gc.approve.question import make_question
@@ -226,19 +155,12 @@ def resume(
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
-    """Go on with a run that `collect` began, from what is complete.
-
-    Args:
-        run_uri: URI of the run folder.
-        runner: spreads the tasks.
-        client: None reads the environment.
-        options: None reads the environment.
-        clock: this machine's clock; None is the real one.
+    """Resume a local run after its complete steps.
 
     Raises:
-        DredgeError: the run cannot go on, or one of its steps could not.
+        DredgeError: the run cannot be resumed, or a step failed.
     """
-    from dredge.gc.resuming import reopen_run
+    from dredge.gc.planning import reopen_run
     from dredge.runs.clock import utc_now
 
     return to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
@@ -251,15 +173,7 @@ def collect(
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
-    """Collect a repository from lease to report in one call, without an orchestrator.
-
-    Args:
-        config: what the user asks for.
-        runner: spreads the tasks.
-        client: None reads the environment.
-        options: None reads the environment.
-        clock: this machine's clock; None is the real one.
-    """
+    """Do a whole local run, without an orchestrator; arguments as for `resume`."""
     from dredge.gc import steps
     from dredge.runs.clock import utc_now
 
@@ -275,27 +189,18 @@ def purge(
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
-    """Make a mark that deletes nothing, then let copies and old versions go that it shows as not live.
+    """Make a mark without deletions, then purge copies and old versions proved not live by it.
 
     Args:
-        config: which; a dry run only looks.
-        runner: spreads the work.
-        holder: who takes the lease; None is this purge alone.
-        client: the lakeFS server; None reads the environment.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
-        clock: this machine's clock; None is the real one.
-
-    Returns:
-        The summary of the purge.
+        holder: of the lease; None is this purge alone.
 
     Raises:
-        ConfigError: there is no such run.
-        NotFoundError: there is no such repository.
+        ConfigError: no such run.
         LeaseHeldError: another run works on the repository.
-        AlarmError: live objects had been deleted, and nobody has acknowledged it.
+        AlarmError: an alarm about deleted live objects is open.
         RefusedError: the mark is not complete, or the namespace is blocked.
-        UnavailableError: something could not be deleted; the rest was.
-        FormatError: a pin cannot be read, so nobody can tell what it holds.
+        UnavailableError: some objects could not be purged.
+        FormatError: a pin cannot be read, so the pinned objects are unknown.
     """
     from dredge.gc import steps
     from dredge.gc.purge.step import config_of_mark
@@ -305,7 +210,7 @@ def purge(
     from dredge.runs.failures import closing_with, try_to
 
     server = client or LakeFSClient.from_env()
-    if config.run is not None:  # a wrong name is said before the mark
+    if config.run is not None:  # a wrong run id fails before the mark
         collected = collected_of(config.repository, server, options)
         collected.open_run(collected.run_uri_of(config.run))
     marking = config_of_mark(config, server, options)
@@ -315,23 +220,19 @@ def purge(
     except BaseException:
         if grant is not None:
             end = grant
-            try_to(lambda: steps.release_grant(marking, end, server, options), "giving the lease back")
+            try_to(lambda: steps.release_grant(marking, end, server, options), "releasing the lease")
         raise
     run = steps.Run.open(plan.run_uri, options, server, clock or utc_now, plan)
-    with closing_with(lambda: steps.release_lease(run), "giving the lease back"):
+    with closing_with(lambda: steps.release_lease(run), "releasing the lease"):
         run_steps(run, runner, config)
-    return steps.purge_old(run, runner, config)  # it is done: gives its summary
+    return steps.purge_old(run, runner, config)  # complete: returns its summary
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the steps of a local run that are left, and give its lease back, unless it waits for an answer.
-
-    Args:
-        run: planned, or reopened.
-        runner: spreads the tasks.
+    """Do the remaining steps of a local run, and release its lease unless it awaits an answer.
 
     Raises:
-        DredgeError: a step could not be done.
+        DredgeError: a step failed.
     """
     from dredge.approve.step import given_back
     from dredge.gc.approve import find_question

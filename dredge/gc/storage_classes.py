@@ -1,6 +1,6 @@
-"""Storage classes and tiers of the stores: what they cost, how long they charge at least, and which cannot be read.
+"""Storage classes and tiers: their price, their minimum time, and tiers not readable.
 
-Names are those of S3; of other stores with the store before them, as listings have them (`dredge.storage`).
+Names as in listings (`dredge.storage`): those of S3, and those of other stores with the store as prefix.
 
 Sources: Amazon S3, Google Cloud Storage and Azure Blob Storage, pricing pages and "storage classes", "access tiers".
 """
@@ -38,20 +38,19 @@ MINIMUM_DAYS = {
     "AZURE_COLD": 90,
     "AZURE_ARCHIVE": 180,
 }
-"""Days that are charged at least, also for what is deleted earlier."""
+"""Days charged at least, also after an earlier deletion."""
 
 HELD = ("AZURE_ARCHIVE",)
-"""What no run deletes: it cannot be read, so that nothing about it can be looked at or copied, and deleting it is
-charged. A blob that is being rehydrated is in this tier until it is done."""
+"""Objects in these tiers are not deleted: they cannot be read or copied, and their deletion is charged. A blob stays in
+the tier until its rehydration is complete."""
 
 _DAYS_OF_A_MONTH = 30
 
 
 def early_fee(storage_class: str, byte_days: int) -> float:
-    """US dollars for deleting objects before their minimum is over, by the list price.
+    """Return the US dollars for an early deletion, by the list price.
 
     Args:
-        storage_class: of the objects.
-        byte_days: sum over the objects of bytes times days that are left of the minimum.
+        byte_days: sum over the objects of bytes times remaining days of the minimum time.
     """
     return byte_days / 2**30 / _DAYS_OF_A_MONTH * STORAGE_CLASSES.get(storage_class, 0.0)

@@ -1,4 +1,4 @@
-"""What `dredge.undo` needs to know of a lakeFS repository, and runs beside its collections."""
+"""A lakeFS repository for `dredge.undo`, and runs other than collections."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.gc.namespaces import DATA, canonical_namespace
-from dredge.gc.plan import RUNS
-from dredge.gc.run import open_state, read_plan
+from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
@@ -27,16 +26,7 @@ from dredge.undo.side_run import side_run as begin_side_run
 def collected_of(
     repository: str, client: LakeFS | None = None, options: StorageOptions | None = None
 ) -> Collected:
-    """Describe a repository.
-
-    Args:
-        repository: name in lakeFS.
-        client: the lakeFS server; None reads the environment.
-        options: None reads the environment.
-
-    Raises:
-        NotFoundError: there is no such repository.
-    """
+    """Describe a repository."""
     server = client or LakeFSClient.from_env()
     found = server.repository(repository)
     state = open_state(found.namespace, options)
@@ -53,19 +43,16 @@ def collected_of(
 def open_swept(
     run_uri: str, repository: Repository | None = None, options: StorageOptions | None = None
 ) -> SweptRun:
-    """Open a run that deleted.
+    """Open a run with deletions.
 
     Args:
-        run_uri: URI of its folder.
-        repository: whose it must be; None for any. One of an earlier life of the name deleted objects of another
-            namespace.
-        options: None reads the environment.
+        repository: expected; None accepts any.
 
     Raises:
-        ConfigError: there is no such run, it deleted nothing, or it is of another repository.
-        FormatError: its files are damaged.
+        ConfigError: no such run, a run without deletions, or of another repository.
     """
     plan = read_plan(run_uri, options)
+    # The namespace as well: an earlier repository with the same name may have had another one.
     if repository is not None and (
         canonical_namespace(plan.namespace) != canonical_namespace(repository.namespace)
         or plan.repository != repository.name
@@ -77,7 +64,7 @@ def open_swept(
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
     summary = None if plan.dry_run else folder.read_summary(SubtractOutput.STEP)
     if summary is None:
-        why = "it was a dry run" if plan.dry_run else "it never came to its candidates"
+        why = "it was a dry run" if plan.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
     return SweptRun(plan.undo.way, folder, SubtractOutput.of(summary).candidates, (DATA,))
 
@@ -93,21 +80,16 @@ def side_run(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[SideRun]:
-    """Begin a run beside collections of a repository, and give the lease back at its end.
+    """Hold the lease of a repository for a run other than a collection.
 
     Args:
-        repository: name in lakeFS.
-        place: gives, for the namespace, the URI of the folder that is to hold this run's.
-        what: it is, such as "metadata".
-        asked: what was asked for, JSON.
-        holder: who takes the lease; the same one gets it again after it died. None: this run alone.
-        client: None reads the environment.
-        options: None reads the environment.
-        clock: this machine's clock.
+        place: returns for the namespace the URI of the folder of run folders.
+        what: kind of run, such as "metadata".
+        asked: its settings, JSON.
+        holder: of the lease, which gets it again after a crash; None is this run alone.
 
     Raises:
         LeaseHeldError: another run works on the repository.
-        NotFoundError: there is no such repository.
         RefusedError: the store's clock and this machine's differ too much.
     """
     found = (client or LakeFSClient.from_env()).repository(repository)

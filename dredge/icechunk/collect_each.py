@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dredge.errors import DredgeError
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
+from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import Run, plan_collection, to_its_end
 from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.expiration.config import ExpireConfig, parse_older_than
+from dredge.icechunk.expiration.config import Expiration, ExpireConfig
 from dredge.icechunk.many import outcome_of
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.failures import foreseen
@@ -32,12 +32,7 @@ def collect_each(
     """Expire and collect repositories, each with its own lease, plan and report, and yield their outcomes in order. A
     failed run stops no other run.
     """
-    planned = PlannedExpiration(
-        threshold=parse_older_than(expiration.older_than, clock()).isoformat(),
-        rule=expiration.rule,
-        delete_expired_branches=expiration.delete_expired_branches,
-        delete_expired_tags=expiration.delete_expired_tags,
-    )
+    planned = Expiration.from_config(expiration, clock())
     return ordered_map(
         lambda uri: _collect(config_of(uri), planned, runner, options, clock), repositories, at_once
     )
@@ -45,7 +40,7 @@ def collect_each(
 
 def _collect(
     config: CollectConfig,
-    planned: PlannedExpiration,
+    planned: Expiration,
     runner: TaskRunner,
     options: StorageOptions | None,
     clock: Clock,
@@ -56,14 +51,7 @@ def _collect(
             if config.dry_run:
                 config = replace(config, after=planned)
             else:
-                expire(
-                    config.uri,
-                    planned.instant,
-                    rule=planned.rule,
-                    delete_expired_branches=planned.delete_expired_branches,
-                    delete_expired_tags=planned.delete_expired_tags,
-                    options=options,
-                )
+                expire(config.uri, planned, options=options)
             run_uri = plan_collection(config, None, options, clock).run_uri
             to_its_end(Run.open(run_uri, options, clock), runner)
     except DredgeError as error:

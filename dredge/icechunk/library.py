@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.errors import RefusedError, UnavailableError
 from dredge.icechunk.history import Ref
 from dredge.process import need
 from dredge.storage import StorageOptions
@@ -22,7 +22,7 @@ def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Re
     """Open a repository with the library.
 
     Raises:
-        ConfigError: an unsupported kind of store.
+        ConfigError: no credential for the store.
         UnavailableError: the repository could not be opened.
     """
     need("icechunk", "icechunk")
@@ -57,7 +57,7 @@ def library_storage(uri: str, options: StorageOptions) -> Any:
         )
     if location.driver == "gcs":
         return _gcs_storage(location, options.gcs)
-    raise ConfigError(f"{uri}: no way to open the Icechunk library on this kind of store (s3, gs, file)")
+    return _azure_storage(location, options)
 
 
 def _s3_keys(options: StorageOptions, bucket: str) -> Any:
@@ -81,6 +81,27 @@ def _gcs_storage(location: Location, options: GcsOptions) -> Any:
         anonymous=True if options.is_anonymous else None,
         from_env=None if key or file or options.is_anonymous else True,
         config={"google_base_url": options.endpoint} if options.endpoint_url else None,
+    )
+
+
+def _azure_storage(location: Location, options: StorageOptions) -> Any:
+    import icechunk
+
+    from dredge.storage.azure.clients import access_to as azure_access_to
+
+    access = azure_access_to(options.azure, location.bucket)
+    return icechunk.azure_storage(
+        account=access.account,
+        container=access.container,
+        prefix=location.root,
+        access_key=access.key,
+        sas_token=access.sas_token,
+        bearer_token=access.bearer_token,
+        from_env=False,
+        config={
+            "azure_storage_endpoint": access.endpoint,
+            "azure_allow_http": str(access.endpoint.startswith("http://")).lower(),
+        },
     )
 
 

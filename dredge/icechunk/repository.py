@@ -70,7 +70,7 @@ def spec_version(reader: ObjectReader) -> int:
 
     Raises:
         NotFoundError: there is no Icechunk repository.
-        RefusedError: a repository of spec 2 without its repo info.
+        RefusedError: a repository of spec 2 without its repo info, or keys that begin with "/".
     """
     try:
         reader.stat(REPO_KEY)
@@ -79,6 +79,13 @@ def spec_version(reader: ObjectReader) -> int:
             raise _no_repo_info(reader, f"{OVERWRITTEN} holds earlier versions of it") from None
         if any(batch.num_rows for batch in reader.list(REFS_FOLDER)):
             return 1
+        if any(batch.num_rows for key in (REPO_KEY, REFS_FOLDER) for batch in reader.list(f"/{key}")):
+            # Releases before 2.1 wrote an empty prefix so (icechunk#2239).
+            raise RefusedError(
+                f"{reader.uri}: this repository was created at the root of the bucket by a release of Icechunk before"
+                " 2.1, so its keys begin with '/'. Dredge does not collect this layout. Copy the objects to the same"
+                " keys without '/', below a prefix, and collect the copy."
+            ) from None
         raise NotFoundError(
             f"{reader.uri}: no Icechunk repository (neither {REPO_KEY} nor {REFS_FOLDER})"
         ) from None
@@ -147,7 +154,12 @@ def with_restamped(reader: ObjectReader, history: History) -> History:
 def history_of(info: RepoInfo) -> History:
     """The history in a repo info."""
     entries = {entry.id: entry for entry in info.snapshots}
-    return History(2, entries, info.branches, info.tags, info.availability)
+    times: dict[str, int] = {}
+    for update in info.updates:  # newest first
+        if update.ref is not None:
+            kind = "tag" if update.kind.startswith("tag") else "branch"
+            times.setdefault(f"{kind}:{update.ref}", update.updated_at)
+    return History(2, entries, info.branches, info.tags, info.availability, ref_times=times)
 
 
 def read_repo_info(reader: ObjectReader) -> RepoInfo:

@@ -15,8 +15,7 @@ from typing import Any
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.config import GCConfig
 from dredge.gc.index.store import PARTS
-from dredge.gc.state.model import RunState
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import RunState, StateStore
 from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.pages.history import ENDED, LeaseState, RunRow, lease_of, runs_of
 from dredge.pages.places import ICECHUNK, LAKEFS, Place

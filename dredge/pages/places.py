@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.gc.namespaces import DATA, METADATA
-from dredge.gc.plan import PLAN, RUNS, STATE
+from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.icechunk.maintenance import STATE as ICECHUNK_STATE
 from dredge.runs.folder import run_ids

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
-from dredge.gc.plan import PLAN
 from dredge.gc.restore.config import REASONS
 from dredge.gc.restore.config import RestoreConfig as LakeFSRestoreConfig
 from dredge.gc.restore.step import foresee_restore
+from dredge.gc.run import PLAN
 from dredge.gc.subtract import REASONS as REASON_WORDS
 from dredge.icechunk.collection.check_again import open_swept
 from dredge.icechunk.collection.config import IcechunkRestoreConfig

@@ -14,7 +14,7 @@ from fastapi import Request
 from dredge.errors import RefusedError
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import answer_lines, find_target
-from dredge.gc.plan import RUNS
+from dredge.gc.run import RUNS
 from dredge.lakefs import LakeFS
 from dredge.pages.places import Place
 from dredge.runs.clock import Clock, utc_now

@@ -244,11 +244,16 @@ class Lease:
 
     def _refuse_other(self, held: _Held | None, holder: str, now: datetime) -> None:
         if held is not None and held.holder not in ("", holder) and held.expires_at > now:
+            # Runs of the command line hold it under their id (`runs.run.local_holder`).
+            local = held.holder.startswith("run ")
+            resume = (
+                " A killed run of the command line continues with `resume`; `runs` lists it." if local else ""
+            )
             raise LeaseHeldError(
                 f"{self._writer.uri}/{self._key}: {held.holder} works on this repository, or waits for a person's"
                 f" answer, until {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait"
                 " for it to end, or answer it (approve or reject); if it died, the lease can be taken over after that"
-                " time.",
+                f" time.{resume}",
                 held.holder,
             )
 

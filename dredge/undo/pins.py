@@ -4,7 +4,7 @@
     <state>/pins/<id>.json            the record; with it the pin is in force
 
 An unreadable pin stops a run, as its objects are unknown. Two addresses with the same hash hold each other, and so keep
-garbage. The end of a complete run removes pins a week after their end (`save_report.lifetimes`).
+garbage. The end of a complete run removes pins a week after their end (`save_report.clean_up`).
 
 An optimized run skips slices covered by earlier runs, and restored objects are in no pending list: they were deleted.
 So the pin of a restore notes their slices, and runs list them until a complete run saw all restored objects older than

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator, granted
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.expiration.config import Expiration
+from dredge.runs.payload import from_json
 from dredge.settings import truth
 
 if TYPE_CHECKING:
@@ -56,13 +57,10 @@ class IcechunkExpireOperator(IcechunkOperator):
             )
         if truth("report_only", self.report_only):
             self.log.info("Dry run: nothing is changed; the plan is in %s", self.plan["plan_uri"])
-            return {"dry_run": True, "edited": 0, "released": 0, "refs_deleted": []}
+            return {"dry_run": True, "expiration_id": "", "edited": 0, "released": 0, "refs_deleted": []}
         done = expire(
             self.storage,
-            datetime.fromisoformat(self.plan["threshold"]),
-            rule=self.plan["rule"],
-            delete_expired_branches=self.plan["delete_expired_branches"],
-            delete_expired_tags=self.plan["delete_expired_tags"],
+            from_json(Expiration, self.plan["expiration"]),
             approved_digest=self.plan["digest"] if self.exactly else None,
             lease=granted(self.lease),
             options=self.options,
@@ -70,6 +68,7 @@ class IcechunkExpireOperator(IcechunkOperator):
         return {
             "dry_run": False,
             "edited": len(done.edited),
+            "expiration_id": done.expiration_id,
             "released": len(done.plan.released),
             "refs_deleted": [ref.label for ref in done.refs_deleted],
         }

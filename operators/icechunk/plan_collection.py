@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator, granted
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.expiration.config import Expiration
+from dredge.runs.payload import from_json
 from dredge.settings import truth
 
 if TYPE_CHECKING:
@@ -78,12 +80,5 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         }
 
 
-def _planned(value: Any) -> PlannedExpiration | None:
-    if not isinstance(value, Mapping):
-        return None
-    return PlannedExpiration(
-        threshold=value["threshold"],
-        rule=value["rule"],
-        delete_expired_branches=value["delete_expired_branches"],
-        delete_expired_tags=value["delete_expired_tags"],
-    )
+def _planned(value: Any) -> Expiration | None:
+    return from_json(Expiration, value["expiration"]) if isinstance(value, Mapping) else None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from airflow_dredge.operators.links import REPORT, ReportLink
 from airflow_dredge.operators.schedules import data_window
-from dredge.icechunk.expiration.config import ExpireConfig, parse_older_than
-from dredge.icechunk.expiration.drawing import PAGE, store_plan
-from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.collection.config import MIN_AGE_DEFAULT
+from dredge.icechunk.expiration.config import Expiration, ExpireConfig
+from dredge.icechunk.expiration.kept_refs import plan_for
+from dredge.icechunk.expiration.stored import PAGE, store_plan
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
+from dredge.runs.payload import to_json
 from dredge.storage import open_reader
 
 if TYPE_CHECKING:
@@ -30,15 +33,23 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
     :param config: settings by name, such as ``{"older_than": "30d"}``; docs/settings.md lists them. Values may be given
         as they are or as rendered text; an unknown name or a value that does not fit fails the task before anything is
         touched (templated)
+    :param min_age_hours: minimum age of the collection, for the estimate; None is its default (templated)
     :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
-    template_fields: Sequence[str] = ("storage", "config")
+    template_fields: Sequence[str] = ("storage", "config", "min_age_hours")
     operator_extra_links = (ReportLink(),)
 
-    def __init__(self, *, config: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | None = None,
+        min_age_hours: float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.config = config
+        self.min_age_hours = min_age_hours
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
@@ -46,18 +57,14 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         config = ExpireConfig.from_params(self.config or {})
         reader, window = open_reader(self.storage, self.options), data_window(context)
         now = utc_now() if window is None else min(window[1], utc_now())
-        plan = plan_expiration(
-            read_history(reader),
-            parse_older_than(config.older_than, now),
-            rule=config.rule,
-            delete_expired_branches=config.delete_expired_branches,
-            delete_expired_tags=config.delete_expired_tags,
-        )
+        expiration = Expiration.from_config(config, now)
+        plan = plan_for(reader, read_history(reader), expiration, utc_now())
         if config.estimate:
             # Loaded by this task only: every task of every DAG reads the files of all operators.
             from dredge.icechunk.collection.index import estimate
 
-            plan = plan.with_freed(estimate(reader, plan))
+            min_age = timedelta(hours=float(self.min_age_hours or MIN_AGE_DEFAULT))
+            plan = plan.with_freed(estimate(reader, plan, min_age, utc_now()))
         where = store_plan(self.storage, plan, utc_now(), self.options)
         if "ti" in context:
             context["ti"].xcom_push(REPORT, f"{where}/{PAGE}")
@@ -65,10 +72,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
             "plan_uri": where,
             "digest": plan.digest,
             "window": None if window is None else [at.isoformat() for at in window],
-            "threshold": plan.threshold.isoformat(),
-            "rule": plan.rule,
-            "delete_expired_branches": plan.delete_expired_branches,
-            "delete_expired_tags": plan.delete_expired_tags,
+            "expiration": to_json(expiration),
             "released": len(plan.released),
             "edited": len(plan.edits),
             "refs_deleted": [ref.label for ref in plan.refs_deleted],

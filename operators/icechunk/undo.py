@@ -59,7 +59,7 @@ class IcechunkUndoOperator(BaseOperator):
 
 
 class IcechunkRestoreOperator(IcechunkUndoOperator):
-    """Bring back what a collection deleted: the same bytes under the same key. What is there is never replaced.
+    """Restore objects that a collection deleted, or with `expiration` the history from before an expiration.
 
     :param config: settings by name, such as ``{"storage": "s3://lake/weather", "run": "g3…", "all": True}``;
         docs/settings.md lists them (templated)
@@ -73,7 +73,22 @@ class IcechunkRestoreOperator(IcechunkUndoOperator):
         # Loaded by this task only: every task of every DAG reads the files of all operators.
         from dredge.icechunk.collection.undo import restore
 
-        return restore(IcechunkRestoreConfig.from_params(self.config), LocalRunner(), holder, options)
+        return restore(self._settings(), LocalRunner(), holder, options)
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Restore an expiration or deletions, and return the figures."""
+        settings = self._settings()
+        if not settings.expiration:
+            return super().execute(context)
+        from dredge.icechunk.expiration.restore import restore_expiration
+
+        options, holder = storage_options(self.aws_conn_id), f"{self.dag_id} {context['run_id']}"
+        done = restore_expiration(settings.repository, settings.run, holder, options)
+        return {"restored_snapshots": done.snapshots, "restored_refs": list(done.refs)}
+
+    def _settings(self) -> IcechunkRestoreConfig:
+        return IcechunkRestoreConfig.from_params(self.config)
 
 
 class IcechunkPurgeOperator(IcechunkUndoOperator):

@@ -75,10 +75,13 @@ def test_params_are_these(dag: DAG) -> None:
         "storage",
         "keep_lost_days",
         "keep_old_refs",
+        "referring_repositories",
         "older_than",
         "rule",
         "delete_expired_branches",
         "delete_expired_tags",
+        "keep_refs",
+        "keep_refs_younger_hours",
         "estimate",
         "collect",
         "collect_mode",
@@ -258,13 +261,12 @@ def test_held_run_fails_with_nothing_deleted_and_gives_the_lease_back(
 def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
     (repo / "refs" / "branch.main" / "ref.json").unlink()
     storage, before = f"file://{repo}", objects(repo)
-    plan = {
+    asked = {
         "threshold": "2100-01-01T00:00:00+00:00",
-        "rule": None,
         "delete_expired_branches": True,
         "delete_expired_tags": True,
-        "plan_uri": "",
     }
+    plan = {"expiration": asked, "plan_uri": ""}
     run = plan_collection(CollectConfig(uri=storage, unsafe_min_age_seconds=0)).run_uri
     for task in (
         IcechunkPlanExpirationOperator(task_id="p", storage=storage, config={"older_than": "0s"}),

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlencode
 
 import pytest
 
-from dredge.gc.plan import RUNS
+from dredge.gc.run import RUNS
 from tests.pages.browsing import WAIT_SECONDS, WIDE, Tour, browser, fill
 from tests.pages.house import HOSTILE, MIN_AGE_SECONDS, ROOT, SCHEDULED, House, house
 from tests.support.postgres import PostgresServer

@@ -27,7 +27,7 @@ from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.depth import IS_LONG, depth
 from tests.support.gc import CatalogClient, Parallel, World, candidates, make_world, pending_rows

@@ -17,7 +17,6 @@ import pytest
 
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import History
@@ -35,6 +34,7 @@ from tests.support.icechunk import (
     random_graph,
     scenarios,
 )
+from tests.support.icechunk_expiring import expire
 
 SEEDS = range(depth(10, 60, "DREDGE_CASES"))
 

@@ -20,13 +20,13 @@ from dredge.errors import DredgeError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.index import live_ids
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import hash_of
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.depth import depth
 from tests.support.icechunk import build, local_storage, objects, random_graph
+from tests.support.icechunk_expiring import expire
 
 SEEDS = range(depth(4, 60, "DREDGE_CASES"))
 DAMAGES_EACH = 25

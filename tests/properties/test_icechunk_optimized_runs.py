@@ -29,7 +29,6 @@ from dredge.errors import DredgeError
 from dredge.icechunk.collection import deleting, steps
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.state import StateStore
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import encode_ids
@@ -43,6 +42,7 @@ from dredge.storage.local.store import LocalWriter
 from dredge.storage.model import MaySend, always
 from tests.support.depth import depth
 from tests.support.icechunk import local_storage, objects, quiet
+from tests.support.icechunk_expiring import expire
 
 SEEDS = range(depth(2, 60, "DREDGE_CASES"))
 AGE_SECONDS = 3600.0

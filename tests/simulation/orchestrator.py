@@ -25,7 +25,7 @@ from dredge.errors import (
 )
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.resuming import reopen_run
+from dredge.gc.planning import reopen_run
 from dredge.lakefs import LakeFSClient
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.gc.witness.known_commits import find_unknown
-from dredge.gc.witness.past import Past
-from dredge.gc.witness.record import COMMITS
-from dredge.gc.witness.unnamed import Known, sort_out
+from dredge.gc.witness.mark import find_unknown
+from dredge.gc.witness.record import COMMITS, Known, Past
+from dredge.gc.witness.unnamed import sort_out
 from dredge.hashing import hash64
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, Turn, advance, due

@@ -15,11 +15,11 @@ from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect, release_lease, save_report
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number
 from tests.support.icechunk_views import Views
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from dredge.causes import CAUSES
 from dredge.errors import DredgeError
 from dredge.gc.bulk_delete import codes
-from dredge.gc.save_report.words import OUTCOMES
+from dredge.gc.save_report.results import OUTCOMES
 from dredge.gc.subtract.holds import HOLDS
 from dredge.gc.subtract.reasons import REASONS
 

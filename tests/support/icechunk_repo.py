@@ -17,6 +17,7 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.list_candidates import step as list_step
 from dredge.icechunk.collection.steps import (
     Run,
+    bulk_delete,
     check_limits,
     collect,
     list_candidates,
@@ -24,15 +25,16 @@ from dredge.icechunk.collection.steps import (
     plan_collection,
     run_steps,
 )
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.ids import ALPHABET, encode_id
 from dredge.icechunk.repository import read_history
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
+from tests.support.icechunk_expiring import expire
 
 SAMPLE = scenarios()[0]
 """The design document's history; expired by `expire_middle`, 1, 2, 4, 6 and 7 are garbage."""
@@ -89,10 +91,18 @@ class Repo:
         check_limits(run)
         return run
 
+    def sweep(self, run: Run) -> StepSummary:
+        """Delete the candidates of a guarded run."""
+        return bulk_delete(run, _HERE)
+
     def metadata(self) -> dict[str, bytes]:
         """All that Dredge keeps in the repository, by key."""
         reader = open_writer(f"{self.uri}/_dredge")
         return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
+
+    def collect(self, **changes: Any) -> dict[str, Any]:
+        """Do a whole run, and return its report."""
+        return collect(self.config(**changes), _HERE)
 
     def collected(self, folder: Path) -> dict[str, set[str]]:
         """What an undisturbed collection of a copy below a folder leaves."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import local_storage, quiet
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_past import Past
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dredge.gc.run import Run
-from dredge.gc.state.advance import advance_state
+from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,

@@ -22,10 +22,8 @@ import lakefs
 import pytest
 
 from dredge.gc import steps
-from dredge.gc.plan import RUNS
-from dredge.gc.run import open_state
-from dredge.gc.state.model import RunState
-from dredge.gc.state.store import StateStore
+from dredge.gc.run import RUNS, open_state
+from dredge.gc.state import RunState, StateStore
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import BEGINNING, Coverage
 from dredge.runs.payload import from_json

@@ -21,11 +21,11 @@ import pytest
 
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.library import expire_with_library, open_library
 from dredge.runs.clock import utc_now
 from tests.support import icechunk_writer
 from tests.support.icechunk import deleted_of, quiet, s3_storage
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_writer import CELLS
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
 

@@ -38,3 +38,10 @@ def test_a_command_that_falls_over_says_that_it_is_a_defect_and_what_to_send(
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert "dredge: the command: KeyError: 'token'. Dredge did not foresee this" in said
+
+
+def test_an_invalid_setting_is_named_as_the_option_that_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["icechunk", "collect", "file:///none", "--min-age-hours", "1"])
+    assert ended.value.code == 2
+    assert "--min-age-hours" in capsys.readouterr().err

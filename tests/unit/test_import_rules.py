@@ -28,7 +28,7 @@ def test_what_is_below_airflow_dredge_is_imported_by_that_name_only() -> None:
 
 
 def test_only_the_sweeps_open_a_deleter() -> None:
-    # The one of own files takes no other names; tests/unit/gc/save_report/test_lifetimes.py.
+    # The one of own files takes no other names; tests/unit/gc/save_report/test_clean_up.py.
     allowed = {
         "dredge/storage/",
         "dredge/gc/bulk_delete/sweep.py",
@@ -52,11 +52,11 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     [
         ("open_marker_remover", {"dredge/undo/putting_back.py"}),
         ("open_old_version_deleter", {"dredge/undo/deleting_leftovers.py"}),
-        ("open_exact_version_deleter", {"dredge/gc/metadata/taking.py"}),
+        ("open_exact_version_deleter", {"dredge/gc/metadata/deleting.py"}),
         (
             "open_copier",
             {
-                "dredge/gc/metadata/taking.py",
+                "dredge/gc/metadata/deleting.py",
                 "dredge/undo/putting_back.py",
                 "dredge/undo/protecting.py",
                 "dredge/undo/ways.py",
@@ -81,7 +81,7 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "OwnFilesDeleter" in path.read_text() or "own_files_deleter" in path.read_text()
     }
-    assert users == {f"dredge/gc/save_report/{name}.py" for name in ("own_files", "lifetimes")} | {
+    assert users == {f"dredge/gc/save_report/{name}.py" for name in ("own_files", "clean_up")} | {
         "dredge/icechunk/collection/own_files.py",
         "dredge/runs/cleanup.py",
         "dredge/trash/state.py",

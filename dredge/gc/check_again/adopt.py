@@ -6,8 +6,7 @@ from __future__ import annotations
 from dredge.errors import FormatError
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.history import earlier_runs
-from dredge.gc.plan import Plan
-from dredge.gc.run import Run
+from dredge.gc.run import Plan, Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder

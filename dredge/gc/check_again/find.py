@@ -22,9 +22,8 @@ from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.plan import PLAN
 from dredge.gc.referring import Referred, open_referring
-from dredge.gc.run import Run
+from dredge.gc.run import PLAN, Run
 from dredge.gc.undo import open_swept
 from dredge.gc.witness.unnamed import list_tables
 from dredge.hashing import hash64

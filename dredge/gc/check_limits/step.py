@@ -28,7 +28,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.pending.advance import advance_list
 from dredge.gc.pending.known import leave
 from dredge.gc.run import Run
-from dredge.gc.state.base import base_of
+from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id

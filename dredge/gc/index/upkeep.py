@@ -1,7 +1,7 @@
 """Maintenance of the committed index: small parts are compacted, damaged ones found and written anew.
 
 Nothing here deletes: old parts and manifests stay where they are and are not read any more, until
-`dredge.gc.save_report.lifetimes` removes them.
+`dredge.gc.save_report.clean_up` removes them.
 """
 
 from __future__ import annotations

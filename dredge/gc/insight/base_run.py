@@ -17,9 +17,8 @@ from dredge.gc.index.ranges import Metaranges
 from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import KVAccess, MarkUncommittedOutput
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
 from dredge.gc.referring import Referred
-from dredge.gc.run import Run, open_state
+from dredge.gc.run import PLAN, RUNS, Plan, Run, open_state, parse_plan
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.kv.rows import RowView
 from dredge.lakefs import Commit, Ref, Rules

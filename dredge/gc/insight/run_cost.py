@@ -21,7 +21,7 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.insight.base_run import runs_below
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify import VerifyOutput

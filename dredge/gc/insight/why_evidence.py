@@ -25,10 +25,10 @@ from dredge.gc.insight.base_run import BaseRun, repository_record, runs_below
 from dredge.gc.insight.why_answer import Judged, StagedBy, Target, UnnamedBy
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import METADATA
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.gc.witness.past import Past
-from dredge.gc.witness.unnamed import Known, list_tables, sort_out
+from dredge.gc.witness.record import Past
+from dredge.gc.witness.unnamed import list_tables, sort_out
 from dredge.kv.rows import RowView, show_key
 from dredge.lakefs import LakeFS, Ref
 from dredge.lakefs.files import messages
@@ -167,13 +167,7 @@ def named_by_unnamed(
     keep = timedelta(days=KEEP_UNNAMED_DAYS if config is None else config.keep_unnamed_days)
     namespace = naming.target.namespace
     past, files = Past.read(naming.state, namespace), list_tables(naming.reader)
-    known = Known(
-        named={*named},
-        earlier=past.metaranges,
-        ranges=naming.known.ranges,
-        kinds=past.kinds,
-        forgotten=past.forgotten,
-    )
+    known = past.known({*named}, naming.known.ranges)
     since = past.since(now, keep)
     found = sort_out(naming.reader, naming.state, namespace, files, known, now - age, since)
     hits = naming.ranges_of(found.metaranges.difference(active))

@@ -37,7 +37,7 @@ from dredge.gc.retention.kept_figures import count_kept
 from dredge.gc.retention.kept_sets import Extra, collect_paths, find_extra
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.base import Base, base_of
+from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.lakefs import Commit
 from dredge.runs.payload import to_json

@@ -24,7 +24,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, FormatError
-from dredge.gc.plan import PLAN, RUNS, STATE
+from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
 from dredge.lakefs.files.gc_files import COMMITS, UNCOMMITTED
 from dredge.runs.lease import LEASE, used_until

@@ -1,13 +1,9 @@
-"""Range and metarange files that no commit names: what failed commits, merges and imports left behind.
+"""Range and metarange files without a commit, left by failed commits, merges and imports.
 
-history      every commit that is known, which of them matter, and what is at work
-files        what lies in `_lakefs/`, and which commits name it
-report       both together, with figures; only reads
+named        all known commits, and the files in use by them
+files        the files in `_lakefs/` by kind, with the report
+collecting   a run: puts such files on a pending list and deletes those with a finished wait
+deleting     copies, exact versions, and restored files
 
-collecting   a run: finds such files, and lets those go that have waited
-waiting      the pending list of such files
-named        what commits name, from the key-value store's records, again and again
-taking       copies, exact versions, and the way back
-
-A file that nothing names today may be needed tomorrow: `docs/decisions/metadata.md` says when it is safe that it goes.
+A commit may refer to an unused file later: `docs/decisions/metadata.md` has the conditions of a safe deletion.
 """

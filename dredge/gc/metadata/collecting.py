@@ -1,36 +1,35 @@
-"""Collects metadata: finds range and metarange files that no commit names, and lets those go that have waited.
+"""A collection of metadata: deletes range and metarange files without a commit after a wait.
 
-    files of _lakefs/ ─▶ what commits name ─▶ pending list ─▶ has waited? ─▶ copies ─▶ what commits name by now
-        ─▶ the very versions that were looked at are deleted ─▶ what commits name by now is put back
+    files of _lakefs/ ─▶ files in use ─▶ pending list ─▶ wait over? ─▶ copies ─▶ files in use now
+        ─▶ exactly the checked versions are deleted ─▶ files in use now are restored
 
-Each run first puts back what a commit has come to name and an earlier run let go, and at its end lets copies go that
-are too old for that. `docs/decisions/metadata.md` has the argument: what makes it safe is that a commit writes its
-files before it names them, so that they are other versions.
+    <runs about metadata>/pending/current.json    the pending list (`dredge.runs.pending`)
+
+A row is about the current version of a file; its older versions are deleted with it. Each run first restores deleted
+files in use by a new commit, and purges too old copies at its end. `docs/decisions/metadata.md` has the argument: a
+commit writes its files before it refers to them, so they are other versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.config import DELETE, MetadataConfig
-from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
-from dredge.gc.metadata.history import Place
-from dredge.gc.metadata.named import Asking, Names, NamesReader
-from dredge.gc.metadata.output import MetadataOutput
-from dredge.gc.metadata.taking import (
+from dredge.gc.metadata.deleting import (
     DELETED,
     FAILED,
     KEPT,
     PURGED,
     UNSENT,
     File,
+    MetadataOutput,
     Taken,
     copy_aside,
     delete_files,
@@ -38,27 +37,34 @@ from dredge.gc.metadata.taking import (
     old_copies,
     purge_copies,
     put_back,
-    versions_of,
+    read_versions,
 )
-from dredge.gc.metadata.waiting import WaitingFiles
+from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
+from dredge.gc.metadata.named import Asking, Names, NamesReader, Place
 from dredge.gc.namespaces import METADATA, refuse_sharing
-from dredge.gc.plan import METADATA_RUNS
+from dredge.gc.pending.known import expected_list
+from dredge.gc.run import METADATA_RUNS
 from dredge.gc.undo import side_run
-from dredge.gc.witness.owner import check_before_deleting
-from dredge.gc.witness.ownership import Site
-from dredge.gc.witness.past import Past
-from dredge.gc.witness.unnamed import Known, sort_out
+from dredge.gc.witness.owner import check_before_deleting, keeps_id
+from dredge.gc.witness.ownership import Site, compare_ids, read_owner
+from dredge.gc.witness.record import Past
+from dredge.gc.witness.unnamed import sort_out
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.gate import Gate, watching
 from dredge.runs.payload import to_json
+from dredge.runs.pending.rows import Turn
+from dredge.runs.pending.store import SmallList, found_rows
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.storage import ObjectInfo, StorageOptions, open_versions
+from dredge.storage import ObjectInfo, StorageOptions, open_versions, open_writer
 from dredge.storage.model import MaySend
 from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.side_run import LOOK_SECONDS, SideRun
+
+HELD = "held"
+"""Code of files held while a condition is open."""
 
 
 def collect_metadata(
@@ -69,31 +75,21 @@ def collect_metadata(
     clock: Clock = utc_now,
     access: KVAccess | None = None,
 ) -> StepSummary:
-    """Find which range and metarange files no commit names, put back what one has come to name, and let go what has
-    waited, where that is asked for.
+    """Find range and metarange files without a commit, restore files in use again, delete files after their wait.
 
     Args:
-        config: what is asked for.
-        holder: who takes the lease; None is this run alone.
-        client: the lakeFS server; None reads the environment.
-        options: how stores are reached; None reads the environment.
-        clock: this machine's clock.
-        access: to lakeFS's key-value store; None reads the environment.
+        holder: of the lease; None is this run alone.
+        access: lakeFS's key-value store; None reads the environment.
 
     Raises:
         LeaseHeldError: another run works on the repository.
-        ConfigError: the key-value store is not named.
-        RefusedError: it is another installation's, or a newer version of Dredge left the pending list.
-        FormatError: a record or a metarange of a commit is damaged.
-        UnavailableError: something could not be deleted.
+        ConfigError: the key-value store is not configured.
+        RefusedError: the store is another installation's, or a newer version of Dredge left the pending list.
+        UnavailableError: some files could not be deleted.
     """
     server, records = client or LakeFSClient.from_env(), access or KVAccess.from_env()
-
-    def place(namespace: str) -> str:
-        return f"{namespace.rstrip('/')}/{METADATA_RUNS}"
-
     with side_run(
-        config.repository, place, "metadata", to_json(config), holder, server, options, clock
+        config.repository, _runs_uri, "metadata", to_json(config), holder, server, options, clock
     ) as run:
         asking = Asking(server, Place(run.plan.repository, run.plan.namespace), records)
         collection = _Collection(run, config, NamesReader(asking, run.reader))
@@ -102,8 +98,6 @@ def collect_metadata(
 
 @dataclass(slots=True)
 class _Collection:
-    """One run; see the module."""
-
     run: SideRun
     config: MetadataConfig
     names: NamesReader
@@ -111,10 +105,10 @@ class _Collection:
     def perform(self, record: StepRecord) -> None:
         if self.config.metadata == DELETE and not self.config.dry_run:
             self._check_owner()
-        # Files before commits: what is committed meanwhile is named when the commits are read.
+        # Files before commits: files of new commits are then in use by a read commit.
         files = self.run.reader.list_level(METADATA).objects
         found = self.names.read()
-        self._put_back(record, found, {info.key.removeprefix(METADATA) for info in files})
+        self._put_back(record, found, {_name(info) for info in files})
         why_not = self._why_not(found)
         record.details["why_not"] = why_not
         named = found.files | self._about_to_be_named(files, found)
@@ -134,9 +128,9 @@ class _Collection:
         if self.config.metadata != DELETE:
             return
         if why_not:
-            record.warn(f"no file of _lakefs/ goes: {why_not}")
+            record.warn(f"no file of _lakefs/ is deleted: {why_not}")
         if chosen and not self.config.dry_run:
-            self._let_go(record, chosen)
+            self._delete_chosen(record, chosen)
         if not why_not:
             self._purge_copies(record, found)
 
@@ -145,36 +139,30 @@ class _Collection:
         plan = self.run.plan
         return Site(self.run.state, self.names.asking.client, plan.repository, plan.run_id)
 
+    @property
+    def _cutoff(self) -> datetime:
+        return self.run.plan.created_at - self.config.min_age
+
     def _about_to_be_named(self, files: Sequence[ObjectInfo], found: Names) -> set[str]:
-        """Metaranges that count as active commits in collections of objects although no commit names them, and the
-        ranges that these and young metaranges name: a commit that is under way may have written its metarange, and
-        without the file nobody would know what a commit named that was lost, or that waits in a hook."""
-        plan, cutoff = self.run.plan, self.run.plan.created_at - self.config.min_age
+        """Metaranges counted as active commits in collections of objects, and their ranges and those of young ones."""
+        # A commit in progress may have written its metarange. Without the file, the content of a lost commit, or of one
+        # waiting in a hook, would be unknown.
+        plan, cutoff = self.run.plan, self._cutoff
         past = Past.read(self.run.state, plan.namespace)
-        tables = {info.key.removeprefix(METADATA): info for info in files}
-        tables = {name: info for name, info in tables.items() if is_table_id(name)}
-        known = Known(
-            named=found.files,
-            earlier=past.metaranges,
-            ranges=(),
-            kinds=past.kinds,
-            forgotten=past.forgotten,
-        )
+        tables = {_name(info): info for info in files if is_table_id(_name(info))}
+        known = past.known(found.files)
         since = past.since(plan.created_at, timedelta(days=self.config.keep_unnamed_days))
-        lost = sort_out(
-            self.run.reader, self.run.state, plan.namespace, tables, known, cutoff=cutoff, since=since
-        ).lost
+        lost = sort_out(self.run.reader, self.run.state, plan.namespace, tables, known, cutoff, since).lost
         young = {name for name, info in tables.items() if info.last_modified >= cutoff} - found.files
-        return lost | self.names.of_tables(sorted(lost | young))
+        return lost | self.names.read_tables(sorted(lost | young))
 
     def _garbage(self, files: Sequence[ObjectInfo], named: set[str]) -> list[File]:
-        """Tables that are old, and that nothing names; with all their versions, metaranges first."""
-        cutoff = self.run.plan.created_at - self.config.min_age
-        kinds = sort_files(self.run.reader, files, Named(named, set(), []), cutoff).garbage
-        infos = {info.key.removeprefix(METADATA): info for info in files}
+        """Old files without a commit, with all their versions, metaranges first."""
+        kinds = sort_files(self.run.reader, files, Named(named, set(), []), self._cutoff).garbage
+        infos = {_name(info): info for info in files}
         unnamed = [(name, kind) for kind, these in kinds.items() for name in these]
-        versions = versions_of(
-            self.run.plan.namespace, [name for name, _ in unnamed], cutoff, self.run.options
+        versions = read_versions(
+            self.run.plan.namespace, [name for name, _ in unnamed], self._cutoff, self.run.options
         )
         return [
             File(name, kind, infos[name].size, ids, infos[name].last_modified)
@@ -182,48 +170,49 @@ class _Collection:
         ]
 
     def _chosen(self, garbage: Sequence[File], confirmed: set[str]) -> list[File]:
-        """What has waited, metaranges first; but no range of a metarange that stays."""
+        """Files after their wait, metaranges first, without the ranges of metaranges still waiting."""
         chosen = [file for file in garbage if file.name in confirmed]
         stays = [
             file.name for file in garbage if file.kind == GARBAGE_METARANGES and file.name not in confirmed
         ]
-        needed = self.names.of_tables(stays)
+        needed = self.names.read_tables(stays)
         return [file for file in chosen if file.name not in needed]
 
     def _why_not(self, found: Names) -> str:
-        """Why nothing may go; "" when it may."""
+        """The reason against any deletion, or ""."""
         if shared := self._shared():
             return shared
         if found.standing.doubt:
-            return f"the records of commits are not all there is: {found.standing.doubt}"
+            return f"the records of commits may be incomplete: {found.standing.doubt}"
         if found.at_work:
-            return f"at work are {', '.join(found.at_work[:5])}: what they write may be about to be named"
+            return f"{', '.join(found.at_work[:5])} are running: commits may soon use their files"
         past = Past.read(self.run.state, self.run.plan.namespace)
         if past.record is None:
-            return "no run of lakefs_gc has left a complete mark here, which would tell of an older database"
+            return (
+                "no run of lakefs_gc has left a complete mark here, so an older database would not be noticed"
+            )
         if lost := past.active_metaranges - found.files:
             return (
-                f"no commit names metarange {min(lost)} now, and one did that the last mark of lakefs_gc called active:"
-                " lakeFS's database was put back from a backup, or is another one"
-                f" (`dredge gc lost {self.run.plan.repository}` lists what was lost)"
+                f"metarange {min(lost)} of an active commit of the last mark of lakefs_gc has no commit now: lakeFS's"
+                " database was restored from a backup, or is another one"
+                f" (`dredge gc lost {self.run.plan.repository}` lists the lost commits)"
             )
         if found.missing:
-            return f"metarange {found.missing[0]} of a commit is not there, so that nobody knows which ranges it names"
+            return f"metarange {found.missing[0]} of a commit is missing, so the ranges of the commit are unknown"
         versioning = open_versions(self.run.plan.namespace, self.run.options).versioning()
         if versioning != "enabled":
             return (
-                f"the bucket keeps no versions (versioning is {versioning}), so that a file which a commit writes right"
-                " before it is deleted would go"
+                f"the bucket keeps no versions (versioning is {versioning}), so a file rewritten by a commit right"
+                " before its deletion would be lost"
             )
         return ""
 
     def _check_owner(self) -> None:
-        """Refuse to delete in a namespace that is blocked, or another server's, or while an alarm is open."""
         check_before_deleting(self._site)
         refuse_alarmed(self.run.state, f"run {self.run.plan.run_id} deletes no metadata")
 
     def _shared(self) -> str:
-        """Why other repositories may need the files, too: their commits are in none of these records. "" when not."""
+        """The reason if other repositories may use the files, or "". Their commits are not in these records."""
         plan = self.run.plan
         namespaces = {item.name: item.namespace for item in self.names.asking.client.repositories()}
         try:
@@ -232,7 +221,7 @@ class _Collection:
             return str(error)
         return ""
 
-    def _let_go(self, record: StepRecord, chosen: list[File]) -> None:
+    def _delete_chosen(self, record: StepRecord, chosen: list[File]) -> None:
         plan, options = self.run.plan, self.run.options
         copied = copy_aside(plan.namespace, self.run.folder.uri, chosen, options)
         taken = [failed for failed in copied if failed is not None]
@@ -240,27 +229,31 @@ class _Collection:
         found = self.names.read()
         why_not = self._why_not(found)
         if why_not:
-            record.warn(f"no file of _lakefs/ goes: {why_not}")
-        for file in ready:
-            if why_not or file.name in found.files:
-                taken.append(Taken(file, KEPT, why_not or "a commit names it by now"))
-        gone = [file for file in ready if not why_not and file.name not in found.files]
-        taken += self._delete(record, gone)
-        self._write_ledger(record, taken)
+            record.warn(f"no file of _lakefs/ is deleted: {why_not}")
+        garbage = [file for file in ready if not why_not and file.name not in found.files]
+        stays = [file for file in ready if why_not or file.name in found.files]
+        taken += [Taken(file, KEPT, why_not or "in use now") for file in stays]
+        with self._gate(record) as may_send:
+            taken += delete_files(plan.namespace, garbage, may_send, options)
+        self._write_outcomes(record, "ledger", taken)
+        for outcome in (DELETED, KEPT, FAILED, UNSENT):
+            these = [item for item in taken if item.outcome == outcome]
+            record.counts[f"{outcome}_files"] = len(these)
+            record.counts[f"{outcome}_bytes"] = sum(item.file.size for item in these)
         found = self.names.read()
-        there = {info.key.removeprefix(METADATA) for info in self.run.reader.list_level(METADATA).objects}
-        self._put_back(record, found, there)
+        self._put_back(record, found, {_name(info) for info in self.run.reader.list_level(METADATA).objects})
 
     def _purge_copies(self, record: StepRecord, found: Names) -> None:
-        """Let copies go that no run puts back any more, under the same conditions as files, but for those of files that
-        a commit names."""
+        """Delete copies too old to be restored, under the same conditions, except copies of files in use."""
         plan, options = self.run.plan, self.run.options
         taken: list[Taken] = []
         for copies in old_copies(
             plan.namespace, found.files, plan.created_at, self.config.keep_copies_days, options
         ):
-            old = len(copies.files), sum(file.size for file in copies.files)
-            record.add(old_copies=old[0], old_copies_bytes=old[1], kept_copies=len(copies.kept))
+            size_bytes = sum(file.size for file in copies.files)
+            record.add(
+                old_copies=len(copies.files), old_copies_bytes=size_bytes, kept_copies=len(copies.kept)
+            )
             if not self.config.dry_run:
                 with self._gate(record) as may_send:
                     taken += purge_copies(copies, may_send, options)
@@ -270,27 +263,16 @@ class _Collection:
 
     @contextmanager
     def _gate(self, record: StepRecord) -> Iterator[MaySend]:
-        """What each request that deletes must pass."""
+        """Open the gate of deleting requests."""
         self._check_owner()
         watched = f"{MetadataOutput.STEP}/_watch/{record.attempt.number:03d}.json"
         with watching(self.run.folder, self.run.state, watched, lambda: None, LOOK_SECONDS):
             gate = Gate(self.run.folder, self.run.state, self.run.gate(watched))
-            gate.is_open()  # raises what is wrong
+            gate.is_open()  # raises the reason of a closed gate
             yield gate.lets_through
 
-    def _delete(self, record: StepRecord, files: Sequence[File]) -> list[Taken]:
-        with self._gate(record) as may_send:
-            return list(delete_files(self.run.plan.namespace, files, may_send, self.run.options))
-
-    def _write_ledger(self, record: StepRecord, taken: Sequence[Taken]) -> None:
-        self._write_outcomes(record, "ledger", taken)
-        for outcome in (DELETED, KEPT, FAILED, UNSENT):
-            these = [item for item in taken if item.outcome == outcome]
-            record.counts[f"{outcome}_files"] = len(these)
-            record.counts[f"{outcome}_bytes"] = sum(item.file.size for item in these)
-
     def _write_outcomes(self, record: StepRecord, name: str, taken: Sequence[Taken]) -> None:
-        """Write what became of files or copies; an error where some are left to do."""
+        """Write the outcomes of files or copies; remaining ones are the error of the step."""
         columns = {
             "name": [item.file.name for item in taken],
             "size": [item.file.size for item in taken],
@@ -307,9 +289,9 @@ class _Collection:
             )
 
     def _put_back(self, record: StepRecord, found: Names, there: set[str]) -> None:
-        """Put back what commits name and is not there. A metarange that came back may name more."""
+        """Restore missing files in use."""
         plan, options = self.run.plan, self.run.options
-        for _ in range(2):
+        for _ in range(2):  # a restored metarange may have missing ranges
             missing = found.files - there
             copies = find_copies(
                 plan.namespace, missing, plan.created_at, self.config.keep_copies_days, options
@@ -322,10 +304,92 @@ class _Collection:
             back = put_back(plan.namespace, copies, options)
             record.add(put_back_files=len(back))
             record.warn(
-                f"{len(back):,} files of _lakefs/ that a commit has come to name were put back, such as"
-                f" {next(iter(back), 'none')}. Whatever names files without writing them must not run beside"
-                " metadata = delete"
+                f"{len(back):,} deleted files of _lakefs/ are in use by a new commit and were restored, such as"
+                f" {next(iter(back), 'none')}. With metadata = delete, do not run clients that refer to range files"
+                " without writing them"
             )
             there |= copies.keys()
             more, found.missing = self.names.closure(found.missing)
             found.files |= more
+
+
+@dataclass(slots=True)
+class WaitingFiles:
+    """The pending list of files, and the run after its mark."""
+
+    run: SideRun
+    site: Site
+    config: MetadataConfig
+    record: StepRecord
+
+    def advance(self, garbage: Sequence[File], named: Collection[str], why_not: str) -> set[str]:
+        """Advance the list and write it for the next run.
+
+        Args:
+            named: names of files in use, or soon in use.
+            why_not: the reason against any deletion, or "".
+
+        Returns:
+            Names of the files after their wait.
+
+        Raises:
+            RefusedError: a newer version of Dredge wrote the list.
+            ConflictError: another run has left its list since.
+        """
+        run, now = self.run, self.run.store_now()
+        place = open_writer(_runs_uri(run.plan.namespace), run.options)
+        created_at = self.site.client.repository(run.plan.repository).created_at
+        pending = SmallList.read(place, expected_list(run.state, run.plan.namespace, created_at), now)
+        if pending.problem:
+            self.record.warn(f"the wait of all files starts again: {pending.problem}")
+        turn = Turn(
+            run_id=run.plan.run_id,
+            marked_at=run.plan.created_at,
+            now=now,
+            cutoff=run.plan.created_at - self.config.min_age,
+            min_age=self.config.min_age,
+            grace=self.config.grace(keeps_id(self.site)),
+            waits=self.config.waits,
+            lists_all=True,
+            state_of=None,
+        )
+        confirmed = pending.advance(_found(garbage, why_not), turn, named)
+        self.record.details["pending"] = pending.figures
+        if self._is_owner():
+            now = run.store_now()
+            self.record.attempt.check()
+            run.lease.check(run.plan.lease, now)
+            pending.leave(place, run.folder.label, run.plan.run_id, run.plan.created_at, now)
+        return confirmed
+
+    def _is_owner(self) -> bool:
+        """Whether later runs may use the mark: not that of another server or of an older database."""
+        owner = read_owner(self.site.state)
+        owns = owner is None or owner.includes(self.site.client.environment())
+        if owns and compare_ids(self.site).passes:
+            return True
+        self.record.warn(
+            "no pending list is left for later runs: another server owns the namespace, or lakeFS lacks the id of the"
+            " last mark"
+        )
+        return False
+
+
+def _found(garbage: Sequence[File], why_not: str) -> pa.Table:
+    files = sorted((file for file in garbage if file.versions), key=lambda file: file.name)
+    return found_rows(
+        [file.name for file in files],
+        size=[file.size for file in files],
+        version_id=[file.versions[0] for file in files],
+        last_modified=[file.last_modified for file in files],
+        code=[HELD if why_not else None] * len(files),
+        reason=[file.kind for file in files],
+    )
+
+
+def _runs_uri(namespace: str) -> str:
+    return f"{namespace.rstrip('/')}/{METADATA_RUNS}"
+
+
+def _name(info: ObjectInfo) -> str:
+    return info.key.removeprefix(METADATA)

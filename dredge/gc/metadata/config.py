@@ -1,4 +1,4 @@
-"""What a user may ask of a collection of metadata."""
+"""Settings of a collection of metadata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPORT, DELETE = "report", "delete"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataConfig:
-    """Whether range and metarange files go that no commit names, and how long copies of them count."""
+    """Settings of a collection of metadata."""
 
     repository: str = setting("Repository", "Name of the repository in lakeFS.")
     metadata: str = setting(
@@ -65,7 +65,7 @@ class MetadataConfig:
         check_settings(self, without=() if self.unsafe_grace_seconds is None else ("grace_hours",))
 
     def grace(self, keeps_id: bool) -> timedelta:
-        """How long a file waits that no commit names; copies bring back what goes.
+        """Return the wait of a file without a commit; deletions can be undone by copies.
 
         Args:
             keeps_id: whether the server keeps the id of the last mark.
@@ -75,19 +75,19 @@ class MetadataConfig:
 
     @property
     def min_age(self) -> timedelta:
-        """Younger files stay."""
+        """Minimum age of deleted files."""
         return timedelta(hours=self.min_age_hours)
 
     @property
     def waits(self) -> bool:
-        """Whether a file waits for another run at all."""
+        """Whether files wait for another run."""
         return self.unsafe_grace_seconds != 0
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> MetadataConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
+        """Make the settings from Params of a DAG, an operator's `config`, or options of a command.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))

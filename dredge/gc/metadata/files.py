@@ -1,24 +1,30 @@
-"""What lies in `_lakefs/`: range and metarange files, and which commits name them.
+"""The files in `_lakefs/` by kind, and their report. Only reads.
 
-metaranges of commits → the ranges they name
-    every other file that is old enough: read, for only its content says what it is
-        a table of a refs dump → kept · any other table → garbage · no table → none of ours
+ranges and metaranges of commits → kept or unreachable
+other files older than the minimum age are read, as only the content shows the kind:
+    a table of a refs dump → kept · any other table → garbage · no table → other
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-from dredge.errors import FormatError, NotFoundError
 from dredge.gc.insight.addresses import Amount
-from dredge.gc.namespaces import METADATA
-from dredge.lakefs.files.ranges import is_table_id, read_metarange
-from dredge.lakefs.files.sstable import METARANGES
-from dredge.lakefs.files.sstable.envelope import read_envelope
-from dredge.storage import ObjectInfo, ObjectReader
+from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.metadata.named import History, read_history, read_ranges
+from dredge.gc.namespaces import METADATA, check_namespaces
+from dredge.gc.witness.unnamed import DAMAGED as UNREADABLE
+from dredge.gc.witness.unnamed import DUMP, read_kinds
+from dredge.lakefs import LakeFS
+from dredge.lakefs.files.ranges import is_table_id
+from dredge.lakefs.files.sstable import METARANGES, RANGES
+from dredge.runs.payload import to_json
+from dredge.runs.rendering import size_text
+from dredge.storage import ObjectInfo, ObjectReader, StorageOptions, open_reader
 
 KEPT, UNREACHABLE, YOUNG, DUMPS = "kept", "unreachable", "young", "dumps"
 GARBAGE_RANGES, GARBAGE_METARANGES, DAMAGED, OTHER = (
@@ -28,29 +34,34 @@ GARBAGE_RANGES, GARBAGE_METARANGES, DAMAGED, OTHER = (
     "other",
 )
 KINDS = {
-    KEPT: "named by commits that branches or tags lead to, or that rules keep",
-    UNREACHABLE: "named only by commits that no branch and no tag leads to and no rule keeps",
-    YOUNG: "younger than the minimum age: a commit may be about to name them",
-    GARBAGE_RANGES: "ranges that no commit names",
-    GARBAGE_METARANGES: "metaranges that no commit names",
+    KEPT: "used by commits reachable from branches or tags, or active by the rules",
+    UNREACHABLE: "used only by other commits",
+    YOUNG: "younger than the minimum age: a commit may soon use them",
+    GARBAGE_RANGES: "ranges without a commit",
+    GARBAGE_METARANGES: "metaranges without a commit",
     DUMPS: "files of refs dumps",
-    DAMAGED: "named like a table, and not readable as one",
+    DAMAGED: "with the name of a range or metarange, and not readable",
     OTHER: "other files",
 }
-"""What files are, in the order in which people read it."""
+"""Kinds of files in the order of the report."""
+_SHOWN = (GARBAGE_RANGES, GARBAGE_METARANGES, DAMAGED)
 _EXAMPLES_MAX = 10
-_AT_ONCE = 4
-"""Range files may be long, and are read whole."""
+_OF_TABLES = {
+    METARANGES: GARBAGE_METARANGES,
+    RANGES: GARBAGE_RANGES,
+    DUMP: DUMPS,
+    UNREADABLE: DAMAGED,
+}
 
 
 @dataclass(slots=True)
 class Named:
-    """Files that commits name, by name.
+    """Files in use by commits, by name.
 
     Attributes:
-        kept: by those that matter.
-        unreachable: by others only.
-        missing: metaranges that are named and not there.
+        kept: by reachable or active commits.
+        unreachable: only by others.
+        missing: missing metaranges.
     """
 
     kept: set[str]
@@ -60,11 +71,10 @@ class Named:
 
 @dataclass(slots=True)
 class Sorted:
-    """The files of `_lakefs/`, by what they are.
+    """Files of `_lakefs/` by kind.
 
     Attributes:
-        amounts: number and bytes, by kind.
-        examples: names of a few, by kind.
+        examples: a few names by kind.
         garbage: names of all files of the two kinds of garbage.
     """
 
@@ -87,12 +97,8 @@ def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collect
     """Read the metaranges of commits.
 
     Args:
-        reader: on the storage namespace.
-        kept: ids of the metaranges of commits that matter; the empty one is the content without entries.
-        unreachable: ids of those of others.
-
-    Raises:
-        FormatError: one is damaged.
+        kept: ids of metaranges of reachable or active commits; "" is empty content.
+        unreachable: ids of metaranges of other commits.
     """
     missing: list[str] = []
     of_kept = _closure(reader, kept, missing)
@@ -100,28 +106,23 @@ def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collect
 
 
 def _closure(reader: ObjectReader, metaranges: Iterable[str], missing: list[str]) -> set[str]:
-    """Metaranges, and the ranges that they name."""
     found: set[str] = set()
     for metarange_id in sorted(filter(None, metaranges)):
         found.add(metarange_id)
-        key = METADATA + metarange_id
-        try:
-            metarange = read_metarange(reader.get(key), key, expected_id=metarange_id)
-        except NotFoundError:
+        ranges = read_ranges(reader, metarange_id)
+        if ranges is None:
             missing.append(metarange_id)
-            continue
-        found.update(info.id for info in metarange.ranges)
+        else:
+            found.update(ranges)
     return found
 
 
 def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, cutoff: datetime) -> Sorted:
-    """Say of each file directly in `_lakefs/` what it is.
+    """Sort the files directly in `_lakefs/` by kind.
 
     Args:
-        reader: on the storage namespace.
-        files: listed before the commits were read, so that what is committed meanwhile is named.
-        named: by the commits.
-        cutoff: files that were written then or later are young, whatever they are.
+        files: listed before the commits were read, so files of new commits are in `named`.
+        cutoff: files written then or later are young.
     """
     found = Sorted()
     unnamed: dict[str, ObjectInfo] = {}
@@ -136,17 +137,93 @@ def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, 
         elif info.last_modified >= cutoff:
             found.add(YOUNG, info)
         else:
-            unnamed[info.key] = info
-    for key, data in reader.get_many(list(unnamed), _AT_ONCE):
-        found.add(_kind(data, key), unnamed[key])
+            unnamed[name] = info
+    for name, kind in read_kinds(reader, unnamed.values()).items():
+        found.add(_OF_TABLES[kind], unnamed[name])
     return found
 
 
-def _kind(data: bytes, name: str) -> str:
-    try:
-        envelope = read_envelope(data, name, None, None)
-    except FormatError:
-        return DAMAGED
-    if envelope.entity is not None:
-        return DUMPS
-    return GARBAGE_METARANGES if envelope.kind == METARANGES else GARBAGE_RANGES
+@dataclass(frozen=True, slots=True)
+class MetadataReport:
+    """The files in `_lakefs/`.
+
+    Attributes:
+        missing: missing metaranges of commits.
+    """
+
+    repository: str
+    history: History
+    files: Sorted
+    missing: list[str]
+
+    def figures(self) -> dict[str, Any]:
+        """Return figures and examples as JSON."""
+        return {
+            "repository": self.repository,
+            "complete": self.history.complete,
+            "commits": len(self.history.kept) + len(self.history.unreachable),
+            "unreachable_commits": sorted(self.history.unreachable),
+            "at_work": self.history.at_work,
+            "missing_metaranges": self.missing,
+            "kinds": {kind: to_json(amount) for kind, amount in self.files.amounts.items()},
+            "examples": {kind: names for kind, names in self.files.examples.items() if kind in _SHOWN},
+        }
+
+
+def report_metadata(
+    client: LakeFS,
+    repository: str,
+    now: datetime,
+    min_age: timedelta,
+    access: KVAccess | None = None,
+    options: StorageOptions | None = None,
+) -> MetadataReport:
+    """Find range and metarange files without a commit. Changes no data.
+
+    Args:
+        now: the time, within minutes of the store's.
+        min_age: younger files are skipped.
+        access: lakeFS's key-value store; None reads only commits reachable from refs.
+
+    Raises:
+        RefusedError: the history is not readable to its root, the key-value store is another installation's, or the
+            namespace overlaps with another repository's, whose commits may use the files.
+    """
+    namespace = client.repository(repository).namespace
+    check_namespaces(repository, {found.name: found.namespace for found in client.repositories()})
+    reader = open_reader(namespace, options)
+    # Files before commits: files of new commits are then in use by a read commit.
+    files = reader.list_level(METADATA).objects
+    history = read_history(client, repository, namespace, now, access)
+    kept = {commit.metarange_id for commit in history.kept.values()} | history.named
+    unreachable = {commit.metarange_id for commit in history.unreachable.values()}
+    named = find_named(reader, kept, unreachable)
+    return MetadataReport(repository, history, sort_files(reader, files, named, now - min_age), named.missing)
+
+
+def report_lines(report: MetadataReport) -> Iterator[str]:
+    """Format a report for the terminal."""
+    history, amounts = report.history, report.files.amounts
+    commits = len(history.kept) + len(history.unreachable)
+    known = "all commits" if history.complete else "commits reachable from branches and tags"
+    yield f"{report.repository}: {commits:,} commits were read ({known})"
+    yield f"{'FILES':>12}{'SIZE':>12}  KIND"
+    for kind, words in KINDS.items():
+        if amounts[kind].objects:
+            yield f"{amounts[kind].objects:>12,}{size_text(amounts[kind].size_bytes):>12}  {words}"
+    if history.unreachable:
+        yield f"{len(history.unreachable):,} commits are unreachable from branches and tags, and expired by the rules"
+    if not history.complete:
+        yield (
+            "* Unreachable commits are unknown, so files without a known commit may be theirs. Set DREDGE_KV_URL to"
+            " read all commits."
+        )
+    if history.at_work:
+        yield f"* Running: {', '.join(history.at_work)}. Commits may soon use their files."
+    if report.missing:
+        yield f"* {len(report.missing):,} metaranges of commits are missing, such as {report.missing[0]}."
+    if any(amounts[kind].objects for kind in (GARBAGE_RANGES, GARBAGE_METARANGES)):
+        yield (
+            "* This report deletes no file: a commit may write and use such a file again at any time. Give --note, and"
+            " --apply a day later, to delete them safely: in a bucket with versions."
+        )

@@ -1,36 +1,106 @@
-"""Which files of `_lakefs/` some commit names, as far as anybody can tell: read from the key-value store's records.
+"""The commits of a repository, and the range and metarange files in use by them.
 
-Every commit counts, also one that no branch leads to and no rule keeps: its record can be asked for, and whoever does
-needs its files. So does what imports made. A metarange file that is young, or whose import has not ended, may be about
-to become a commit's, so what it names counts as well.
+Every commit counts, reachable or not: its record can be read, and then its files are needed. Metaranges of imports
+count as well. A young metarange file, or one of a running import, may soon belong to a commit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.gc.insight.base_run import all_commits
+from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, Standing, look
-from dredge.gc.metadata.history import Place, read_work
 from dredge.gc.namespaces import METADATA
+from dredge.kv.rows import show_key
 from dredge.lakefs import LakeFS
+from dredge.lakefs.files import messages
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 
+_IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
 _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Whose records are read.
+class Place:
+    """A repository and the URI of its storage namespace."""
+
+    repository: str
+    namespace: str
+
+
+@dataclass(slots=True)
+class History:
+    """The commits of a repository.
 
     Attributes:
-        client: the lakeFS server.
-        plan: the repository.
-        access: to lakeFS's key-value store.
+        kept: reachable from a branch or tag, or active by the rules.
+        unreachable: all other known commits.
+        complete: whether all commits are known; else only those reachable from refs.
+        named: metaranges of imports.
+        at_work: running imports and tasks, as text.
     """
+
+    kept: Graph
+    unreachable: Graph = field(default_factory=dict)
+    complete: bool = False
+    named: set[str] = field(default_factory=set)
+    at_work: list[str] = field(default_factory=list)
+
+
+def read_history(
+    client: LakeFS, repository: str, namespace: str, now: datetime, access: KVAccess | None
+) -> History:
+    """Read the commits of a repository.
+
+    Args:
+        now: for the rules.
+        access: lakeFS's key-value store; None reads only commits reachable from refs.
+
+    Raises:
+        RefusedError: the history is not readable to its root, or the store is another installation's.
+    """
+    branches, tags = client.branches(repository), client.tags(repository)
+    graph = load_graph(client, repository, branches)
+    load_graph(client, repository, tags, graph)
+    if access is None:
+        return History(graph)
+    known = {**all_commits(access, repository, namespace), **graph}
+    rules = client.rules(repository)
+    active = known.keys() if rules is None else active_by_rules(known, branches, rules, now)
+    kept = {item: commit for item, commit in known.items() if item in graph or item in active}
+    unreachable = {item: commit for item, commit in known.items() if item not in kept}
+    with access.open() as store, store.view() as view:
+        records = RepositoryRecords(Place(repository, namespace), view, store.location)
+        named, at_work = read_work(records)
+    return History(kept, unreachable, complete=True, named=named, at_work=at_work)
+
+
+def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
+    """Read the metaranges of imports, and the running imports and tasks as text."""
+    named, at_work = set[str](), list[str]()
+    for name, value in records.rows(_IMPORTS):
+        status = messages.decode(messages.ImportStatusData, value, show_key(_IMPORTS, name))
+        if status.metarange_id:
+            named.add(status.metarange_id)
+        if not status.completed and not status.error:
+            at_work.append(f"import {status.id}")
+    for name, value in records.rows(_TASKS):
+        # Every kind of task has the same first member. Tasks of prepare_commits write no ranges.
+        of_task = messages.decode(messages.RepositoryRestoreStatus, value, show_key(_TASKS, name))
+        if not of_task.task.done and not name.startswith(_PREPARE):
+            at_work.append(f"{of_task.task.operation or 'task'} {of_task.task.id}")
+    return named, at_work
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The server and key-value store of a repository; `plan` has the fields needed by `look`."""
 
     client: LakeFS
     plan: Place
@@ -39,13 +109,13 @@ class Asking:
 
 @dataclass(slots=True)
 class Names:
-    """What commits name at one time.
+    """Files in use by commits, at one time.
 
     Attributes:
         files: names of range and metarange files.
-        missing: metaranges of commits whose files are not there, so that what they name is unknown.
-        at_work: imports and tasks that have not ended, in words.
-        standing: what the records are worth.
+        missing: missing metaranges of commits; their ranges are unknown.
+        at_work: running imports and tasks, as text.
+        standing: the verification of the key-value store.
     """
 
     files: set[str]
@@ -56,12 +126,10 @@ class Names:
 
 @dataclass(slots=True)
 class NamesReader:
-    """Finds what commits name, again and again; a metarange is read once.
+    """Reads the files in use repeatedly, each metarange once.
 
     Attributes:
-        asking: whose records are read.
-        reader: on the storage namespace.
-        ranges: ids of the ranges of each metarange that was read.
+        ranges: ids of the ranges by metarange.
     """
 
     asking: Asking
@@ -69,22 +137,22 @@ class NamesReader:
     ranges: dict[str, list[str]] = field(default_factory=dict)
 
     def read(self) -> Names:
-        """Find what is named now.
+        """Read the files in use now.
 
         Raises:
             RefusedError: the key-value store is another installation's.
-            FormatError: a record or a metarange is damaged.
         """
         (metaranges, at_work), standing = look(self.asking, _read_records, self.asking.access)
         files, missing = self.closure(metaranges)
         return Names(files, missing, at_work, standing)
 
     def closure(self, metaranges: Iterable[str]) -> tuple[set[str], list[str]]:
-        """Metaranges and the ranges that they name, and those metaranges that are not there."""
+        """Return metaranges with their ranges, and the missing metaranges."""
         wanted = sorted(set(filter(None, metaranges)))
         new = [item for item in wanted if item not in self.ranges]
         missing = []
-        for metarange_id, found in zip(new, ordered_map(self._ranges_of, new, _AT_ONCE), strict=True):
+        read = ordered_map(lambda name: read_ranges(self.reader, name), new, _AT_ONCE)
+        for metarange_id, found in zip(new, read, strict=True):
             if found is None:
                 missing.append(metarange_id)
             else:
@@ -92,32 +160,34 @@ class NamesReader:
         named = (item for metarange_id in wanted for item in self.ranges.get(metarange_id, []))
         return {*wanted, *named}, missing
 
-    def _ranges_of(self, metarange_id: str) -> list[str] | None:
-        key = METADATA + metarange_id
-        try:
-            found = read_metarange(self.reader.get(key), key, expected_id=metarange_id)
-        except NotFoundError:
-            return None
-        return [info.id for info in found.ranges]
-
-    def of_tables(self, names: Sequence[str]) -> set[str]:
-        """Names of ranges in those of some files that are metaranges.
+    def read_tables(self, names: Sequence[str]) -> set[str]:
+        """Return the ranges of the metaranges among some files.
 
         Raises:
-            NotFoundError: a file is not there.
+            NotFoundError: a file is missing.
         """
         found: set[str] = set()
         for key, data in self.reader.get_many([METADATA + name for name in names], _AT_ONCE):
             try:
                 metarange = read_metarange(data, key)
             except FormatError:
-                continue  # a range, or something else
+                continue  # a range or another file
             found.update(info.id for info in metarange.ranges)
         return found
 
 
+def read_ranges(reader: ObjectReader, metarange_id: str) -> list[str] | None:
+    """Read the ids of a metarange's ranges; None if it is missing."""
+    key = METADATA + metarange_id
+    try:
+        found = read_metarange(reader.get(key), key, expected_id=metarange_id)
+    except NotFoundError:
+        return None
+    return [info.id for info in found.ranges]
+
+
 def _read_records(records: RepositoryRecords) -> tuple[set[str], list[str]]:
-    # What is at work before commits: what ends meanwhile has written its commit by then.
+    # Running tasks before commits: a task finished in between has written its commit.
     named, at_work = read_work(records)
-    records.branches()  # their heads show whose store it is
+    records.branches()  # their heads identify the store's server
     return named | {commit.metarange_id for commit in records.commits().values()}, at_work

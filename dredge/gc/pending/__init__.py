@@ -1,8 +1,8 @@
-"""The pending list of a lakeFS repository: what was found, and waits for another run.
+"""The pending list of a lakeFS repository: found objects, waiting for another run.
 
-    planning       is the list usable? else the run is a clean one            known.find_list
-    subtract       the list as it is; rows that are due are looked for        known.note_list
-    check_limits   the list after this mark, and what has waited              advance.advance_list, known.leave
+    planning       a clean run if the list is not usable                      known.find_list
+    subtract       the list before the run; due rows are read from the store  known.note_list
+    check_limits   the list after this mark, and the objects after their wait advance.advance_list, known.leave
 
-`dredge.runs.pending` has the rows, how they advance, and their store.
+`dredge.runs.pending` has the rows, their transitions and their store.
 """

@@ -1,18 +1,17 @@
-"""Advances the pending list by what a mark found, shard by shard.
+"""Advances the pending list by the candidates of a mark, shard by shard.
 
     few rows     one task reads all candidates and the whole list
-    many rows    tasks cut the candidates into shards by folder, then tasks advance a shard each; where the number of
-                 shards changes, the list is cut, too
+    many rows    tasks cut the candidates into shards by folder, then other tasks advance a shard each; the list is cut
+                 again if the number of shards changes
 
-What lies in one folder is in one shard, so that a day's work changes few of them. A part whose rows are as they were is
-named again.
+A folder belongs to one shard, so the changes of a day are in few shards. Unchanged parts keep their file.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import batched
 
@@ -23,16 +22,13 @@ from dredge.errors import FormatError
 from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.pending import found as reading
-from dredge.gc.pending.found import Sources
-from dredge.gc.pending.gone import Gone
-from dredge.gc.pending.known import Known
+from dredge.gc.pending.known import Gone, Known
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import Waits
-from dredge.runs.pending.rows import FOUND, PENDING, Turn, advance, changes
+from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, Turn, advance, changes
 from dredge.runs.pending.store import same_or_written
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
@@ -42,25 +38,66 @@ from dredge.sets.live import LiveSet
 
 _STEP = CheckLimitsOutput.STEP
 ONE_TASK_ROWS = 500_000
-"""Up to so many rows, one task in the driver advances the list: cutting and starting tasks takes longer."""
+"""Up to so many rows the driver advances the list: cutting and starting tasks takes longer."""
 SHARD_ROWS = 100_000
-"""Rows of a shard, about, where there are more."""
+"""Approximate rows of a shard."""
 _BITS_MAX = 12
 _AT_ONCE = 32
-"""Shards whose hashes are looked for in the live set at once, which is read as often."""
+"""Shards compared with the live set at once; the live set is read for each such group."""
+_TAKEN = ["address", "hash", "size", "etag", "last_modified"]
 _TELLING = ["hash", "size", "last_modified", "status", "since"]
-"""Columns of the list that tell whether a row stays as it is."""
+"""Columns of the list needed to decide whether a row changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Files of rows.
+
+    Attributes:
+        cut: rows of candidates or young objects of a shard (`FOUND`).
+        before: rows of the list, cut or to be cut.
+    """
+
+    candidates: list[PartInfo] = field(default_factory=list)
+    young: list[PartInfo] = field(default_factory=list)
+    cut: list[PartInfo] = field(default_factory=list)
+    before: list[PartInfo] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Number of found objects."""
+        return sum(part.rows for part in (*self.candidates, *self.young, *self.cut))
+
+    def read_found(self, folder: RunFolder, holds: Holds) -> Iterator[pa.Table]:
+        """Read the found objects as rows of `FOUND`.
+
+        Args:
+            holds: other holds than the wait.
+        """
+        for part in self.candidates:
+            rows = folder.read_part(part, [*_TAKEN, "reason", "hold"])
+            yield _as_found(rows, holds.codes_of(rows), rows["reason"])
+        for part in self.young:
+            rows = folder.read_part(part, _TAKEN)
+            nulls = pa.nulls(rows.num_rows, pa.string())
+            yield _as_found(rows, pa.array([YOUNG] * rows.num_rows, pa.string()), nulls)
+        yield from folder.read_parts(self.cut)
+
+
+def _as_found(rows: pa.Table, codes: pa.Array, reasons: pa.Array) -> pa.Table:
+    columns = {name: rows[name] for name in _TAKEN}
+    columns |= {"version_id": pa.nulls(rows.num_rows, pa.string()), "code": codes, "reason": reasons}
+    return pa.Table.from_arrays([columns[item.name].cast(item.type) for item in FOUND], schema=FOUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceConfig:
-    """What every task needs; a payload.
+    """Configuration of every task.
 
     Attributes:
-        turn: the run.
-        live: hashes of every address that is live.
-        holds: what was proved about candidates that are held.
-        gone: what the run deleted that left the state.
+        live: hashes of all live addresses.
+        holds: results of the proofs about held candidates.
+        gone: deletions of the run with the newest state.
         writes: whether the mark leaves a list; else it is only counted.
     """
 
@@ -70,15 +107,17 @@ class AdvanceConfig:
     gone: Gone
     writes: bool
 
+    def read_holds(self, folder: RunFolder) -> Holds:
+        """Read the holds other than the wait."""
+        return replace(Holds.of(folder, self.holds), confirmed=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTodo:
-    """A shard; a payload.
+    """A shard to be advanced.
 
     Attributes:
-        shard: its number.
-        found: what the mark found there.
-        before: files of rows of the list: in the folder of lease and index, unless they were cut.
+        before: files of the list in the folder of lease and index; cut rows are in `found.before`.
     """
 
     shard: int
@@ -88,25 +127,20 @@ class ShardTodo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceTask:
-    """Some shards; a payload.
-
-    Attributes:
-        shards: to be advanced.
-    """
+    """Shards to be advanced."""
 
     shards: list[ShardTodo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceResult:
-    """What became of some shards; a payload.
+    """Results of some shards.
 
     Attributes:
-        rows: candidates that were read.
-        parts: files of the new list, by number of the shard; none for one without rows.
-        confirmed: files of hashes of candidates that have waited.
-        waits: figures.
-        unread: sentences about files of the list that could not be read.
+        rows: number of read candidates.
+        parts: files of the new list by shard; an empty shard has no file.
+        confirmed: files of hashes of the candidates after their wait.
+        unread: warnings about unreadable files of the list.
     """
 
     rows: int = 0
@@ -115,6 +149,15 @@ class AdvanceResult:
     waits: Waits = field(default_factory=Waits)
     unread: list[str] = field(default_factory=list)
 
+    def __add__(self, other: AdvanceResult) -> AdvanceResult:
+        return AdvanceResult(
+            rows=self.rows + other.rows,
+            parts={**self.parts, **other.parts},
+            confirmed=[*self.confirmed, *other.confirmed],
+            waits=self.waits + other.waits,
+            unread=[*self.unread, *other.unread],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
@@ -122,9 +165,8 @@ class Advanced:
 
     Attributes:
         bits: there are 2**bits shards.
-        parts: files of rows by number of the shard.
-        confirmed: files of hashes of candidates that have waited.
-        waits: figures.
+        parts: files of rows by shard.
+        confirmed: files of hashes of the candidates after their wait.
     """
 
     bits: int
@@ -136,18 +178,16 @@ class Advanced:
 def advance_list(
     run: Run, runner: TaskRunner, record: StepRecord, known: Known, holds: HoldFiles, writes: bool
 ) -> Advanced:
-    """Advance the list by the candidates of a run, and find those that have waited.
+    """Advance the list by the candidates of a complete mark, and find those after their wait.
 
     Args:
-        run: this run; its mark is complete, and nothing more is read of the world for it.
-        runner: spreads the work.
-        record: of check_limits; takes warnings.
+        record: of check_limits.
         known: the list before.
-        holds: what was proved about candidates that are held.
+        holds: results of the proofs about held candidates.
         writes: whether the mark leaves a list; else it is only counted.
 
     Raises:
-        FormatError: not all candidates were compared, or an optimized run cannot read the list.
+        FormatError: some candidates were not compared, or an optimized run cannot read the list.
     """
     candidates, committed = record.input(SubtractOutput), record.input(ListCommittedOutput)
     config = AdvanceConfig(
@@ -165,26 +205,22 @@ def advance_list(
         runner = LocalRunner()
     tasks = [AdvanceTask(shards=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", found.rows)
-    compared = sum(result.rows for result in results)
-    if compared != found.rows:
+    result = sum(results, AdvanceResult())
+    if result.rows != found.rows:
         raise FormatError(
-            f"{compared} candidates were compared with the pending list, there are {found.rows}. Nothing was deleted."
+            f"{result.rows} candidates were compared with the pending list, there are {found.rows}. Nothing was"
+            " deleted."
         )
-    for text in (text for result in results for text in result.unread):
+    for text in result.unread:
         record.warn(text)
-    return Advanced(
-        bits=bits,
-        parts={shard: part for result in results for shard, part in result.parts.items()},
-        confirmed=[part for result in results for part in result.confirmed],
-        waits=sum((result.waits for result in results), Waits()),
-    )
+    return Advanced(bits, result.parts, result.confirmed, result.waits)
 
 
 def choose_bits(rows: int, before: int) -> int:
-    """Choose how finely the list is cut: as it is, unless the shards become much too large or small.
+    """Choose the number of shards: as before, unless the shards become much too large or small.
 
     Args:
-        rows: of the list before, and what was found.
+        rows: of the list before and the found objects.
         before: bits of the list before.
     """
     if rows <= ONE_TASK_ROWS:
@@ -196,7 +232,7 @@ def choose_bits(rows: int, before: int) -> int:
 
 def _turn(run: Run, known: Known) -> Turn:
     plan = run.plan
-    inventory_tells = plan.inventory is None or plan.inventory.created_at is not None
+    dated = plan.inventory is None or plan.inventory.created_at is not None
     return Turn(
         run_id=plan.run_id,
         marked_at=plan.created_at,
@@ -205,7 +241,7 @@ def _turn(run: Run, known: Known) -> Turn:
         min_age=timedelta(seconds=plan.config.min_age_seconds),
         grace=known.grace,
         waits=plan.config.waits,
-        lists_all=plan.mode == CLEAN and inventory_tells,
+        lists_all=plan.mode == CLEAN and dated,
         state_of=None if plan.state is None else plan.state.run_id,
     )
 
@@ -220,7 +256,7 @@ def _shards(
     bits: int,
 ) -> list[ShardTodo]:
     pending = known.pending
-    if bits == 0:  # one task reads all shards, also those of a list that shrank
+    if bits == 0:  # one task reads all shards, also those of a formerly larger list
         return [ShardTodo(shard=0, found=found, before=known.parts)]
     cut = defaultdict[int, list[PartInfo]](list)
     before = defaultdict[int, list[PartInfo]](list)
@@ -255,12 +291,7 @@ def _shards(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutConfig:
-    """What every task needs; a payload.
-
-    Attributes:
-        bits: there are 2**bits shards.
-        config: of the tasks that advance them.
-    """
+    """Configuration of every cutting task: 2**bits shards."""
 
     bits: int
     config: AdvanceConfig
@@ -268,12 +299,7 @@ class CutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutTask:
-    """Some sources; a payload.
-
-    Attributes:
-        name: of the files that the task writes.
-        sources: candidates, young objects, and the list.
-    """
+    """Sources to be cut; `name` is part of the names of the written files."""
 
     name: str
     sources: list[Sources]
@@ -281,13 +307,7 @@ class CutTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutResult:
-    """What a task wrote; a payload.
-
-    Attributes:
-        found: rows of what was found, by number of the shard.
-        before: rows of the list, by number of the shard.
-        unread: sentences about files of the list that could not be read.
-    """
+    """Files of a cutting task by shard, and warnings about unreadable files of the list."""
 
     found: dict[int, PartInfo]
     before: dict[int, PartInfo]
@@ -296,8 +316,8 @@ class CutResult:
 
 @partition_function
 def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
-    """Cut some sources into shards by the folders of objects."""
-    holds = reading.plain(Holds.of(run.folder, config.config.holds))
+    """Cut sources into shards by folder."""
+    holds = config.config.read_holds(run.folder)
     found = [table for source in task.sources for table in source.read_found(run.folder, holds)]
     before, unread = _read_list(
         run, [part for source in task.sources for part in source.before], config.config
@@ -312,15 +332,17 @@ def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
 def _read_list(
     run: WorkerRun, parts: Sequence[PartInfo], config: AdvanceConfig
 ) -> tuple[list[pa.Table], list[str]]:
-    """Rows of the list, and sentences about files that could not be read."""
+    """Read rows of the list, and make warnings about unreadable files."""
     state, rows, unread = RunFolder(run.open_state(), "the pending list"), list[pa.Table](), list[str]()
     for part in parts:
         try:
             rows.append(state.read_part(part))
         except FormatError as error:
             if not config.turn.lists_all:
-                raise  # rows that only the list knows would be forgotten
-            unread.append(f"some objects wait anew: a part of the pending list cannot be read ({error})")
+                raise  # an optimized run knows some objects only by the list
+            unread.append(
+                f"the wait of some objects starts again: the pending list has an unreadable part ({error})"
+            )
     return rows, unread
 
 
@@ -336,8 +358,8 @@ def _cut(
 
 @partition_function
 def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> AdvanceResult:
-    """Advance some shards of the list, and write what changed."""
-    holds = reading.plain(Holds.of(run.folder, config.holds))
+    """Advance shards of the list and write the changed ones."""
+    holds = config.read_holds(run.folder)
     total = AdvanceResult()
     quiet = {
         shard: result
@@ -347,13 +369,7 @@ def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> 
     for todo in task.shards:
         one = quiet.get(todo.shard) or _advance_shard(run, config, holds, todo)
         run.progress.add(one.rows)
-        total = AdvanceResult(
-            rows=total.rows + one.rows,
-            parts={**total.parts, **one.parts},
-            confirmed=[*total.confirmed, *one.confirmed],
-            waits=total.waits + one.waits,
-            unread=[*total.unread, *one.unread],
-        )
+        total += one
     return total
 
 
@@ -371,9 +387,14 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     if len(hashes):
         (live,) = config.live.find([hashes])
     advanced = advance(previous, found, live, config.gone.among(hashes), turn)
+    parts: dict[int, PartInfo] = {}
+    if config.writes:
+        known = todo.before[0] if len(todo.before) == 1 and not todo.found.before else None
+        label = run.folder.call_label
+        parts = same_or_written(run.open_state(), label, todo.shard, advanced.rows, previous, known)
     return AdvanceResult(
         rows=found.num_rows,
-        parts=_write(run, todo, previous, advanced.rows) if config.writes else {},
+        parts=parts,
         confirmed=_write_confirmed(run.folder, todo.shard, found, advanced.confirmed),
         waits=Waits.of(advanced.rows, found, advanced.confirmed, turn),
         unread=unread,
@@ -383,7 +404,7 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
 def _quiet_shards(
     run: WorkerRun, config: AdvanceConfig, shards: Sequence[ShardTodo]
 ) -> dict[int, AdvanceResult]:
-    """Results of shards that stay as they are, as most do, by number: without a look at names, which are long."""
+    """Return the results of unchanged shards, which are most, without reading the long addresses."""
     state = RunFolder(run.open_state(), "the pending list")
     found, hashes = dict[int, AdvanceResult](), list[Hashes]()
     for todo in shards:
@@ -403,15 +424,10 @@ def _quiet_shards(
     }
 
 
-def _write(run: WorkerRun, todo: ShardTodo, previous: pa.Table, rows: pa.Table) -> dict[int, PartInfo]:
-    known = todo.before[0] if len(todo.before) == 1 and not todo.found.before else None
-    return same_or_written(run.open_state(), run.folder.call_label, todo.shard, rows, previous, known)
-
-
 def _write_confirmed(folder: RunFolder, shard: int, found: pa.Table, confirmed: np.ndarray) -> list[PartInfo]:
     hashes = found["hash"].to_numpy()
     mine = unite([hashes[confirmed]])
-    # Another object may have the hash of one that has waited: then both wait.
+    # If another object has the same hash, both wait.
     mine = mine[~contains(unite([hashes[~confirmed]]), mine)]
     if not len(mine):
         return []

@@ -1,48 +1,53 @@
-"""The pending list that a run builds on."""
+"""The pending list before a run, and the deletions of the run before it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Self
+
+import numpy as np
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
-from dredge.gc.state.store import StateStore
-from dredge.gc.witness.consents import OWN, read_consents
+from dredge.gc.state import StateStore, open_base
 from dredge.gc.witness.owner import keeps_id
-from dredge.gc.witness.ownership import Site
-from dredge.gc.witness.past import FORGET_LOST
+from dredge.gc.witness.ownership import OWN, Site
+from dredge.gc.witness.record import FORGET_LOST
+from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
+from dredge.runs.pending.rows import Mask
 from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.storage import ObjectReader, ObjectWriter
+from dredge.sets.hashes import Hashes, contains, read_hashes
+from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once
 from dredge.xid import descending_time
 
 NAME = "known.json"
 _SAID = {
-    FORGET_LOST: "a person gave up what was lost with lakeFS's database since",
+    FORGET_LOST: "commits lost with lakeFS's database were given up since",
     OWN: "the namespace was handed to another server since",
 }
-_OLDER = "it is older than the state of earlier runs, so that somebody put it back"
+_OLDER = "it is older than the state of earlier runs, so an older copy was restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What subtract read; a payload.
+    """The list read by subtract.
 
     Attributes:
-        etag: of the pointer to the list; None without one.
-        pending: the list; None where there is none that counts.
-        grace: how long garbage waits.
+        etag: of the pointer to the list, or None.
+        pending: None without a usable list.
+        grace: the wait of garbage.
     """
 
     etag: str | None = None
@@ -56,12 +61,11 @@ class Known:
 
 
 def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, now: datetime) -> Stored:
-    """Read the list of a namespace, and see whether a run may believe it.
+    """Read the list of a namespace and check whether a run may use it.
 
     Args:
-        state: on the folder of lease and index.
-        namespace: URI of the storage namespace.
-        created_at: when the repository was made; None if the server does not return it.
+        state: the folder of lease and index.
+        created_at: creation date of the repository; None if the server does not return it.
         now: the store's time.
 
     Raises:
@@ -71,7 +75,7 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
         newest_read = ask(StateStore(state).newest)
         expected = expected_list(state, namespace, created_at)
     bounds = [] if expected.valid_from is None else [(expected.valid_from, expected.why)]
-    with suppress(FormatError):  # a pointer that cannot be read makes no list older
+    with suppress(FormatError):  # an unreadable pointer is no evidence against the list
         newest = newest_read.result()
         if newest is not None:
             # A run leaves its list before its state, and its id counts whole seconds.
@@ -83,23 +87,20 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
 
 
 def expected_list(state: ObjectReader, namespace: str, created_at: datetime | None) -> Expected:
-    """What a list about a namespace must be to be believed, by what persons said; see `find_list`."""
+    """Return the conditions of a usable list, by people's statements; see `find_list`."""
     said = max(read_consents(state, *_SAID), key=lambda consent: consent.at, default=None)
-    expected = Expected(
-        subject=canonical_namespace(namespace), life="" if created_at is None else created_at.isoformat()
-    )
+    expected = Expected(subject=canonical_namespace(namespace), life=_life(created_at))
     return expected if said is None else replace(expected, valid_from=said.at, why=_SAID[said.kind])
 
 
 def note_list(run: Run, record: StepRecord) -> Known:
-    """Read the list that a run builds on, and note it among the files of subtract.
+    """Read the list before a run and add it to the files of subtract.
 
     Args:
-        run: this run.
         record: of subtract.
 
     Raises:
-        RefusedError: an optimized run has no list to build on, or a newer version of Dredge wrote it.
+        RefusedError: an optimized run has no usable list, or a newer version of Dredge wrote it.
     """
     plan, created_at = run.plan, _created_at(record)
     with at_once() as ask:
@@ -107,11 +108,11 @@ def note_list(run: Run, record: StepRecord) -> Known:
         stored = find_list(run.state, plan.namespace, created_at, run.store_now())
     if stored.pending is None and plan.mode != CLEAN:
         raise RefusedError(
-            f"run {plan.run_id} builds on the pending list of earlier runs, and that cannot be used any more:"
-            f" {stored.problem or 'it is gone'}. Nothing was deleted. Start a new run, which will be a clean one."
+            f"run {plan.run_id} needs the pending list of earlier runs, which is not usable any more:"
+            f" {stored.problem or 'it is missing'}. Nothing was deleted. Start a new run, which will be a clean one."
         )
     if stored.problem:
-        record.warn(f"everything waits anew: the pending list cannot be used: {stored.problem}")
+        record.warn(f"the wait of all objects starts again: {stored.problem}")
     grace = plan.config.grace(plan.undo.way, keeps.result())
     known = Known(etag=stored.etag, pending=stored.pending, grace=grace)
     data = json.dumps(to_json(known), sort_keys=True).encode()
@@ -121,37 +122,26 @@ def note_list(run: Run, record: StepRecord) -> Known:
 
 
 def known_list(folder: RunFolder, part: PartInfo) -> Known:
-    """The list that subtract noted.
-
-    Args:
-        folder: the run folder.
-        part: of subtract.
-
-    Raises:
-        FormatError: it is not as it was written.
-    """
+    """Read the list from a file of subtract; raises FormatError if it is damaged."""
     return from_file(Known, json.loads(folder.read_bytes(part)))
 
 
 def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[int, PartInfo]) -> None:
-    """Leave the list after a complete mark. The parts are written.
+    """Write the list after a complete mark. Its parts are written, and the run holds the lease.
 
     Args:
-        run: whose mark it is; it holds the lease.
         record: of check_limits.
-        known: what subtract noted.
         bits: there are 2**bits shards.
-        parts: files of rows by number of the shard.
+        parts: files of rows by shard.
 
     Raises:
         ConflictError: another run has left its list since.
-        OvertakenError: a later try of the step was begun.
     """
-    plan, created_at, now = run.plan, _created_at(record), run.store_now()
+    plan, now = run.plan, run.store_now()
     run.check_right(now)
     pending = PendingList(
         subject=canonical_namespace(plan.namespace),
-        life="" if created_at is None else created_at.isoformat(),
+        life=_life(_created_at(record)),
         run_id=plan.run_id,
         marked_at=plan.created_at,
         left_at=now,
@@ -164,3 +154,37 @@ def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[
 def _created_at(record: StepRecord) -> datetime | None:
     text = record.input(ListCommittedOutput).detail("witness")["repository_created_at"]
     return None if text is None else datetime.fromisoformat(text)
+
+
+def _life(created_at: datetime | None) -> str:
+    return "" if created_at is None else created_at.isoformat()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """Hashes of the deletions of a run.
+
+    Attributes:
+        uri: of its folder; "" without a run.
+        parts: files of sorted hashes.
+    """
+
+    uri: str = ""
+    parts: list[PartInfo] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Return the deletions of the run with the newest state, for clean runs as well."""
+        if run.plan.state is None:
+            return cls()
+        state = open_base(run, run.plan.state).state
+        return cls(uri=state.run_uri, parts=list(state.gone))
+
+    def among(self, hashes: Hashes) -> Mask:
+        """Return for each hash whether the run deleted it."""
+        found = np.zeros(len(hashes), bool)
+        if self.parts:
+            folder = RunFolder(open_writer(self.uri), "an earlier run")
+            for part in self.parts:
+                found |= contains(read_hashes(folder, part), hashes)
+        return found

@@ -19,7 +19,7 @@ from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.purge.output import PurgeOutput
 from dredge.gc.purge.proof import find_live
 from dredge.gc.run import Run, open_state, read_plan
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import StateStore
 from dredge.gc.undo import collected_of
 from dredge.lakefs import LakeFS
 from dredge.runs.steps import StepRecord

@@ -1,5 +1,1 @@
-"""Step save_report: the end of a run, good or bad: state, own files, and the report."""
-
-from dredge.gc.save_report.output import SaveReportOutput
-
-__all__ = ["SaveReportOutput"]
+"""The end of a run: the state for the next run, own files, figures about the repository, and the report."""

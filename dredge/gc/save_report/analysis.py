@@ -1,9 +1,9 @@
-"""Sections of the report about the whole repository: what objects cost, what other rules would free, what was expected.
+"""Sections of the report about the repository: costs of objects, effects of other rules, expected and actual work.
 
-    analysis.json     written once at the end of a complete clean run; the report is made from it
+    analysis.json     written once, at the end of a complete clean run, for the report
     forecast.json     written with the plan; see `dredge.gc.insight.run_cost`
 
-They explain, and nothing depends on them: a run whose figures cannot be counted is none the worse.
+No step depends on them: a failure is logged, and the run is complete without them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ log = logging.getLogger("dredge")
 ANALYSIS = "analysis.json"
 DAYS = (7, 14, 30, 60, 90)
 _ROWS_MAX = 12
+_TABLES = (
+    ("branches", "branch", "Kept by one branch alone", "Garbage without the branch."),
+    ("ages", "age", "In no head, by age of the newest commit with it", ""),
+    ("prefixes", "prefix", "Live objects by prefix", ""),
+)
 
 
 def write_analysis(run: Run) -> None:
-    """Count what objects cost and what other rules would free; an optimized run takes the figures of a clean one."""
+    """Write the costs of objects and the effects of other rules; an optimized run copies those of a clean run."""
     if not run.plan.config.tuning.report_names_max:
         return
     try:
@@ -44,7 +49,7 @@ def write_analysis(run: Run) -> None:
             if found is not None:
                 run.folder.write_json(ANALYSIS, found)
     except DredgeError as error:
-        log.warning("run %s: what objects cost is not in its report: %s", run.plan.run_id, error)
+        log.warning("run %s: the costs of objects are missing in its report: %s", run.plan.run_id, error)
 
 
 def _count(run: Run) -> dict[str, Any] | None:
@@ -57,14 +62,14 @@ def _count(run: Run) -> dict[str, Any] | None:
         return {"about": text}
     proposals = as_now(base.rules) + by_days(base.rules, DAYS)
     return {
-        "about": f"As this run saw it at {run.plan.created_at:%Y-%m-%d %H:%M} UTC.",
+        "about": f"At the time of this run, {run.plan.created_at:%Y-%m-%d %H:%M} UTC.",
         "cost": cost_of(base).tables(),
         "foreseen": [to_json(item) for item in what_if(base, proposals)],
     }
 
 
 def _of_earlier(run: Run) -> dict[str, Any] | None:
-    """The figures of the newest clean run before."""
+    """Read the figures of the last clean run."""
     root = run.plan.run_uri.rpartition("/")[0]
     for folder, plan in runs_below(root, run.options):
         if plan.repository == run.plan.repository and plan.mode == CLEAN:
@@ -72,18 +77,13 @@ def _of_earlier(run: Run) -> dict[str, Any] | None:
                 found: dict[str, Any] = folder.read_json(ANALYSIS)
             except NotFoundError:
                 continue
-            about = f"As clean run {folder.run_id} saw it on {plan.created_at:%Y-%m-%d}: this run read what changed."
+            about = f"At the time of clean run {folder.run_id}, {plan.created_at:%Y-%m-%d}; this run was optimized."
             return {**found, "about": about} if "cost" in found else found
     return None
 
 
 def sections(folder: RunFolder, results: RunResults) -> list[dict[str, Any]]:
-    """The sections of a run's report.
-
-    Args:
-        folder: the run folder.
-        results: of the steps.
-    """
+    """Return the sections of a run's report."""
     with at_once() as ask:
         forecast_read = ask(_read, folder, FORECAST)
         found = _read(folder, ANALYSIS)
@@ -92,9 +92,9 @@ def sections(folder: RunFolder, results: RunResults) -> list[dict[str, Any]]:
     if forecast is not None:
         made.append(
             {
-                "title": "Expected and done",
+                "title": "Expected and actual work",
                 "about": forecast["about"],
-                "columns": ["", "Expected", "Done"],
+                "columns": ["", "Expected", "Actual"],
                 "rows": compare_rows(forecast, results.summaries),
             }
         )
@@ -112,45 +112,36 @@ def _read(folder: RunFolder, name: str) -> dict[str, Any] | None:
 def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     cost = found.get("cost")
     if cost is None:
-        yield {"title": "What objects cost", "about": found["about"], "columns": [], "rows": []}
+        yield {"title": "Costs of objects", "about": found["about"], "columns": [], "rows": []}
         return
     yield {
-        "title": "What objects cost",
+        "title": "Costs of objects",
         "about": found["about"],
-        "columns": ["Kind", "Objects", "Size", "Why"],
+        "columns": ["Kind", "Objects", "Size", "Reason"],
         "rows": [
             [row["kind"], f"{row['objects']:,}", size_text(row["size_bytes"]), row["why"]]
             for row in cost["kinds"]
         ],
         "notes": cost["notes"],
     }
-    titles = (
-        ("branches", "branch", "Kept by one branch alone", "It would go with the branch."),
-        ("ages", "age", "In no head, by age of the newest commit that keeps it", ""),
-        ("prefixes", "prefix", "Live objects by prefix", ""),
-    )
-    for name, column, title, about in titles:
+    for name, column, title, about in _TABLES:
         if cost[name]:
             rows = [
                 [row[column] or "(root)", f"{row['objects']:,}", size_text(row["size_bytes"])]
                 for row in cost[name]
             ]
-            more = [f"and {len(rows) - _ROWS_MAX:,} more"] if len(rows) > _ROWS_MAX else []
             yield {
                 "title": title,
                 "about": about,
                 "columns": [column.capitalize(), "Objects", "Size"],
                 "rows": rows[:_ROWS_MAX],
-                "notes": more,
+                "notes": [f"and {len(rows) - _ROWS_MAX:,} more"] if len(rows) > _ROWS_MAX else [],
             }
-    yield _foreseen(found["foreseen"])
-
-
-def _foreseen(found: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "title": "What other rules would free",
-        "about": "Garbage that a clean run under rules of so many days by default would find, of any kind.",
-        "curve": curve_of(found),
+    foreseen = found["foreseen"]
+    yield {
+        "title": "Garbage under other rules",
+        "about": "Garbage of any kind in a clean run, by days of the default rule.",
+        "curve": curve_of(foreseen),
         "columns": ["Rules", "Active commits", "Objects", "Size"],
         "rows": [
             [
@@ -159,9 +150,9 @@ def _foreseen(found: list[dict[str, Any]]) -> dict[str, Any]:
                 f"{item['bound']} {item['freed']['objects']:,}".lstrip(),
                 size_text(item["freed"]["size_bytes"]),
             ]
-            for item in found
+            for item in foreseen
         ],
         "notes": list(
-            dict.fromkeys(f"{item['bound']}: {item['unknown']}" for item in found if item["unknown"])
+            dict.fromkeys(f"{item['bound']}: {item['unknown']}" for item in foreseen if item["unknown"])
         ),
     }

@@ -1,9 +1,14 @@
-"""The report: what the run did, for people and for programs, whatever became of it.
+"""The report of a run, complete or failed.
 
     report.json     everything as one JSON object
     report.html     the same as a page
+    summary.json    one line, as lakeFS's own collector writes it
+    deleted/        parquet with one column `address`, confirmed deletions only; deleted.text/ the same as text
 
-and beside them the files of `dredge.gc.save_report.vendor_files`. A run with failures is never a success.
+The last two are in the places and formats of lakeFS's own collector. A dry run reports no deleted objects at all, so no
+other program deletes them from these files without another check. A run with failures is never a success.
+
+Source: docs/lakefs-behaviour.md, "The design documents"
 """
 
 from __future__ import annotations
@@ -11,35 +16,49 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.compute as pc
+
 from dredge.approve.output import approval_inputs
-from dredge.errors import FormatError
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.plan import Plan
-from dredge.gc.run import Run
-from dredge.gc.save_report import vendor_files, words
+from dredge.gc.run import PLAN, Plan, Run, parse_plan
+from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import sections
-from dredge.gc.save_report.output import OwnFilesOutput, SaveReportOutput
-from dredge.gc.save_report.results import RunResults, StepResult
-from dredge.gc.save_report.rows import report_rows
+from dredge.gc.save_report.clean_up import OwnFilesOutput
+from dredge.gc.save_report.results import (
+    ENDED,
+    OUTCOMES,
+    RunResults,
+    StepResult,
+    approval,
+    facts,
+    headline,
+    own_files,
+    own_files_warnings,
+    report_rows,
+    what_to_do,
+)
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.output import StateOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.runs.folder import RunFolder
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
-from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
+from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
-REPORT, PAGE = "report.json", "report.html"
+REPORT, PAGE, SUMMARY = "report.json", "report.html", "summary.json"
 _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
     SliceListingOutput: ("old_objects", "old_bytes", "young_objects", "young_bytes"),
     SubtractOutput: ("live_objects", "candidates_objects", "candidates_bytes"),
@@ -61,33 +80,34 @@ _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
         "kept_objects",
     ),
 }
-"""Figures of the steps that are figures of the run."""
+"""Figures of the run by step."""
+
+
+class SaveReportOutput(StepOutput):
+    """The report. It needs no complete step."""
+
+    STEP = "save_report"
 
 
 def write_report(
     run: Run, known: Mapping[str, StepSummary] | None = None, attempt: StepTry | None = None
 ) -> StepSummary:
-    """Write the report of a run, and the summary of the step. It is written anew whenever asked, also after a failure.
+    """Write the report of a run and the summary of the step.
 
     Args:
-        run: this run.
-        known: summaries of complete steps that were read since the try was claimed. Whoever did a step again since
-            writes a later report.
+        known: summaries of complete steps, read after the claim of the try. A repeated step writes a later report.
         attempt: of this step; None claims one.
-
-    Raises:
-        OvertakenError: somebody began to write it later, who knows more; theirs stays.
     """
     started = run.clock()
     folder, plan = run.folder, run.plan
     attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
     report = build_report(folder, plan, known)
-    parts = vendor_files.write_deleted(folder, attempt)
+    parts = write_deleted(folder, attempt)
     folder.settle()
     files = {
         REPORT: json.dumps(report, sort_keys=True).encode(),
         PAGE: render_html(report).encode(),
-        vendor_files.SUMMARY: vendor_files.summary_of(folder, plan, report),
+        SUMMARY: _summary(folder, plan, report),
     }
     list(ordered_map(lambda name: attempt.replace(name, files[name]), list(files), len(files)))
     summary = StepSummary(
@@ -110,18 +130,27 @@ def write_report(
     return summary
 
 
+def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str, Any]:
+    """Build the current report of a run at work, failed or complete; see `build_report`.
+
+    Raises:
+        ConfigError: not the folder of a run.
+    """
+    writer = open_writer(run_uri.rstrip("/"), options)
+    try:
+        plan = parse_plan(read_json(writer, PLAN))
+    except NotFoundError:
+        raise ConfigError(f"{run_uri} has no {PLAN}: it is not the folder of a run") from None
+    return build_report(RunFolder(writer, plan.run_id), plan)
+
+
 def build_report(
     folder: RunFolder, plan: Plan, known: Mapping[str, StepSummary] | None = None
 ) -> dict[str, Any]:
-    """Put a report together from what the steps left.
+    """Build the JSON object of `report.json`; `dredge.runs.report` lists the fields of the page.
 
     Args:
-        folder: the run folder.
-        plan: the run's plan.
-        known: summaries of complete steps that were just read.
-
-    Returns:
-        The JSON object of `report.json`; `dredge.runs.report` says what a page needs of it.
+        known: summaries of complete steps, if read before.
     """
     results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
     cleaned = StepResult.read(folder, OwnFilesOutput.STEP)
@@ -138,17 +167,17 @@ def build_report(
         "mode": plan.mode,
         "dry_run": plan.dry_run,
         "outcome": results.outcome,
-        "outcome_text": words.OUTCOMES[results.outcome],
-        "headline": words.headline(results, counts),
-        "what_to_do": words.what_to_do(results),
-        "facts": [*words.facts(folder, plan, results), *words.own_files(plan, cleaned.summary)],
+        "outcome_text": OUTCOMES[results.outcome],
+        "headline": headline(results, counts),
+        "what_to_do": what_to_do(results),
+        "facts": [*facts(folder, plan, results), *own_files(plan, cleaned.summary)],
         "counts": counts,
         "rows": [to_json(row) for row in report_rows(results)],
         "problems": [result.problem for result in results.steps.values() if result.problem],
         "failures": swept.failures if swept is not None else [],
-        "warnings": [*warnings, *words.own_files_warnings(cleaned)],
+        "warnings": [*warnings, *own_files_warnings(cleaned)],
         "kept": committed.kept if committed is not None else [],
-        "approval": words.approval(results),
+        "approval": approval(results),
         "findings": guards.findings if guards is not None else [],
         "held": guards.held if guards is not None else [],
         "pending": guards.pending if guards is not None else {},
@@ -160,7 +189,7 @@ def build_report(
 
 
 def _steps(folder: RunFolder, plan: Plan) -> Iterator[type[StepOutput]]:
-    """The steps of a run: some have to ask for an approval, and only those that delete move the state on."""
+    """Return the steps of a run: with an approval if one is needed, and the state if it deletes."""
     for step in STEPS:
         yield step
         if step is CheckLimitsOutput:
@@ -173,7 +202,7 @@ def _approval(folder: RunFolder, plan: Plan) -> Sequence[type[StepOutput]]:
     try:
         return approval_inputs(plan, folder, ApproveOutput)
     except FormatError:
-        return ()  # what check_limits left is damaged, and the report says so there
+        return ()  # check_limits is damaged, and has the problem in the report
 
 
 def _counts(results: RunResults) -> dict[str, int]:
@@ -186,7 +215,7 @@ def _counts(results: RunResults) -> dict[str, int]:
 
 
 def _over_limit(guards: CheckLimitsOutput | None) -> list[dict[str, Any]]:
-    """What would be deleted, by reason, when that is more than a limit allows."""
+    """Deletable objects by reason, if they exceed a limit."""
     if guards is None or not any(item["verdict"] == "awaiting_approval" for item in guards.findings):
         return []
     return [{**found, "why": REASONS[found["reason"]]} for found in guards.would_delete if found["objects"]]
@@ -202,3 +231,52 @@ def _step(result: StepResult) -> dict[str, Any]:
         "figures": figures or result.problem,
         "counts": dict(summary.counts) if summary else {},
     }
+
+
+def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
+    """Write the addresses of confirmed deletions, a file for each part of the ledger.
+
+    Returns:
+        The files; none if the ledger cannot be read.
+    """
+    step = BulkDeleteOutput.STEP
+    try:
+        swept = folder.read_summary(step) or folder.read_incomplete(step)
+    except DredgeError:
+        return []
+    parts: list[PartInfo] = []
+    for part in BulkDeleteOutput.of(swept).settled if swept is not None else ():
+        rows = folder.read_part(part, ["address", "outcome"])
+        gone = rows.filter(pc.equal(rows["outcome"], ledger.DELETED)).select(["address"])
+        if not gone.num_rows:
+            continue
+        index = len(parts) // 2
+        attempt.check()
+        parts.append(folder.write_table("deleted", index, gone))
+        lines = "".join(f"{_text_line(address)}\n" for address in gone["address"].to_pylist())
+        parts.append(folder.write_bytes(f"deleted.text/part-{index:05d}.txt", lines.encode(), gone.num_rows))
+    return parts
+
+
+def _text_line(address: str) -> str:
+    """Return an address as a line, as JSON only if it has control characters."""
+    return json.dumps(address) if any(ord(character) < 32 for character in address) else address
+
+
+def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
+    listing = folder.read_summary(SliceListingOutput.STEP)
+    value: dict[str, Any] = {
+        "run_id": plan.run_id,
+        "success": report["outcome"] in ENDED,
+        "first_slice": SliceListingOutput.of(listing).first_slice if listing is not None else "",
+        "start_time": _instant(plan.created_at),
+        "cutoff_time": _instant(plan.cutoff),
+        "num_deleted_objects": report["counts"].get("deleted_objects", 0),
+    }
+    if report["approval"] is not None:
+        value["approval"] = report["approval"]
+    return f"{json.dumps(value)}\n".encode()
+
+
+def _instant(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

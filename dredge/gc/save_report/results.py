@@ -1,4 +1,4 @@
-"""What the steps of a run left, complete or not: all that the report is made from."""
+"""The results of a run's steps, complete or not, as rows, texts and facts of the report."""
 
 from __future__ import annotations
 
@@ -6,24 +6,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dredge.approve.question import approval_text
+from dredge.approve.question import what_to_do as approval_action
 from dredge.errors import AlarmError, FormatError, RejectedError
+from dredge.gc.approve import ApproveOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput, Group, why_kept
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.config import CLEAN
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.run import Plan
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
+from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.rendering import number_of, size_text
+from dredge.runs.report import ReportRow
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import OFF
+from dredge.undo.ways import WORDS as UNDO_WORDS
 
 ENDED = ("success", "dry_run")
-"""Outcomes of a run that came to its end."""
+"""Outcomes of a complete run."""
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step left.
+    """The result of a step.
 
     Attributes:
-        step: its name.
-        summary: of its newest try, complete or not; None when it left none.
-        failure: why it failed, as `RunFolder.read_failure` gives it; None when it did not.
+        summary: of its newest try, complete or not; None without one.
+        failure: as `RunFolder.read_failure` returns it, or None.
     """
 
     step: str
@@ -32,12 +47,10 @@ class StepResult:
 
     @classmethod
     def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:
-        """Read what a step left; a damaged summary counts as a failure.
+        """Read the result of a step; a damaged summary is a failure.
 
         Args:
-            folder: the run folder.
-            step: its name.
-            known: its summary, when it is complete and was just read.
+            known: its complete summary, if read before.
         """
         try:
             done = known or folder.read_summary(step)
@@ -61,18 +74,13 @@ class StepResult:
 
     @property
     def problem(self) -> str:
-        """The failure as a sentence; "" when there is none."""
+        """The failure as text, or ""."""
         return f"{self.step}: {self.failure['message']}" if self.failure is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """What the steps of a run left, in their order.
-
-    Attributes:
-        steps: by name.
-        dry_run: whether nothing may be deleted.
-    """
+    """The results of a run's steps, in their order."""
 
     steps: dict[str, StepResult]
     dry_run: bool
@@ -85,13 +93,10 @@ class RunResults:
         dry_run: bool,
         known: Mapping[str, StepSummary] | None = None,
     ) -> RunResults:
-        """Read what some steps left.
+        """Read the results of steps.
 
         Args:
-            folder: the run folder.
-            outputs: of the steps, in their order.
-            dry_run: whether nothing may be deleted.
-            known: summaries of complete steps that were just read, by step.
+            known: complete summaries by step, if read before.
         """
         read, names = known or {}, [item.STEP for item in outputs]
 
@@ -101,25 +106,261 @@ class RunResults:
         return cls(dict(zip(names, ordered_map(read_one, names, _AT_ONCE), strict=True)), dry_run)
 
     def of[O: StepOutput](self, output: type[O]) -> O | None:
-        """Give a step's result, complete or not; None when it left none."""
+        """Return a step's output, complete or not; None without a summary."""
         result = self.steps.get(output.STEP)
         return None if result is None or result.summary is None else output.of(result.summary)
 
     @property
     def summaries(self) -> Iterator[StepSummary]:
-        """Summaries of the steps that left one."""
+        """All summaries."""
         return (result.summary for result in self.steps.values() if result.summary is not None)
 
     @property
     def failed(self) -> StepResult | None:
-        """The first step that failed."""
+        """The first failed step."""
         return next((result for result in self.steps.values() if result.failure is not None), None)
 
     @property
     def outcome(self) -> str:
-        """ "success", "dry_run", "unfinished", or the status of the step that failed."""
+        """ "success", "dry_run", "unfinished", or the status of the failed step."""
         if self.failed is not None:
             return self.failed.status
         if any(result.summary is None for result in self.steps.values()):
             return "unfinished"
         return "dry_run" if self.dry_run else "success"
+
+
+def report_rows(results: RunResults) -> Iterator[ReportRow]:
+    """Make the rows of the report, from live to deleted objects."""
+    listing = results.of(SliceListingOutput)
+    if listing is None:
+        return
+    counts = listing.counts
+    young = counts["young_slices"]
+    without = f"; without {young:,} young slices, which are not listed" if young else ""
+    yield from _live_rows(results, without)
+    why = f"not older than the cutoff{without}"
+    yield ReportRow("young", "kept", why, counts["young_objects"], counts["young_bytes"])
+    if counts["root_objects"]:
+        why = "directly in the namespace root, not below data/"
+        yield ReportRow("old layout", "kept", why, counts["root_objects"], counts["root_bytes"])
+    if counts["elsewhere_objects"]:
+        why = "in folders not collected by lakeFS"
+        yield ReportRow("elsewhere", "kept", why, counts["elsewhere_objects"])
+    swept = results.of(BulkDeleteOutput)
+    yield from _candidate_rows(results) if swept is None or not swept.is_settled else _swept_rows(swept)
+
+
+def _live_rows(results: RunResults, without: str) -> Iterator[ReportRow]:
+    candidates = results.of(SubtractOutput)
+    if candidates is None:
+        return
+    counts = candidates.counts
+    why = f"in a branch's staging or an active commit{without}"
+    yield ReportRow("live", "kept", why, counts["live_objects"], counts["live_bytes"])
+    committed = results.of(ListCommittedOutput)
+    # Live objects kept by settings beyond lakeFS's own rules.
+    for found in committed.kept if committed is not None else ():
+        if found["objects"]:
+            why = f"of these, as {found['why']}; {found['only_objects']:,} only for this reason"
+            yield ReportRow(found["name"], "kept", why, found["objects"], found["bytes"])
+
+
+def _swept_rows(swept: BulkDeleteOutput) -> Iterator[ReportRow]:
+    for group in swept.groups:
+        verdict = "kept" if group.outcome in (ledger.KEPT, ledger.NOT_ADDRESSABLE) else group.outcome
+        yield ReportRow(group.reason, verdict, _why(group), group.objects, group.size_bytes)
+    if undone := swept.counts.get("undone_objects"):
+        yield ReportRow("not tried", "kept", "the sweep stopped before", undone)
+
+
+def _why(group: Group) -> str:
+    match group.outcome:
+        case ledger.KEPT:
+            return why_kept(group.code)
+        case ledger.MISSING:
+            return "already missing"
+        case ledger.NOT_ADDRESSABLE:
+            return "the store has no exact way to address it"
+        case ledger.FAILED:
+            return f"the store refused: {group.code}"
+    return REASONS[group.reason]
+
+
+def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:
+    candidates, guards = results.of(SubtractOutput), results.of(CheckLimitsOutput)
+    if candidates is None:
+        return
+    verdict = "kept: the run stopped before deleting"
+    if results.outcome == "awaiting_approval":
+        verdict = "awaits approval"
+    elif results.dry_run and guards is not None:
+        verdict = "would be deleted"
+    for reason, figures in candidates.reasons.items():
+        yield ReportRow(reason, verdict, REASONS[reason], figures["objects"], figures["bytes"])
+    for found in guards.held if guards is not None else ():
+        yield ReportRow("of these", "kept", found["why"], found["objects"], found["bytes"])
+
+
+OUTCOMES = {
+    "success": "done",
+    "dry_run": "dry run: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "rejected": "rejected: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
+    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
+    "partial": "not everything was deleted",
+    "failed": "failed",
+    "unfinished": "not finished",
+}
+"""Texts of the outcomes."""
+
+
+def headline(results: RunResults, counts: Mapping[str, int]) -> str:
+    """Summarize the run in one or two sentences."""
+    listing = results.of(SliceListingOutput)
+    young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
+    guards = results.of(CheckLimitsOutput)
+    waiting = "" if guards is None else what_waits(guards.pending)
+    return " ".join(filter(None, (_deleted(results.outcome, counts), waiting, young)))
+
+
+def _deleted(outcome: str, counts: Mapping[str, int]) -> str:
+    if outcome == "dry_run":
+        return f"A run that deletes would delete {_deletable(counts)}. Nothing was deleted."
+    deleted = f"{counts.get('deleted_objects', 0):,} objects ({counts.get('deleted_bytes', 0):,} bytes) were deleted."
+    if outcome == "partial":
+        return f"{deleted} {counts.get('failed_objects', 0):,} could not be."
+    if outcome == "success" or "deleted_objects" in counts:
+        return deleted
+    if outcome == "awaiting_approval":
+        return f"After an approval {_deletable(counts)} are deleted. Nothing was deleted so far."
+    return "Nothing was deleted."
+
+
+def _deletable(counts: Mapping[str, int]) -> str:
+    return f"{counts['deletable_objects']:,} objects ({counts['deletable_bytes']:,} bytes)"
+
+
+def what_to_do(results: RunResults) -> str:
+    """Return the reader's next action, or ""."""
+    failed, outcome = results.failed, results.outcome
+    if failed is None:
+        return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
+    if text := approval_action(outcome, ApproveOutput.COMMAND):
+        return text
+    if outcome == "refused":
+        return "Read the guards below for the missing proof or exceeded limit. Correct the cause and start a new run."
+    if outcome == AlarmError.kind:
+        return AlarmError.what_to_do
+    return (
+        f"Read the error of step {failed.step}. Resume the run to continue after its complete steps, or start a new"
+        " run."
+    )
+
+
+def approval(results: RunResults) -> dict[str, Any] | None:
+    """Return the question and the answer as JSON; None without a question."""
+    found = results.of(ApproveOutput)
+    return None if found is None else found.approval
+
+
+def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[str]]:
+    """Describe the run, in pairs of title and text."""
+    seconds = sum(summary.seconds for summary in results.summaries)
+    yield ["Repository", f"{plan.repository} ({plan.namespace})"]
+    yield ["Run", f"{plan.run_id}, {plan.mode} ({plan.why_mode}){', dry run' if plan.dry_run else ''}"]
+    yield ["Started", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC (store's clock)"]
+    yield ["Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC: younger objects are kept"]
+    if plan.inventory is not None:
+        begun = plan.inventory.created_at
+        when = "" if begun is None else f", begun {begun:%Y-%m-%d %H:%M} UTC"
+        yield ["Instead of a listing", f"inventory {plan.inventory.uri}{when}"]
+    yield ["Time taken", f"{seconds:.1f} s in its steps"]
+    yield ["Folder", folder.uri]
+    if (answer := approval(results)) is not None:
+        yield ["Approval", approval_text(answer)]
+    yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
+    yield from _slices(plan, results.of(SliceListingOutput))
+    if (guards := results.of(CheckLimitsOutput)) is not None:
+        yield from map(list, facts_of_waiting(guards.pending))
+    candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
+    if candidates is not None:
+        for text in candidates.summary.details.get("pins", []):
+            yield ["Pinned", text]
+        if drift := candidates.summary.details.get("drift"):
+            yield ["Missed by optimized runs", _drift(drift)]
+        if text := candidates.early_deletion:
+            yield ["Charged for early deletion", text]
+    if committed is not None:
+        yield from _commits(committed)
+
+
+def _undo(plan: Plan, guards: CheckLimitsOutput | None) -> str:
+    text = f"{plan.undo.way} ({plan.undo.why}): {UNDO_WORDS[plan.undo.way]}"
+    if guards is None or plan.undo.way == OFF:
+        return text
+    until = plan.undo.until(plan.created_at, plan.config.purge_days)
+    when = "" if until is None else f", until {until:%Y-%m-%d}"
+    return f"{text}; {guards.undo.text}. Restore with `dredge gc restore {plan.run_uri} --all`{when}"
+
+
+def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str]]:
+    if listing is None or (plan.mode == CLEAN and not listing.counts["young_slices"]):
+        return
+    counts = listing.counts
+    listed = counts["slices"] - counts["young_slices"] - counts["covered_slices"] - counts["other_slices"]
+    too_young = counts["young_slices"]
+    young = f"; {too_young:,} {'is' if too_young == 1 else 'are'} too young" if too_young else ""
+    again = counts.get("again_slices", 0)
+    back = f", {again:,} of them again because of restored objects" if again else ""
+    yield ["Slices listed", f"{listed:,} of {counts['slices']:,}{back}{young}"]
+
+
+def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:
+    # The server may have more commits, unreachable and expired.
+    counts = committed.counts
+    active = f"{counts['active_commits']:,}"
+    if dangling := counts.get("dangling_commits", 0):
+        active += f", {dangling:,} of them dangling: unreachable from branches and tags"
+    yield ["Active commits", active]
+    if expired := counts.get("expired_commits", 0):
+        text = f"{expired:,} of {counts['reachable_commits']:,} reachable from branches and tags"
+        if not committed.detail("expired_explained"):
+            text += (
+                "; only the newest of them were read to find the kind of garbage: objects of the others are reported as"
+                " unreferenced"
+            )
+        yield ["Expired commits", text]
+
+
+def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
+    """Describe the removed own files, if there are any."""
+    if summary is None or not summary.counts["own_files"]:
+        return
+    counts = summary.counts
+    text = f"{counts['own_files']:,} superseded files ({size_text(counts['own_bytes'])})"
+    if counts["own_run_folders"]:
+        age = number_of(plan.config.keep_runs_days or 0, "day")
+        text += f", {number_of(counts['own_run_folders'], 'run folder')} older than {age}"
+    if counts["folders_left"]:
+        text += f"; {counts['folders_left']:,} older folders are left to the next runs"
+    yield ["Own files to be removed" if plan.dry_run else "Own files removed", text]
+
+
+def own_files_warnings(result: StepResult) -> Iterator[str]:
+    """Return the warnings about own files; a failed clean-up is a warning."""
+    if result.summary is not None:
+        yield from result.summary.warnings
+    elif result.failure is not None:
+        yield f"Dredge's own files were not cleaned up; a later run tries again: {result.failure['message']}"
+
+
+def _drift(drift: dict[str, Any]) -> str:
+    if not drift["objects"]:
+        return f"none in {drift['runs']:,} runs since {drift['since']}"
+    return (
+        f"{drift['objects']:,} objects ({drift['bytes']:,} bytes) in {drift['runs']:,} runs since"
+        f" {drift['since']}: {drift['late_objects']:,} were uploaded after the margin of slices,"
+        f" {drift['unexplained_objects']:,} for an unknown reason"
+    )

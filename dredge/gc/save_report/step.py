@@ -1,110 +1,72 @@
-"""The end of a run, good or bad: when all went well the state moves on and old files of our own are removed; the
-report is written in any case."""
+"""The end of a run, complete or failed, in four steps of one task:
+
+advance_state     the state for the next run                a complete run with deletions
+clean_up          removes old own files                     a complete run
+write_analysis    costs of objects, effects of other rules  every run
+write_report      the report and lakeFS's own files         every run
+"""
 
 from __future__ import annotations
 
 import logging
-import uuid
 
 from dredge.errors import DredgeError, FormatError
-from dredge.gc.config import OPTIMIZED
-from dredge.gc.index.upkeep import compact
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import Run
+from dredge.gc.save_report.advance_state import StateOutput, advance_state, compact_index, distrust_state
 from dredge.gc.save_report.analysis import write_analysis
-from dredge.gc.save_report.lifetimes import clean_up
-from dredge.gc.save_report.output import SaveReportOutput
-from dredge.gc.save_report.report import write_report
-from dredge.gc.state.advance import advance_state
-from dredge.gc.state.output import StateOutput
-from dredge.gc.state.store import StateStore
-from dredge.gc.subtract import SubtractOutput
-from dredge.runs.payload import from_json
+from dredge.gc.save_report.clean_up import clean_up
+from dredge.gc.save_report.report import SaveReportOutput, write_report
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
-_READ_THE_STATE = (ListCommittedOutput, SubtractOutput)
-
 
 def save_report(run: Run) -> StepSummary:
-    """Let the state move on when the run is complete, and write the report.
-
-    Returns:
-        The summary of the report.
+    """Advance the state of a complete run, and write the report of any run.
 
     Raises:
-        OvertakenError: somebody began later, who knows more; their report stays.
-        DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
+        DredgeError: the state was not advanced. The report is written, and all deletions were right.
     """
-    # Before anything is read: what a try that sleeps has read may have been done again when it wakes.
+    # Claimed before the first read: steps may be repeated while this try sleeps.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
-        known = _complete(run)
-        # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
+        complete = _complete(run)
+        # A try asleep until the end of its run would renew the lease, with no task left to release it.
         attempt.check()
-        return _end(run, attempt, known)
+        return _end(run, attempt, complete)
 
 
-def _end(run: Run, attempt: StepTry, known: dict[str, StepSummary]) -> StepSummary:
+def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSummary:
     error: DredgeError | None = None
     with at_once() as ask:
         analysis = ask(write_analysis, run)
         try:
-            if known and not run.plan.dry_run:
+            if complete and not run.plan.dry_run:
                 advance_state(run)
-                _compact_index(run, known[ListCommittedOutput.STEP])
-            if known and attempt.is_newest():  # uniting takes long, so who does it may be taken for lost
+                compact_index(run, complete[ListCommittedOutput.STEP])
+            # Compaction takes long, so another try may have begun.
+            if complete and attempt.is_newest():
                 clean_up(run)
         except DredgeError as found:
-            log.exception("the state was not moved on")
+            log.exception("the state was not advanced")
             error = found
-        if not known:
-            _distrust(run)
+        if not complete:
+            distrust_state(run)
     analysis.result()
-    summary = write_report(run, {} if error else known, attempt)
+    summary = write_report(run, {} if error else complete, attempt)
     if error is not None:
         raise error
     return summary
 
 
 def _complete(run: Run) -> dict[str, StepSummary]:
-    """The summaries of all steps; none when one of them is not complete."""
+    """Read the summaries of all steps; {} if a step is not complete."""
     try:
         found = run.folder.standing_summaries(item.STEP for item in StateOutput.INPUTS)
     except FormatError:
         return {}
     complete = {step: summary for step, summary in found.items() if summary is not None}
     return complete if len(complete) == len(found) else {}
-
-
-def _compact_index(run: Run, committed: StepSummary) -> None:
-    """Unite small parts of the committed index now and then; a run that cannot is none the worse."""
-    try:
-        found = ListCommittedOutput.of(committed)
-        indexes = [(run, found.ranges)]
-        for item in (from_json(Referred, value) for value in found.referring):
-            indexes.append((open_referring(run, item.repository, item.namespace), item.ranges))
-        label = f"{run.plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
-        for of, ranges in indexes:
-            ids = run.folder.read_part(ranges, ["range_id"])["range_id"].to_pylist()
-            compact(of.state, of.keys.namespace, label, ids, run.plan.config.tuning.index_parts_max)
-    except DredgeError:
-        log.exception("the committed index was not compacted")
-
-
-def _distrust(run: Run) -> None:
-    """Let no run build on a state again that one could not read."""
-    plan = run.plan
-    if plan.mode != OPTIMIZED or plan.state is None:
-        return
-    for output in _READ_THE_STATE:
-        why = run.folder.damage_met(output.STEP)
-        if why is not None:
-            log.error(
-                "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name
-            )
-            StateStore(run.state, run.options).distrust(plan.state, why)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dredge.errors import FormatError
 from dredge.gc.namespaces import DATA, METADATA, left_prefixes
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.runs.summary import PartInfo, StepOutput
 from dredge.xid import descending_time
 

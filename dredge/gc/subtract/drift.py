@@ -24,7 +24,7 @@ from dredge.gc.pending.known import Known
 from dredge.gc.referring import Referred
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
-from dredge.gc.state.base import Base, open_base
+from dredge.gc.state import Base, open_base
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder

@@ -22,11 +22,10 @@ from dredge.errors import DredgeError
 from dredge.gc.index.ranges import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA
-from dredge.gc.pending.gone import Gone
-from dredge.gc.pending.known import Known
+from dredge.gc.pending.known import Gone, Known
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.base import Base, base_of
+from dredge.gc.state import Base, base_of
 from dredge.gc.subtract.classify import SubtractConfig
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.store_lookup import LookedUp, folders_of, look_up

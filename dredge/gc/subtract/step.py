@@ -22,7 +22,7 @@ from dredge.gc.namespaces import DATA, nested_folders
 from dredge.gc.pending.known import note_list
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.base import base_of
+from dredge.gc.state import base_of
 from dredge.gc.subtract import by_shard, earlier_runs
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.drift import find_drift

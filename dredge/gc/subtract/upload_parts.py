@@ -21,7 +21,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.storage.schemes import canonical_scheme

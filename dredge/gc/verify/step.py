@@ -17,7 +17,7 @@ from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import Canary
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.state.base import base_of
+from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify.deleted import SAMPLES, PartLooks, VerifyConfig, VerifyResult, VerifyTask, verify_parts
 from dredge.gc.verify.living import missing_of, take_living, to_look_at, words_of

@@ -1,55 +1,55 @@
-"""Commits that lakeFS lost with its database: what they are, how they become known again, how they are given up.
+"""Commits lost with lakeFS's database: found, restored, or given up.
 
-known     the last complete mark called them active, and the server does not know them
-unnamed   a metarange in the bucket that no known commit names, written since the last complete mark or in the last
-          days. Without the key-value store, a commit of a branch that was deleted looks the same.
+known     active in the last complete mark, unknown to the server
+unnamed   a metarange in the bucket without a known commit, written since the last complete mark or in the last days.
+          Without the key-value store, a commit of a deleted branch looks the same.
 
-The record of the last mark has the fields of every commit that a ref led to. From these `createCommitRecord` makes a
-record with the same id; its lost ancestors come first, because lakeFS ends its process at a commit without its parent.
-Where fields are missing, the content is committed by the id of its metarange, as a new commit on a branch of its own.
+The record of the last mark has the fields of every commit reachable from a ref. `createCommitRecord` makes a record
+with the same id from them, the lost ancestors first: lakeFS ends its process at a commit without its parent. Without
+these fields, the content is committed by the id of its metarange, as a new commit on a branch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.history import read_history
+from dredge.gc.metadata.named import read_history
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import open_state
-from dredge.gc.witness.consents import Consent, record_consent
-from dredge.gc.witness.known_commits import find_unknown
-from dredge.gc.witness.past import FORGET_LOST, RESTORE_LOST, Past
-from dredge.gc.witness.people import at_work, demand_owner
-from dredge.gc.witness.unnamed import Files, Known, list_tables, sort_out
+from dredge.gc.witness.mark import find_unknown, knows_commit
+from dredge.gc.witness.people import demand_owner, hold_lease
+from dredge.gc.witness.record import FORGET_LOST, RESTORE_LOST, Past
+from dredge.gc.witness.unnamed import Files, list_tables, sort_out
 from dredge.lakefs import Commit, CommitText, LakeFS, Repository
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.lakefs.writing import LakeFSMaker
+from dredge.runs.consents import Consent, record_consent
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, store_clock
 
 KNOWN, UNNAMED = "known", "unnamed"
 RECORD, METARANGE = "record", "metarange"
-"""How a lost commit became known again: with its id, or as a new commit of its content."""
+"""Ways of a restored commit: with its id, or as a new commit with its content."""
 BRANCH = "dredge-lost-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostCommit:
-    """A commit that lakeFS does not know.
+    """A commit unknown to lakeFS.
 
     Attributes:
-        name: id of the commit, or of the metarange where that is all that is known.
+        name: id of the commit, or of the metarange if the commit is unknown.
         kind: `KNOWN` or `UNNAMED`.
-        metarange_id: its content; "" is the content without entries.
-        written_at: when the metarange file was written, by the store's clock; None if it is not in the bucket.
-        objects: number of entries; None if the file is not in the bucket, or is damaged.
-        branches: that had the commit as their head at the last mark.
-        commit: its fields; None where they are not known.
+        metarange_id: "" is empty content.
+        written_at: write time of the metarange file, by the store's clock; None if it is missing.
+        objects: number of entries; None if the file is missing or damaged.
+        branches: with the commit as head at the last mark.
+        commit: its fields, if known.
     """
 
     name: str
@@ -63,13 +63,13 @@ class LostCommit:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A lost commit that is known again.
+    """A restored commit.
 
     Attributes:
         name: of the lost commit.
         how: `RECORD` or `METARANGE`.
-        commit_id: of the commit that has its content.
-        branch: whose head that commit is.
+        commit_id: of the commit with its content.
+        branch: with that commit as head.
     """
 
     name: str
@@ -80,13 +80,7 @@ class Restored:
 
 @dataclass(slots=True)
 class LostCommits:
-    """What lakeFS lost, of one repository.
-
-    Attributes:
-        repository: as the server returns it.
-        found: the lost commits; those with branches first, then the newest.
-        past: what earlier marks left.
-    """
+    """The lost commits of a repository; those with branches first, then the newest."""
 
     repository: Repository
     found: list[LostCommit]
@@ -101,19 +95,14 @@ class LostCommits:
         access: KVAccess | None = None,
         options: StorageOptions | None = None,
     ) -> LostCommits:
-        """Find the commits that lakeFS lost. Changes nothing.
+        """Find the lost commits. Changes no data.
 
         Args:
-            client: the lakeFS server.
-            name: of the repository.
             keep_unnamed_days: how long unnamed metaranges count.
-            access: to lakeFS's key-value store; None knows only the commits that refs lead to.
-            options: how the store is reached; None reads the environment.
+            access: lakeFS's key-value store; None uses only commits reachable from refs.
 
         Raises:
-            NotFoundError: there is no such repository.
             RefusedError: its history cannot be read.
-            FormatError: the record of the last mark is damaged.
         """
         repository = client.repository(name)
         reader, state = open_reader(repository.namespace, options), open_state(repository.namespace, options)
@@ -127,31 +116,21 @@ class LostCommits:
         files = list_tables(reader)
         unknown = find_unknown(client, name, past, shown)
         since = past.since(now, timedelta(days=keep_unnamed_days))
-        known = Known(
-            named=set(shown.values()) | history.named,
-            earlier=past.metaranges,
-            ranges=(),
-            kinds=past.kinds,
-            forgotten=past.forgotten,
-        )
+        known = past.known({*shown.values(), *history.named})
         unnamed = sort_out(reader, state, repository.namespace, files, known, cutoff=now, since=since).lost
-        found = [*_known(reader, past, unknown, files), *_unnamed(reader, sorted(unnamed), files)]
+        found = [_lost(reader, files, row["metarange_id"], row) for row in past.rows(unknown)]
+        found += [_lost(reader, files, metarange_id) for metarange_id in sorted(unnamed)]
         found.sort(key=lambda item: (not item.branches, -_seconds(item.written_at), item.name))
         return cls(repository, found, past)
 
     def restore(
         self, client: LakeFSMaker, names: Collection[str], options: StorageOptions | None = None
     ) -> Iterator[Restored]:
-        """Make lost commits known to lakeFS again, each as the head of a branch of its own.
-
-        Args:
-            client: the lakeFS server.
-            names: of lost commits.
-            options: how the store is reached; None reads the environment.
+        """Restore lost commits in lakeFS, each as the head of a new branch.
 
         Raises:
-            ConfigError: a name is none of a lost commit.
-            RefusedError: a metarange is not in the bucket, or is damaged.
+            ConfigError: a name is not a lost commit.
+            RefusedError: a metarange is missing or damaged.
         """
         by_name = {item.name: item for item in self.found}
         strange = sorted(set(names) - by_name.keys())
@@ -183,7 +162,7 @@ class LostCommits:
         return Restored(lost.name, METARANGE, commit_id, branch)
 
     def _make_records(self, client: LakeFSMaker, commit: Commit) -> bool:
-        """Make the record of a commit and before it those of its lost ancestors; False where one cannot be made."""
+        """Make the records of a commit and its lost ancestors; False if the fields of a record are unknown."""
         rows = {row["commit_id"]: row for row in self.past.commits.to_pylist()}
         missing: list[Commit] = []
         waiting, seen = [commit], {commit.id}
@@ -193,7 +172,7 @@ class LostCommits:
                 return False
             missing.append(item)
             for parent in item.parents:
-                if parent in seen or _is_known(client, self.repository.name, parent):
+                if parent in seen or knows_commit(client, self.repository.name, parent):
                     continue
                 seen.add(parent)
                 if parent not in rows or (found := _commit(rows[parent])) is None:
@@ -212,28 +191,26 @@ def forget_lost(
     access: KVAccess | None = None,
     options: StorageOptions | None = None,
 ) -> tuple[Consent, list[LostCommit]]:
-    """Give up the commits that lakeFS lost: their objects become garbage, and later marks do not ask for them.
+    """Give up the lost commits: their objects become garbage, and later marks ignore the commits.
 
     Args:
-        client: the lakeFS server.
-        name: of the repository.
-        why: the reason, in the person's words.
+        why: the person's reason.
         keep_unnamed_days: how long unnamed metaranges count.
-        access: to lakeFS's key-value store; None knows only the commits that refs lead to.
-        options: how the store is reached; None reads the environment.
+        access: lakeFS's key-value store; None uses only commits reachable from refs.
 
     Returns:
-        The statement as it was written, and the commits. None of these if the record of the last mark is damaged:
-        then the record is given up.
+        The statement and the commits; no commits if the record of the last mark is damaged, and given up as well.
 
     Raises:
-        ConfigError: there is no reason.
+        ConfigError: the reason is empty.
         RefusedError: another server owns the namespace.
-        LeaseHeldError: a run is at work.
+        LeaseHeldError: a run works on the repository.
     """
-    with at_work(name, why, FORGET_LOST, client, options) as site:
+    with hold_lease(name, why, FORGET_LOST, client, options) as site:
         demand_owner(site)
-        found = _find_lost(client, name, keep_unnamed_days, access, options)
+        found: list[LostCommit] = []
+        if _is_readable(site.state, client.repository(name).namespace):
+            found = LostCommits.find(client, name, keep_unnamed_days, access, options).found
         what = {
             "commits": sorted(item.name for item in found if item.kind == KNOWN),
             "metaranges": sorted(item.metarange_id for item in found if item.metarange_id),
@@ -241,45 +218,28 @@ def forget_lost(
         return record_consent(site.state, FORGET_LOST, name, why, what), found
 
 
-def _find_lost(
-    client: LakeFS,
-    name: str,
-    keep_unnamed_days: float,
-    access: KVAccess | None,
-    options: StorageOptions | None,
-) -> list[LostCommit]:
-    namespace = client.repository(name).namespace
+def _is_readable(state: ObjectReader, namespace: str) -> bool:
     try:
-        Past.read(open_state(namespace, options), namespace)
+        Past.read(state, namespace)
     except FormatError:
-        return []
-    return LostCommits.find(client, name, keep_unnamed_days, access, options).found
+        return False
+    return True
 
 
-def _known(reader: ObjectReader, past: Past, unknown: Sequence[str], files: Files) -> Iterator[LostCommit]:
-    for row in past.rows(unknown):
-        metarange_id = row["metarange_id"]
-        info = files.get(metarange_id)
-        yield LostCommit(
-            name=row["commit_id"],
-            kind=KNOWN,
-            metarange_id=metarange_id,
-            written_at=None if info is None else info.last_modified,
-            objects=_objects(reader, metarange_id),
-            branches=tuple(row["branches"]),
-            commit=_commit(row),
-        )
-
-
-def _unnamed(reader: ObjectReader, metaranges: Iterable[str], files: Files) -> Iterator[LostCommit]:
-    for name in metaranges:
-        yield LostCommit(
-            name=name,
-            kind=UNNAMED,
-            metarange_id=name,
-            written_at=files[name].last_modified,
-            objects=_objects(reader, name),
-        )
+def _lost(
+    reader: ObjectReader, files: Files, metarange_id: str, row: Mapping[str, Any] | None = None
+) -> LostCommit:
+    """Describe a lost commit by its row in the record, or a metarange without one."""
+    info = files.get(metarange_id)
+    return LostCommit(
+        name=metarange_id if row is None else row["commit_id"],
+        kind=UNNAMED if row is None else KNOWN,
+        metarange_id=metarange_id,
+        written_at=None if info is None else info.last_modified,
+        objects=_objects(reader, metarange_id),
+        branches=() if row is None else tuple(row["branches"]),
+        commit=None if row is None else _commit(row),
+    )
 
 
 def _objects(reader: ObjectReader, metarange_id: str) -> int | None:
@@ -294,7 +254,7 @@ def _objects(reader: ObjectReader, metarange_id: str) -> int | None:
 
 
 def _commit(row: Mapping[str, Any]) -> Commit | None:
-    """A commit from a row of the record; None if only its metarange is known."""
+    """Make a commit from a row of the record; None if only its metarange is known."""
     if row["parents"] is None or row["created_at"] is None:
         return None
     commit = Commit(
@@ -306,16 +266,8 @@ def _commit(row: Mapping[str, Any]) -> Commit | None:
     return replace(commit, text=text)
 
 
-def _is_known(client: LakeFS, repository: str, commit_id: str) -> bool:
-    try:
-        client.commit(repository, commit_id)
-    except NotFoundError:
-        return False
-    return True
-
-
 def _branch_at(client: LakeFSMaker, repository: str, branch: str, commit_id: str) -> None:
-    """Create a branch at a commit; one that is there already, from an earlier try, must be at it."""
+    """Create a branch at a commit; a branch of an earlier try must be at the same commit."""
     try:
         head = client.create_branch(repository, branch, commit_id).commit_id
     except ConflictError:
@@ -328,7 +280,7 @@ def _branch_at(client: LakeFSMaker, repository: str, branch: str, commit_id: str
 
 
 def _commit_content(client: LakeFSMaker, repository: Repository, branch: str, lost: LostCommit) -> str:
-    """Commit the content of a lost commit on a branch of its own; returns the commit's id."""
+    """Commit the content of a lost commit on a new branch; return the commit's id."""
     name = repository.name
     try:
         head = client.create_branch(name, branch, repository.default_branch).commit_id

@@ -1,45 +1,65 @@
-"""A mark before its witnesses, and what a mark that passed them leaves."""
+"""The witnesses of a mark, and the records of a mark after them.
+
+`list_committed` calls `pass_witnesses` after it has read the commits. A refused mark leaves no records. `check_limits`
+calls `leave_record` after the candidates of the mark are complete.
+
+lakeFS never removes the record of a commit. So a server without an active commit of an earlier mark has an older or
+another database. A repository created again under its name has other commits: it starts without a record if no
+metarange of its namespace is older than it.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.errors import NotFoundError
 from dredge.gc.list_committed import CARRIED, OPENED, UNNAMED, ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.witness import owner
-from dredge.gc.witness.known_commits import check_known, check_life
-from dredge.gc.witness.mark_id import compare_ids
-from dredge.gc.witness.ownership import Site
-from dredge.gc.witness.past import Past
-from dredge.gc.witness.record import COMMITS, TABLES, is_what_if, write_record
-from dredge.gc.witness.unnamed import Files, Known, Unnamed, find_unnamed, list_tables, with_metaranges
+from dredge.gc.witness.owner import refuse
+from dredge.gc.witness.ownership import Site, compare_ids
+from dredge.gc.witness.record import COMMITS, TABLES, MarkRecord, Past, is_what_if, write_record
+from dredge.gc.witness.unnamed import (
+    Files,
+    Unnamed,
+    demand_metaranges,
+    find_unnamed,
+    list_tables,
+    read_kinds,
+)
+from dredge.lakefs import LakeFS, Repository
+from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
-from dredge.storage.parallel import at_once
+from dredge.storage.parallel import at_once, ordered_map
 
 if TYPE_CHECKING:
     from dredge.gc.index.ranges import Metaranges
     from dredge.gc.list_committed import ActiveCommits
     from dredge.runs.summary import PartInfo
 
-
 log = logging.getLogger("dredge")
+
+UNKNOWN, CREATED_AGAIN = "known_commits", "created_again"
+"""Kinds of refusals."""
+_AT_ONCE = 16
+_EXAMPLES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """What the witnesses add to a mark.
+    """Additions of the witnesses to a mark.
 
     Attributes:
-        metaranges: that count as active commits, besides those of active commits.
+        metaranges: counted as active commits, in addition to those of active commits.
         parts: for `leave_record` and the re-check.
     """
 
@@ -49,11 +69,10 @@ class Witnessed:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A mark that was compared with what earlier marks left.
+    """A mark after its comparison with earlier marks.
 
     Attributes:
-        past: what they left.
-        shown: metaranges of all commits that the server shows, by commit.
+        shown: metarange by commit, of all commits known to the server.
         files: range and metarange files, listed after the commits were read.
     """
 
@@ -62,31 +81,26 @@ class Passed:
     files: Files
 
     def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> Witnessed:
-        """Find the metaranges that count as active commits although no active commit names them.
+        """Find the metaranges counted as active commits without an active commit.
 
         Args:
-            run: the run.
-            record: of the step.
             named: the metaranges of the active commits.
         """
         since = _since(run, self.past)
-        unnamed = find_unnamed(run, self.files, _known(self.past, self.shown, named.ranges), since)
+        unnamed = find_unnamed(run, self.files, self.past.known({*self.shown.values()}, named.ranges), since)
         record.counts["unnamed_metaranges"] = len(unnamed.lost)
         return Witnessed(unnamed.metaranges, _write_parts(run, self.past, self.shown, self.files, unnamed))
 
 
 def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passed:
-    """Compare a mark with what earlier marks left.
+    """Compare a mark with earlier marks.
 
     Args:
-        run: the run.
-        record: of the step.
         active: the active commits, all read.
 
     Raises:
         WitnessError: a witness refuses the mark.
-        RefusedError: the metarange of an active commit is not in the bucket.
-        FormatError: what earlier marks left is damaged.
+        RefusedError: the metarange of an active commit is missing in the bucket.
     """
     with at_once() as ask:  # commits are read
         past_read = ask(Past.read, run.state, run.plan.namespace)
@@ -94,7 +108,7 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passe
         ids = ask(compare_ids, Site.of_run(run))
         listed = ask(list_tables, run.reader)
         owns = owner.check_owner(run, record)
-    # The owner's marks say nothing about another server's commits.
+    # The owner's marks are no evidence about another server's commits.
     past = past_read.result() if owns else Past()
     repository = repository_read.result()
     past = check_life(run, past, repository)
@@ -102,7 +116,7 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passe
     check_known(run, past, shown)
     if owns:
         owner.check_id(run, ids.result())
-    files = with_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
+    files = demand_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
     what_if = is_what_if(run.plan.config, past.record)
     if what_if:
         record.warn(
@@ -120,33 +134,143 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passe
     return Passed(past, shown, files)
 
 
-def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
-    """Find the metaranges that count as active commits in a re-check, whatever names them.
+def check_life(run: Run, past: Past, repository: Repository) -> Past:
+    """Compare the repository's creation date with the record.
 
-    Args:
-        run: the run, whose mark is complete.
-        active: the active commits, all read.
-        ranges: ids of ranges that were read.
+    Returns:
+        The past, without a record if the repository was created again on a namespace without older metaranges.
 
     Raises:
-        RefusedError: the metarange of an active commit is not in the bucket.
+        WitnessError: it was created again on a namespace with older metaranges.
+    """
+    record = past.record
+    if record is None or not _is_other_life(record, repository):
+        return past
+    older = _older_metarange(run, past, repository) if past.compares else None
+    if older is not None:
+        refuse(
+            Site.of_run(run),
+            CREATED_AGAIN,
+            f"{run.plan.repository} was created at {repository.created_at}, and run {record.run_id} marked a repository"
+            f" of the same name created at {record.repository_created_at}. Metaranges such as _lakefs/{older} are older"
+            " than the current repository, so commits unknown to this server may use objects of the namespace. If the"
+            " repository was restored from a dump of its refs, or created again on purpose:"
+            f" `dredge gc lost {run.plan.repository}` lists commits unknown to the server,"
+            f" `dredge gc forget-lost {run.plan.repository} --reason …` gives them up. If this is another server"
+            " (a copy, a test installation): use the connection of the right one.",
+            {"run_id": record.run_id, "metarange": older},
+        )
+    log.info("run %s: %s was created again; its first mark", run.plan.run_id, run.plan.repository)
+    return replace(past, record=None, commits=COMMITS.empty_table())
+
+
+def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
+    """Ask the server for active commits of the last complete mark outside this mark.
+
+    Args:
+        shown: ids of the commits of this mark.
+
+    Raises:
+        WitnessError: the server does not know some of them.
+    """
+    unknown = find_unknown(run.client, run.plan.repository, past, shown)
+    if not unknown:
+        return
+    record, name = past.record, run.plan.repository
+    assert record is not None
+    refuse(
+        Site.of_run(run),
+        UNKNOWN,
+        f"lakeFS does not know {len(unknown):,} commits of {name}, active for run {record.run_id} at"
+        f" {record.marked_at:%Y-%m-%d %H:%M} UTC, such as {_examples(past, unknown)}. lakeFS never removes commits, so"
+        " this server has an older database (restored from a backup), or another one. If the database was restored:"
+        f" `dredge gc lost {name}` lists the lost commits, and restores them with --apply. If the older state is"
+        f" wanted: `dredge gc forget-lost {name} --reason …`. If this is another server: use the connection of the"
+        " right one.",
+        {"run_id": record.run_id, "commits": len(unknown), "examples": unknown[:_EXAMPLES_MAX]},
+    )
+
+
+def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[str]) -> list[str]:
+    """Find the active commits of the last complete mark unknown to the server.
+
+    Each commit outside `shown` costs a request. `LakeFS.commit` repeats a 404 with a shorter prefix of the id (L42). A
+    commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
+
+    Returns:
+        Ids, sorted.
+    """
+    asked: Sequence[str] = sorted(set(past.active) - set(shown))
+    if asked:
+        log.info("%s: asking lakeFS for %d active commits of the last mark", repository, len(asked))
+
+    def is_known(commit_id: str) -> bool:
+        instead = past.restored.get(commit_id)
+        return knows_commit(client, repository, commit_id) or (
+            instead is not None and (instead in shown or knows_commit(client, repository, instead))
+        )
+
+    known = ordered_map(is_known, asked, _AT_ONCE)
+    return [commit_id for commit_id, found in zip(asked, known, strict=True) if not found]
+
+
+def knows_commit(client: LakeFS, repository: str, commit_id: str) -> bool:
+    """Whether the server knows a commit."""
+    try:
+        client.commit(repository, commit_id)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _is_other_life(record: MarkRecord, repository: Repository) -> bool:
+    dates = {record.repository_created_at, repository.created_at}
+    return None not in dates and len(dates) > 1
+
+
+def _older_metarange(run: Run, past: Past, repository: Repository) -> str | None:
+    """Find a metarange written before the repository was created."""
+    created = repository.created_at
+    assert created is not None
+    files = list_tables(run.reader)
+    older = [name for name, info in sorted(files.items()) if info.last_modified < created]
+    for name in older:
+        if name in past.metaranges:
+            return name
+    kinds = read_kinds(run.reader, [files[name] for name in older])
+    return next((name for name, kind in kinds.items() if kind == METARANGES), None)
+
+
+def _examples(past: Past, unknown: Sequence[str]) -> str:
+    rows = past.rows(unknown)
+    rows.sort(key=lambda row: not row["branches"])  # heads first
+    return "; ".join(
+        row["commit_id"] + (f" (head of {', '.join(row['branches'])})" if row["branches"] else "")
+        for row in rows[:3]
+    )
+
+
+def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
+    """Find the metaranges counted as active commits in a re-check, with or without a commit.
+
+    Args:
+        active: the active commits, all read.
+        ranges: ids of the read ranges.
+
+    Raises:
+        RefusedError: the metarange of an active commit is missing in the bucket.
     """
     with at_once() as ask:
         past_read = ask(Past.read, run.state, run.plan.namespace)
         listed = list_tables(run.reader)
     past = past_read.result()
-    files = with_metaranges(run, listed, active.metaranges.values(), log.warning)
-    return find_unnamed(
-        run, files, _known(past, _shown_commits(active), ranges), _since(run, past)
-    ).metaranges
+    files = demand_metaranges(run, listed, active.metaranges.values(), log.warning)
+    known = past.known({*_shown_commits(active).values()}, ranges)
+    return find_unnamed(run, files, known, _since(run, past)).metaranges
 
 
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
-    """Leave the commits of a complete mark for the marks after it.
-
-    Args:
-        run: whose mark is complete: the witnesses have passed it, and its candidates are known.
-        committed: result of `list_committed`.
+    """Write the commits of a complete mark for the marks after it.
 
     Raises:
         ConflictError: another mark has left its record since.
@@ -159,7 +283,6 @@ def leave_record(run: Run, committed: ListCommittedOutput) -> None:
 
 
 def _shown_commits(active: ActiveCommits) -> dict[str, str]:
-    """Metaranges of all commits that the server shows, by commit."""
     every = {**active.records, **active.graph}
     return {commit.id: commit.metarange_id for commit in every.values()} | active.metaranges
 
@@ -168,24 +291,12 @@ def _since(run: Run, past: Past) -> datetime:
     return past.since(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
 
 
-def _known(past: Past, shown: Mapping[str, str], ranges: Collection[str]) -> Known:
-    return Known(
-        named=set(filter(None, shown.values())),
-        earlier=past.metaranges,
-        ranges=ranges,
-        kinds=past.kinds,
-        forgotten=past.forgotten,
-    )
-
-
 def _write_parts(
     run: Run, past: Past, shown: Mapping[str, str], files: Files, unnamed: Unnamed
 ) -> list[PartInfo]:
-    """Write what later steps need and only this one knows.
-
-    Commits of earlier marks are carried on as long as their metarange could count as an unnamed one.
-    """
+    """Write the carried commits, the opened files and the unnamed metaranges for later steps."""
     step, since = ListCommittedOutput.STEP, _since(run, past)
+    # Commits of earlier marks are carried while their metarange could count as an unnamed one.
     recent = [name for name, info in files.items() if info.last_modified >= since]
     rows = past.commits
     carried = rows.filter(
@@ -210,7 +321,7 @@ def _write_parts(
 
 
 def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
-    """All commits that the mark saw, as rows of the record."""
+    """Make the record's rows of all commits of the mark."""
     active = run.folder.read_part(committed.commits)
     branches: dict[str, list[str]] = defaultdict(list)
     for row in run.folder.read_part(committed.branches).to_pylist():

@@ -1,46 +1,189 @@
-"""One owner: the server whose runs may delete in a namespace, recognized by its URL and by the id of the last mark.
+"""Checks of the owner, and the block of a namespace.
 
-    the server is            marks                                    deletions, purges
-    the owner, with the id   leave a new id                           yes
-    the owner, without it    refused, and the namespace is blocked    refused
-    another one              leave nothing; the owner is warned       refused
+    the server is          marks                                         deletions, purges
+    the owner, with id     leave a new id                                yes
+    the owner, without it  refused, and the namespace is blocked         refused
+    another server         leave no records; the owner's run warns       refused
 
-A server without the right to set metadata (`fs:UpdateRepository`), or without that call, has no id: a person consents
-once to deletions without it (`dredge gc own REPOSITORY --without-id`).
+    <state>/block.json     the newest block, in force or lifted
+
+No run, purge or collection of metadata deletes in a blocked namespace. Only the owner's runs write a block: another
+installation on the namespace must not stop the owner. Its key does not depend on the run root.
 """
 
 from __future__ import annotations
 
-from dredge.errors import RefusedError, WitnessError
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NoReturn
+
+from dredge.errors import BlockedError, ConflictError, RefusedError, WitnessError
 from dredge.gc.run import Run
-from dredge.gc.witness.block import describe, read_block, refuse_blocked, refuse_site
-from dredge.gc.witness.consents import WITHOUT_ID, read_consents
-from dredge.gc.witness.mark_id import Compared, compare_ids, read_ids, write_id
-from dredge.gc.witness.ownership import Owner, Site, claim, note_visitor, read_owner, read_visitors
+from dredge.gc.witness.ownership import (
+    WITHOUT_ID,
+    Compared,
+    Owner,
+    Site,
+    claim,
+    compare_ids,
+    note_visitor,
+    read_ids,
+    read_json_record,
+    read_owner,
+    read_visitors,
+    write_id,
+)
 from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.lakefs import Environment
 from dredge.lakefs.files.sstable import METARANGES
+from dredge.runs.conditional import replace_tagged
+from dredge.runs.consents import Consent, read_consents, record_consent
+from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
+from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once
 
+BLOCK = "block.json"
+LIFT_BLOCK = "lift-block"
 KIND = "mark_id"
-"""Kind of the block that a missing id leaves."""
+"""Kind of the block after a missing id."""
 PLANNED = "dredge.last_plan"
-"""Key in the metadata of the repository: the last run that was planned to delete."""
+"""Key in the metadata of the repository: the last planned run with deletions."""
+_FORMAT = 1
+_LIFTING = "Lift the block with `dredge gc lift-block {repository} --reason …`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A block of a namespace after a refused mark.
+
+    Attributes:
+        kind: of the refusal, such as `known_commits`.
+        run_id: the refused run.
+        at: by the store's clock.
+        facts: figures and names for programs, JSON.
+        lifted: the person's statement; None while the block is in force.
+    """
+
+    kind: str
+    message: str
+    run_id: str
+    repository: str
+    server: str
+    at: datetime
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    lifted: Consent | None = None
+    format: int = _FORMAT
+
+
+def refuse(site: Site, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
+    """Refuse a mark or a purge, and block the namespace unless another server owns it.
+
+    Args:
+        kind: of the refusal; stable.
+        message: the difference, the run of the older record, likely causes, and the remedy of each.
+        facts: figures and names for programs, JSON.
+
+    Raises:
+        WitnessError: always.
+    """
+    environment = site.client.environment()
+    owner = read_owner(site.state)
+    if owner is not None and not owner.includes(environment):
+        raise WitnessError(f"{message} Nothing was deleted.")
+    block = Block(
+        kind=kind,
+        message=message,
+        run_id=site.run_id,
+        repository=site.repository,
+        server=environment.url,
+        at=site.now(),
+        facts=dict(facts or {}),
+    )
+    _write_block(site.state, block)
+    lifting = _LIFTING.format(repository=site.repository)
+    raise WitnessError(
+        f"{message} Nothing was deleted. The namespace is blocked: no run deletes there. {lifting}"
+    )
+
+
+def read_block(state: ObjectReader) -> Block | None:
+    """Read the block in force, or None."""
+    return _in_force(_read_block(state)[1])
+
+
+def refuse_blocked(state: ObjectReader) -> None:
+    """Refuse to delete in a blocked namespace.
+
+    Raises:
+        BlockedError: there is a block in force.
+    """
+    found = read_block(state)
+    if found is not None:
+        raise BlockedError(f"{describe(found)} Nothing (more) was deleted.")
+
+
+def describe(block: Block) -> str:
+    """Describe a block in force and the way to lift it."""
+    return (
+        f"run {block.run_id} blocked the namespace of {block.repository} at {block.at:%Y-%m-%d %H:%M} UTC"
+        f" ({block.kind}): {block.message} {_LIFTING.format(repository=block.repository)}"
+    )
+
+
+def lift(state: ObjectWriter, repository: str, why: str, who: str | None = None) -> Block | None:
+    """Lift the block in force and keep it with the reason. The caller holds the lease.
+
+    Args:
+        who: None is the login name of this process.
+
+    Returns:
+        The lifted block; None without a block in force.
+
+    Raises:
+        ConfigError: the reason is empty.
+        ConflictError: another process changed the block at the same moment.
+    """
+    etag, found = _read_block(state)
+    if found is None or found.lifted is not None:
+        return None
+    consent = record_consent(state, LIFT_BLOCK, repository, why, to_json(found), who)
+    lifted = replace(found, lifted=consent)
+    if not replace_tagged(state, BLOCK, _encode(lifted), etag) and read_block(state) is not None:
+        raise ConflictError(f"{state.uri}/{BLOCK} was changed at the same moment. Give the command again.")
+    return lifted
+
+
+def _write_block(state: ObjectWriter, block: Block) -> None:
+    etag, found = _read_block(state)
+    if _in_force(found) is not None:
+        return  # a person finds the cause of the first block first
+    if not replace_tagged(state, BLOCK, _encode(block), etag) and read_block(state) is None:
+        raise ConflictError(f"{state.uri}/{BLOCK} was changed at the same moment. Nothing was deleted.")
+
+
+def _in_force(block: Block | None) -> Block | None:
+    return block if block is not None and block.lifted is None else None
+
+
+def _encode(block: Block) -> bytes:
+    return json.dumps(to_json(block), indent=1, sort_keys=True).encode()
+
+
+def _read_block(state: ObjectReader) -> tuple[str | None, Block | None]:
+    remedy = "Find the cause of the block in the reports of the last runs, then remove the file."
+    return read_json_record(Block, state, BLOCK, remedy)
 
 
 def check_plan(site: Site, dry_run: bool) -> None:
-    """Refuse to plan a deletion in a blocked namespace, or in one of another server; a dry run is only warned.
-
-    Args:
-        site: the namespace.
-        dry_run: whether nothing is to be deleted.
+    """Refuse to plan deletions in a blocked namespace or in one of another server.
 
     Raises:
         BlockedError: the namespace is blocked.
         WitnessError: another server owns it.
-        RefusedError: the user may not set metadata, and no person consented to that.
-        UnavailableError: no response from lakeFS.
+        RefusedError: the user may not set metadata, and there is no person's consent.
     """
     if dry_run:
         return
@@ -48,19 +191,20 @@ def check_plan(site: Site, dry_run: bool) -> None:
         ownership = ask(_demand_ownership, site)
         refuse_blocked(site.state)
     _, owner = ownership.result()
-    # A missing right is known now, not after the whole mark.
+    # A missing right is known now, and not after the whole mark.
     if not site.client.set_metadata(site.repository, {PLANNED: site.run_id}):
         _demand_consent(site, owner)
 
 
 def check_before_deleting(site: Site) -> None:
-    """Refuse to delete: the namespace was blocked, or is another server's, or the server is not the one that the last
-    mark asked. The caller holds the lease.
+    """Refuse to delete in a blocked namespace, or through another server than the last mark's.
+
+    The caller holds the lease.
 
     Raises:
         BlockedError: the namespace is blocked.
-        WitnessError: the server is not the right one.
-        RefusedError: the server has no id, and no person consented to that.
+        WitnessError: another server owns it, or the server lacks the id.
+        RefusedError: the server has no id, and there is no person's consent.
     """
     with at_once() as ask:
         ownership, ids = ask(_demand_ownership, site), ask(compare_ids, site)
@@ -74,19 +218,15 @@ def check_before_deleting(site: Site) -> None:
 
 
 def check_owner(run: Run, record: StepRecord) -> bool:
-    """Check that a mark is the owner's.
-
-    Args:
-        run: this run.
-        record: gets warnings.
+    """Check the server of a mark.
 
     Returns:
-        Whether the server owns the namespace, or no server does yet. Otherwise the mark leaves nothing, and is not
-        compared with those of the owner.
+        Whether the server owns the namespace, or there is no owner yet. The mark of another server leaves no records
+        and is not compared with the owner's marks.
 
     Raises:
-        WitnessError: the run deletes, and its server is not the owner.
-        BlockedError: the namespace is blocked, and the run deletes.
+        WitnessError: the run deletes, and another server owns the namespace.
+        BlockedError: the run deletes, and the namespace is blocked.
     """
     site, dry_run = Site.of_run(run), run.plan.dry_run
     with at_once() as ask:
@@ -108,41 +248,31 @@ def check_owner(run: Run, record: StepRecord) -> bool:
     return True
 
 
-def check_id(run: Run, read: Compared | None = None) -> Compared:
-    """Check that the owner's server is the one that the last complete mark asked.
-
-    Args:
-        run: this run.
-        read: the ids, if they were just read.
-
-    Returns:
-        The ids.
+def check_id(run: Run, compared: Compared) -> None:
+    """Check that the owner's server is the server of the last complete mark.
 
     Raises:
         WitnessError: it lacks the id of the last mark.
-        UnavailableError: no response from lakeFS.
     """
     site = Site.of_run(run)
-    compared = read or compare_ids(site)
     if not compared.passes and not _is_new_repository(run, compared):
         _refuse_id(site, site.client.environment(), compared)
-    return compared
 
 
 def keeps_id(site: Site) -> bool:
-    """Whether the server keeps the id of the last mark; a first mark does not know yet, and has nothing to delete."""
+    """Whether the server keeps the id of the last mark. True before the first mark."""
     compared = compare_ids(site)
     return compared.readable and not compared.ids.is_unconfirmed
 
 
 def claim_namespace(run: Run) -> bool:
-    """Make the server of a complete mark the owner if the namespace has none.
+    """Make the server of a complete mark the owner of a namespace without one.
 
     Returns:
-        Whether it is the owner now. Otherwise the mark leaves nothing.
+        Whether the server is the owner now. The mark of another server leaves no records.
 
     Raises:
-        WitnessError: the run deletes, and its server is not the owner.
+        WitnessError: the run deletes, and another server owns the namespace.
     """
     site = Site.of_run(run)
     environment, owner = _environment_and_owner(site)
@@ -155,25 +285,21 @@ def claim_namespace(run: Run) -> bool:
 
 
 def leave_id(run: Run, record: StepRecord) -> None:
-    """Leave the id of a complete mark in the namespace and in the server. The namespace is the server's.
-
-    Args:
-        run: this run.
-        record: gets warnings.
+    """Write the id of a complete mark of the owner to the namespace and the server.
 
     Raises:
         WitnessError: the server lacks the id of the last mark.
-        RefusedError: the user may not set metadata, the run deletes, and no person consented to that.
+        RefusedError: the run deletes, the user may not set metadata, and there is no person's consent.
         UnavailableError: the server did not keep the id.
     """
     site = Site.of_run(run)
-    if write_id(site, check_id(run)):
+    compared = compare_ids(site)
+    check_id(run, compared)
+    if write_id(site, compared):
         return
     owner = read_owner(run.state)
     if has_consent(site, owner):
-        record.warn(
-            f"the mark has left no id in lakeFS: {_MISSING_RIGHT} A person consented to deletions without it."
-        )
+        record.warn(f"no id was left in lakeFS: {_MISSING_RIGHT} A person consented to deletions without it.")
     elif run.plan.dry_run:
         record.warn(f"a run that deletes would be refused: {_without_id(run.plan.repository)}")
     else:
@@ -181,7 +307,7 @@ def leave_id(run: Run, record: StepRecord) -> None:
 
 
 def has_consent(site: Site, owner: Owner | None) -> bool:
-    """Whether a person consented to deletions without an id in the server, under one of the owner's URLs."""
+    """Whether a person consented to deletions without an id, under one of the owner's URLs."""
     environment = site.client.environment()
     urls = {environment.url} if owner is None else {owner.environment.url, *owner.aliases}
     return any(consent.what.get("url") in urls for consent in read_consents(site.state, WITHOUT_ID))
@@ -208,7 +334,7 @@ def _demand_consent(site: Site, owner: Owner | None) -> None:
 
 
 def _is_new_repository(run: Run, compared: Compared) -> bool:
-    """Whether the repository was created again, on a namespace without metaranges of the one before: it starts anew."""
+    """Whether the repository was created again on a namespace without metaranges of the one before."""
     created_at = run.client.repository(run.plan.repository).created_at
     before = compared.ids.repository_created_at
     if created_at is None or before is None or created_at <= before:
@@ -225,11 +351,11 @@ def _refuse_id(site: Site, environment: Environment, compared: Compared) -> None
     has = f"has the id {compared.value!r}" if compared.value else "has no id"
     name = site.repository
     message = (
-        f"{environment.url} is not the server that the last complete mark asked: {left_by} left the id {last.value!r}"
-        f" in the namespace and in the metadata of {name} at {last.at:%Y-%m-%d %H:%M} UTC, and the repository now"
-        f" {has}. Likely causes: (1) lakeFS's database was restored from a backup: `dredge gc lost {name}` lists the"
-        " commits that were lost; make them known again with `--apply`, or give them up with `dredge gc forget-lost"
-        f" {name}`; then lift the block. (2) A second installation, such as a copy of the database, works on this"
+        f"{environment.url} is not the server of the last complete mark: {left_by} left the id {last.value!r} in the"
+        f" namespace and in the metadata of {name} at {last.at:%Y-%m-%d %H:%M} UTC, and the repository now {has}."
+        " Likely causes: (1) lakeFS's database was restored from a backup: `dredge gc lost"
+        f" {name}` lists the lost commits; restore them with `--apply`, or give them up with `dredge gc forget-lost"
+        f" {name}`; then lift the block. (2) A second installation, such as a copy of the database, uses this"
         f" namespace under the same URL, and {left_by} was its: stop its Dredge, then lift the block from production."
         " (3) This is the second installation: stop this Dredge, then lift the block from production. (4) The"
         " repository was deleted and created again on a namespace with older data."
@@ -241,20 +367,19 @@ def _refuse_id(site: Site, environment: Environment, compared: Compared) -> None
         "left_at": last.at.isoformat(),
         "server": environment.url,
     }
-    refuse_site(site, KIND, message, facts)
+    refuse(site, KIND, message, facts)
 
 
 def _not_owner(site: Site, environment: Environment, owner: Owner) -> str:
-    since = f"{owner.since:%Y-%m-%d}"
-    same_url = owner.environment.url == environment.url or environment.url in owner.aliases
-    told = "another installation under the same URL" if same_url else owner.environment.url
+    same_url = environment.url in (owner.environment.url, *owner.aliases)
+    owner_text = "another installation under the same URL" if same_url else owner.environment.url
     name = site.repository
     return (
-        f"the namespace of {name} is owned by {told} since {since}, and this run asks {environment.url}. Only the"
-        " owner's runs may delete: what is live in one installation may be unknown to the other. If the server has"
-        f" moved, or this one takes over: `dredge gc own {name} --reason …`. If {environment.url} is another URL of the"
-        f" same server: `dredge gc own {name} --alias --reason …`. If this is a copy, such as a rehearsal or a staging"
-        " installation, stop its schedule."
+        f"the namespace of {name} is owned by {owner_text} since {owner.since:%Y-%m-%d}, and this run asks"
+        f" {environment.url}. Only the owner's runs may delete: objects live in one installation may be unknown to the"
+        f" other. If the server has moved, or this one takes over: `dredge gc own {name} --reason …`. If"
+        f" {environment.url} is another URL of the same server: `dredge gc own {name} --alias --reason …`. If this is a"
+        " copy, such as a rehearsal or a staging installation, stop its schedule."
     )
 
 
@@ -277,9 +402,9 @@ def _warn_of_visitors(site: Site, owner: Owner, record: StepRecord) -> None:
     for visitor in read_visitors(site.state, owner):
         if visitor.at < since:
             continue
-        kind = "a dry run" if visitor.dry_run else "a run that was to delete, and was refused"
+        kind = "a dry run" if visitor.dry_run else "a refused run with deletions"
         record.warn(
             f"another installation, {visitor.environment.url}, works on this namespace: {kind} ({visitor.run_id}) of"
-            f" {visitor.repository} at {visitor.at:%Y-%m-%d %H:%M} UTC. Its server does not know all that is live here:"
+            f" {visitor.repository} at {visitor.at:%Y-%m-%d %H:%M} UTC. Its server does not know all live objects:"
             " stop its Dredge, or give it a copy of the bucket."
         )

@@ -1,41 +1,50 @@
-"""The owner of a namespace: the environment (a lakeFS server) whose runs may delete there.
+"""The owner of a namespace, and the id of the last complete mark.
 
-    <state>/owner.json            the owner
+    <state>/owner.json            the owner: the lakeFS server whose runs may delete in the namespace
     <state>/visitors/<id>.json    the last run of each other server
+    <state>/mark_id.json          the last id, and the id being written
+    lakeFS: repository metadata   `dredge.last_mark`
 
-The first complete mark in a namespace writes the owner; after that only a person changes it (`dredge gc own`).
+The first complete mark writes the owner. Only a person changes it later (`dredge gc own`). A server without the
+namespace's last id has an older database (restored from a backup) or is a copy.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dredge.errors import ConflictError, FormatError
+from dredge.errors import ConflictError, FormatError, UnavailableError
 from dredge.gc.run import Run
 from dredge.lakefs import Environment, LakeFS
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import read_tagged, replace_tagged, replaced_tag
 from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
+from dredge.storage.parallel import at_once
 
 OWNER = "owner.json"
 VISITORS = "visitors"
+MARK_ID = "mark_id.json"
+KEY = "dredge.last_mark"
+OWN, ALIAS, WITHOUT_ID = "own", "alias", "without-id"
+"""Kinds of people's statements about the owner (`dredge.runs.consents`)."""
 _FORMAT = 1
+_TRIES = 3
+_REMEDY = "Restore the file from a backup, or remove it and name the owner with `dredge gc own`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The owner of a namespace; a payload.
+    """The owner of a namespace.
 
     Attributes:
-        environment: the server.
+        since: by the store's clock.
+        run_id: the first run of the owner; "" after `dredge gc own`.
         aliases: other URLs of the same server.
-        since: when it became the owner, by the store's clock.
-        run_id: the run that made it the owner; "" where a person did.
-        format: of this record.
     """
 
     environment: Environment
@@ -45,26 +54,18 @@ class Owner:
     format: int = _FORMAT
 
     def includes(self, found: Environment) -> bool:
-        """Whether a server is the owner: one of its URLs, and no other installation id where both have one."""
+        """Whether a server is the owner: a known URL, and the same installation id if both have an id."""
         ids = {self.environment.installation_id, found.installation_id} - {None}
         return found.url in (self.environment.url, *self.aliases) and len(ids) < 2
 
     def with_alias(self, url: str) -> Owner:
-        """The same owner with another URL."""
+        """Return the same owner with another URL."""
         return replace(self, aliases=tuple(sorted({*self.aliases, url})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """The last run of a server that does not own the namespace; a payload.
-
-    Attributes:
-        environment: the server.
-        repository: name in that server.
-        run_id: of the run.
-        at: by the store's clock.
-        dry_run: whether it was a dry run.
-    """
+    """The last run of a server other than the owner."""
 
     environment: Environment
     repository: str
@@ -75,13 +76,10 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A namespace and the server through which a run works on it.
+    """A namespace and the lakeFS server of a run.
 
     Attributes:
-        state: on the folder of lease and index.
-        client: the server.
-        repository: name in that server.
-        run_id: of the run.
+        state: the folder of lease and index.
     """
 
     state: ObjectWriter
@@ -91,46 +89,42 @@ class Site:
 
     @classmethod
     def of_run(cls, run: Run) -> Site:
-        """The site of a collection's run."""
+        """Return the site of a collection's run."""
         return cls(run.state, run.client, run.plan.repository, run.plan.run_id)
 
     def now(self) -> datetime:
-        """The store's time."""
+        """Return the store's time."""
         return store_clock(self.state, "")
 
 
 def read_owner(state: ObjectReader) -> Owner | None:
-    """Read the owner of a namespace; None if there is none yet.
-
-    Raises:
-        FormatError: the record is damaged, or a newer version wrote it.
-    """
-    return _read_tagged(state)[1]
+    """Read the owner; None before the first complete mark."""
+    return _read_owner(state)[1]
 
 
 def claim(state: ObjectWriter, owner: Owner) -> Owner:
-    """Make an environment the owner if the namespace has none; returns the owner then."""
+    """Write the owner of a namespace without an owner; return the namespace's owner."""
     with suppress(ConflictError):  # another server was first, or the response to this request was lost
         state.put_if_absent(OWNER, _encode(owner))
     found = read_owner(state)
     if found is None:
-        raise FormatError(f"{state.uri}/{OWNER} was written and is not there. Nothing was deleted.")
+        raise FormatError(f"{state.uri}/{OWNER} was written and is missing. Nothing was deleted.")
     return found
 
 
 def replace_owner(state: ObjectWriter, owner: Owner) -> None:
-    """Replace the owner, whoever it is.
+    """Replace the owner.
 
     Raises:
         ConflictError: another process replaced it at the same moment.
     """
-    etag, _ = _read_tagged(state)
+    etag, _ = _read_owner(state)
     if not replace_tagged(state, OWNER, _encode(owner), etag) and read_owner(state) != owner:
         raise ConflictError(f"{state.uri}/{OWNER} was changed at the same moment. Give the command again.")
 
 
 def note_visitor(site: Site, environment: Environment, dry_run: bool) -> None:
-    """Note the run of a server that does not own the namespace, for the owner's next run."""
+    """Write a visitor's record for the owner's next run."""
     found = Visitor(
         environment=environment,
         repository=site.repository,
@@ -139,43 +133,186 @@ def note_visitor(site: Site, environment: Environment, dry_run: bool) -> None:
         dry_run=dry_run,
     )
     name = hashlib.sha256(f"{environment.url} {environment.installation_id}".encode()).hexdigest()[:16]
-    data = json.dumps(to_json(found), indent=1, sort_keys=True).encode()
-    site.state.put(f"{VISITORS}/{name}.json", data)
+    site.state.put(f"{VISITORS}/{name}.json", _encode(found))
 
 
 def read_visitors(state: ObjectReader, owner: Owner) -> list[Visitor]:
-    """Read the last run of each server other than the owner, the oldest first.
-
-    Raises:
-        FormatError: a record is damaged.
-    """
+    """Read the last run of each server other than the owner, oldest first."""
     names = [item.key for item in state.list_level(f"{VISITORS}/").objects]
-    found = [_parse(Visitor, state, name, state.get(name)) for name in names]
-    others = [visitor for visitor in found if not owner.includes(visitor.environment)]
+    found = [read_json_record(Visitor, state, name, _REMEDY)[1] for name in names]
+    others = [visitor for visitor in found if visitor and not owner.includes(visitor.environment)]
     return sorted(others, key=lambda visitor: visitor.at)
 
 
-def _encode(owner: Owner) -> bytes:
-    return json.dumps(to_json(owner), indent=1, sort_keys=True).encode()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkId:
+    """The id of a complete mark.
+
+    Attributes:
+        value: the run id, so that a repeated step writes the same id.
+        run_id: "" for the id of a command.
+        at: by the store's clock.
+    """
+
+    value: str
+    run_id: str
+    at: datetime
 
 
-def _read_tagged(state: ObjectReader) -> tuple[str | None, Owner | None]:
-    tagged = read_tagged(state, OWNER)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkIds:
+    """The ids of a namespace.
+
+    Attributes:
+        last: the last id kept by the server; None before the first.
+        intent: the id being written, or None.
+        repository_created_at: creation date of the repository with the id; None if the server does not return it.
+    """
+
+    last: MarkId | None = None
+    intent: MarkId | None = None
+    repository_created_at: datetime | None = None
+    format: int = _FORMAT
+
+    def find(self, value: str | None) -> MarkId | None:
+        """Return the id with a value, or None."""
+        return next((item for item in (self.last, self.intent) if item and item.value == value), None)
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether an id was written to the namespace and the server never had an id."""
+        return self.last is None and self.intent is not None
+
+    def passes(self, value: str | None) -> bool:
+        """Whether a server with this id (None: without an id) is the server of the last mark."""
+        if self.last is None:
+            # While the first id is written, the server has none yet or this one.
+            return self.intent is None or value in (None, self.intent.value)
+        return self.find(value) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The ids of namespace and server.
+
+    Attributes:
+        value: the server's id, or None.
+        readable: whether the server returned its metadata.
+        etag: ETag of the namespace's record, or None.
+    """
+
+    ids: MarkIds
+    value: str | None
+    readable: bool
+    etag: str | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether the server is the server of the last mark."""
+        # Without metadata there is no comparison; deleting then needs a person's consent.
+        return not self.readable or self.ids.passes(self.value)
+
+
+def compare_ids(site: Site) -> Compared:
+    """Read the ids of namespace and server."""
+    with at_once() as ask:
+        values_read = ask(site.client.metadata, site.repository)
+        etag, ids = _read_ids(site.state)
+    values = values_read.result()
+    return Compared(ids, None if values is None else values.get(KEY), values is not None, etag)
+
+
+def read_ids(state: ObjectReader) -> MarkIds:
+    """Read the ids of a namespace."""
+    return _read_ids(state)[1]
+
+
+def write_id(site: Site, compared: Compared | None = None) -> bool:
+    """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids.
+
+    Args:
+        compared: the current ids; None reads them.
+
+    Returns:
+        False if the user may not set metadata, or the server has no such call.
+
+    Raises:
+        ConflictError: another process changed the namespace's record.
+        UnavailableError: the server did not keep the id.
+    """
+    with at_once() as ask:
+        repository = ask(site.client.repository, site.repository)
+        compared = compared or compare_ids(site)
+    created_at = repository.result().created_at
+    value = site.run_id or f"command-{uuid.uuid4().hex}"
+    new = MarkId(value=value, run_id=site.run_id, at=site.now())
+    # Intent, server, confirmation: after a kill at any step the server has one of the namespace's two ids. The id of
+    # another server is not kept.
+    last = compared.ids.find(compared.value) if compared.readable else compared.ids.last
+    etag = _replace(site, MarkIds(last=last, intent=new, repository_created_at=created_at), compared.etag)
+    if not _set(site, new.value):
+        return False
+    _replace(site, MarkIds(last=new, repository_created_at=created_at), etag)
+    return True
+
+
+def _set(site: Site, value: str) -> bool:
+    # The key is overwritten and never deleted: an import ends the server's process after the last metadata key is gone.
+    for _ in range(_TRIES):
+        if not site.client.set_metadata(site.repository, {KEY: value}):
+            return False
+        values = site.client.metadata(site.repository)
+        # Not every 204 comes from lakeFS, and another writer may have overwritten the id.
+        if values is None or values.get(KEY) == value:
+            return True
+    raise UnavailableError(
+        f"the metadata of {site.repository} in lakeFS does not have {KEY} = {value!r} although it was set {_TRIES}"
+        " times. Nothing was deleted. Check the proxies in front of lakeFS, then try again."
+    )
+
+
+def _replace(site: Site, ids: MarkIds, etag: str | None) -> str | None:
+    if tag := replaced_tag(site.state, MARK_ID, _encode(ids), etag):
+        return tag
+    found, now = _read_ids(site.state)
+    if now != ids:
+        raise ConflictError(
+            f"{site.state.uri}/{MARK_ID} was changed by another process. Nothing was deleted. Start again after that"
+            " process."
+        )
+    return found
+
+
+def _encode(record: Owner | Visitor | MarkIds) -> bytes:
+    return json.dumps(to_json(record), indent=1, sort_keys=True).encode()
+
+
+def _read_owner(state: ObjectReader) -> tuple[str | None, Owner | None]:
+    return read_json_record(Owner, state, OWNER, _REMEDY)
+
+
+def _read_ids(state: ObjectReader) -> tuple[str | None, MarkIds]:
+    etag, found = read_json_record(MarkIds, state, MARK_ID, _REMEDY)
+    return etag, found or MarkIds()
+
+
+def read_json_record[T](
+    kind: type[T], state: ObjectReader, key: str, remedy: str
+) -> tuple[str | None, T | None]:
+    """Read a record with its ETag; (None, None) without a record.
+
+    Args:
+        remedy: for a damaged record, as a sentence.
+    """
+    tagged = read_tagged(state, key)
     if tagged is None:
         return None, None
-    found = _parse(Owner, state, OWNER, tagged[1])
-    if found.format > _FORMAT:
+    try:
+        found = from_file(kind, json.loads(tagged[1]))
+    except (ValueError, FormatError) as error:
+        raise FormatError(f"{state.uri}/{key} is damaged ({error}). Nothing was deleted. {remedy}") from None
+    if getattr(found, "format", _FORMAT) > _FORMAT:
         raise FormatError(
-            f"{state.uri}/{OWNER} is of a newer version of Dredge: use that one. Nothing was deleted."
+            f"{state.uri}/{key} was written by a newer version of Dredge. Nothing was deleted. Use that version."
         )
     return tagged[0], found
-
-
-def _parse[T](kind: type[T], state: ObjectReader, name: str, data: bytes) -> T:
-    try:
-        return from_file(kind, json.loads(data))
-    except (ValueError, FormatError) as error:
-        raise FormatError(
-            f"{state.uri}/{name} is damaged ({error}). Nothing was deleted. Restore the file from a backup, or remove"
-            " it and say with `dredge gc own` which server owns the namespace."
-        ) from None

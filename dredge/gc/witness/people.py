@@ -1,6 +1,6 @@
-"""What a person does about owner and block: `dredge gc own` and `dredge gc lift-block`.
+"""Statements of people about the owner and the block: `dredge gc own` and `dredge gc lift-block`.
 
-Each takes the lease, so that no run is at work meanwhile, and is kept with who, when and why (`consents`).
+Each statement holds the lease, so no run works meanwhile, and is kept with name, time and reason.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from typing import Any
 from dredge.errors import ConfigError, RefusedError
 from dredge.gc.config import Safety
 from dredge.gc.run import make_lease, open_state
-from dredge.gc.witness import block
-from dredge.gc.witness.consents import ALIAS, OWN, WITHOUT_ID, Consent, check_reason, record_consent
-from dredge.gc.witness.mark_id import compare_ids, write_id
-from dredge.gc.witness.ownership import Owner, Site, read_owner, replace_owner
+from dredge.gc.witness.owner import LIFT_BLOCK, lift, read_block
+from dredge.gc.witness.ownership import (
+    ALIAS,
+    OWN,
+    WITHOUT_ID,
+    Owner,
+    Site,
+    compare_ids,
+    read_owner,
+    replace_owner,
+    write_id,
+)
 from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.runs.consents import Consent, check_reason, record_consent
 from dredge.runs.payload import to_json
 from dredge.storage import StorageOptions
 
@@ -32,27 +41,23 @@ def take_over(
     """Make the server of the lakeFS connection the owner of a repository's namespace.
 
     Args:
-        repository: name in lakeFS.
-        why: the reason, in the person's words.
+        why: the person's reason.
         who: None is the login name of this process.
-        client: the server; None reads the environment.
-        options: how the store is reached; None reads the environment.
 
     Returns:
-        What was done, JSON: `repository`, `owner`, `before`, `has_id`, `statement`.
+        JSON: `repository`, `owner`, `before`, `has_id`, `statement`.
 
     Raises:
-        ConfigError: there is no reason.
-        LeaseHeldError: a run is at work.
-        NotFoundError: there is no such repository.
+        ConfigError: the reason is empty.
+        LeaseHeldError: a run works on the repository.
     """
-    with at_work(repository, why, OWN, client, options) as site:
+    with hold_lease(repository, why, OWN, client, options) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         what = {"to": to_json(environment), "from": None if before is None else to_json(before.environment)}
         consent = record_consent(site.state, OWN, repository, why, what, who)
         replace_owner(site.state, Owner(environment=environment, since=consent.at))
-        # Its id tells it from the owner before, whatever that one's server has.
-        return _told(site, consent, before, has_id=write_id(site))
+        # A new id distinguishes it from the owner before, whatever id that server has.
+        return _result(site, consent, before, has_id=write_id(site))
 
 
 def add_alias(
@@ -62,14 +67,14 @@ def add_alias(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> dict[str, Any]:
-    """Note the URL of the lakeFS connection as another URL of the owner's server; arguments as for `take_over`.
+    """Record the URL of the lakeFS connection as another URL of the owner; arguments as for `take_over`.
 
     Raises:
-        ConfigError: there is no reason, or no owner yet.
-        RefusedError: it is not the same server: it lacks the id of the last mark, or is another installation.
-        LeaseHeldError: a run is at work.
+        ConfigError: the reason is empty, or there is no owner yet.
+        RefusedError: the server lacks the id of the last mark, or is another installation.
+        LeaseHeldError: a run works on the repository.
     """
-    with at_work(repository, why, ALIAS, client, options) as site:
+    with hold_lease(repository, why, ALIAS, client, options) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         if before is None:
             raise ConfigError(
@@ -90,7 +95,7 @@ def add_alias(
             )
         consent = record_consent(site.state, ALIAS, repository, why, {"url": environment.url}, who)
         replace_owner(site.state, owner)
-        return _told(site, consent, before, has_id=True)
+        return _result(site, consent, before, has_id=True)
 
 
 def consent_without_id(
@@ -100,18 +105,18 @@ def consent_without_id(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> dict[str, Any]:
-    """Consent to deletions although lakeFS does not keep the id of the last mark; arguments as for `take_over`.
+    """Consent to deletions through a server without the id of the last mark; arguments as for `take_over`.
 
     Raises:
-        ConfigError: there is no reason.
+        ConfigError: the reason is empty.
         RefusedError: another server owns the namespace.
-        LeaseHeldError: a run is at work.
+        LeaseHeldError: a run works on the repository.
     """
-    with at_work(repository, why, WITHOUT_ID, client, options) as site:
+    with hold_lease(repository, why, WITHOUT_ID, client, options) as site:
         before = demand_owner(site)
         what = {"url": site.client.environment().url}
         consent = record_consent(site.state, WITHOUT_ID, repository, why, what, who)
-        return _told(site, consent, before, has_id=False)
+        return _result(site, consent, before, has_id=False)
 
 
 def lift_block(
@@ -121,43 +126,37 @@ def lift_block(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> dict[str, Any]:
-    """Lift the block of a namespace, and leave a new id in the server: it is the right one as it is now. Arguments as
-    for `take_over`.
+    """Lift the block of a namespace and write a new id to the server; arguments as for `take_over`.
 
     Raises:
-        ConfigError: there is no reason, or no block.
+        ConfigError: the reason is empty, or there is no block.
         RefusedError: another server owns the namespace.
-        LeaseHeldError: a run is at work.
+        LeaseHeldError: a run works on the repository.
     """
-    with at_work(repository, why, "lift-block", client, options) as site:
+    with hold_lease(repository, why, LIFT_BLOCK, client, options) as site:
         before = demand_owner(site)
-        if block.read_block(site.state) is None:
+        if read_block(site.state) is None:
             raise ConfigError(f"the namespace of {repository} is not blocked. Nothing was changed.")
-        # First the id: after a kill in between the block is still in force.
+        # The id first: after a kill in between, the block is still in force.
         has_id = write_id(site)
-        lifted = block.lift(site.state, repository, why, who)
+        lifted = lift(site.state, repository, why, who)
         assert lifted is not None
         assert lifted.lifted is not None
-        return _told(site, lifted.lifted, before, has_id) | {"block": to_json(replace(lifted, lifted=None))}
+        return _result(site, lifted.lifted, before, has_id) | {"block": to_json(replace(lifted, lifted=None))}
 
 
 @contextmanager
-def at_work(
+def hold_lease(
     repository: str, why: str, what: str, client: LakeFS | None, options: StorageOptions | None
 ) -> Iterator[Site]:
-    """Hold the lease of a repository while a person's statement is made.
+    """Hold the lease of a repository during a person's statement.
 
     Args:
-        repository: name in lakeFS.
-        why: the reason, in the person's words.
-        what: the statement, for the holder's name.
-        client: the server; None reads the environment.
-        options: how the store is reached; None reads the environment.
+        what: the command, for the holder's name.
 
     Raises:
-        ConfigError: there is no reason.
-        LeaseHeldError: a run is at work.
-        NotFoundError: there is no such repository.
+        ConfigError: the reason is empty.
+        LeaseHeldError: a run works on the repository.
     """
     check_reason(why)
     server = client or LakeFSClient.from_env()
@@ -169,7 +168,7 @@ def at_work(
 
 
 def demand_owner(site: Site) -> Owner | None:
-    """Refuse a statement about a namespace through another server than its owner's; returns the owner.
+    """Refuse a statement through another server than the owner; return the owner.
 
     Raises:
         RefusedError: another server owns the namespace.
@@ -184,7 +183,7 @@ def demand_owner(site: Site) -> Owner | None:
     return owner
 
 
-def _told(site: Site, consent: Consent, before: Owner | None, has_id: bool) -> dict[str, Any]:
+def _result(site: Site, consent: Consent, before: Owner | None, has_id: bool) -> dict[str, Any]:
     owner = read_owner(site.state)
     return {
         "repository": site.repository,

@@ -1,25 +1,30 @@
 """The record of the last complete mark: its commits, for the marks after it.
 
-    <state>/witness/last_mark.json          the pointer: run, repository, its creation date, times, parts with digests
-    <state>/witness/<label>-commits-….parquet   every commit that the mark saw, and which of them were active
-    <state>/witness/<label>-tables-….parquet    files of `_lakefs/` that were opened, with their kind
+    <state>/witness/last_mark.json              the pointer: run, repository, creation date, times, parts and digests
+    <state>/witness/<label>-commits-….parquet   every commit of the mark, active or not
+    <state>/witness/<label>-tables-….parquet    opened files of `_lakefs/`, with their kind
 
-The record lies in the folder of lease and index, so no cleaning of run folders removes it. The parts are written first
-and the pointer last, under the lease and with a condition: after a kill between the two the old record counts.
+The cleaning of run folders does not touch the folder of lease and index. The parts are written first and the pointer
+last, under the lease and with a condition: after a kill in between, the old record counts.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dredge.errors import ConflictError, DredgeError, FormatError
+from dredge.gc.config import KEEP_UNNAMED_DAYS, GCConfig
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.conditional import read_tagged, replace_again
+from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.summary import PartInfo
@@ -27,13 +32,15 @@ from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
 
 if TYPE_CHECKING:
-    from dredge.gc.config import GCConfig
     from dredge.gc.list_committed import ListCommittedOutput
     from dredge.gc.run import Run
 
 FORMAT = 1
 FOLDER = "witness"
 POINTER = f"{FOLDER}/last_mark.json"
+FORGET_LOST, RESTORE_LOST = "forget-lost", "restore-lost"
+"""Kinds of people's statements. The first has the given-up ids in `commits` and `metaranges`; the second has in
+`commits`, by the id of a lost commit, the id of the new commit with its content."""
 COMMITS = pa.schema(
     [
         pa.field("commit_id", pa.string(), nullable=False),
@@ -49,8 +56,8 @@ COMMITS = pa.schema(
         pa.field("generation", pa.int64()),
     ]
 )
-"""Rows of commits. `branches` had the commit as their head. All fields from `parents` on are null for a commit of which
-only the id and the metarange were known; `metadata` is a JSON object."""
+"""Rows of commits. `branches` had the commit as their head. All fields from `parents` on are null for a commit with
+only a known id and metarange; `metadata` is a JSON object."""
 TABLES = pa.schema(
     [pa.field("name", pa.string(), nullable=False), pa.field("kind", pa.string(), nullable=False)]
 )
@@ -58,11 +65,11 @@ TABLES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What settings of a run keep active beyond lakeFS's rules.
+    """Settings of a run with more active commits than lakeFS's rules.
 
     Attributes:
-        tags: whether commits with a tag are.
-        policy: digest of the retention policy; None without one.
+        tags: whether tagged commits are active.
+        policy: digest of the retention policy, or None.
     """
 
     tags: bool
@@ -70,22 +77,17 @@ class Kept:
 
     @classmethod
     def of(cls, config: GCConfig) -> Kept:
-        """Of the settings of a run."""
+        """Return those of a run's settings."""
         return cls(config.keep_tags, None if config.policy is None else config.policy.digest)
 
     def is_less_than(self, other: Kept) -> bool:
-        """Whether commits may be active by the other one only."""
+        """Whether the other settings may keep more commits."""
         return (other.tags and not self.tags) or other.policy not in (None, self.policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A time without a complete mark that was longer than unnamed metaranges are kept; a payload.
-
-    Attributes:
-        began: the store's time of the mark before it.
-        ended: the store's time of the mark after it.
-    """
+    """A time between two marks, longer than unnamed metaranges are kept; by the store's clock."""
 
     began: datetime
     ended: datetime
@@ -93,21 +95,16 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
-    """What a complete mark left.
+    """The record of a complete mark.
 
     Attributes:
-        repository: its name in lakeFS.
-        namespace: URI of its storage namespace.
         repository_created_at: its creation date; None if the server does not return it.
-        run_id: the run.
-        run_uri: the run's folder.
-        marked_at: the store's time when the run was planned, before it read anything.
-        left_at: the store's time when the record was written.
-        commits: rows of commits.
-        tables: rows of opened files.
-        kept: by the repository's own settings: those of the last run that was to delete, or else of the first mark.
-        pause: the last one; None where marks need it no more.
-        format: number of the format.
+        marked_at: the store's time of the plan, before the first read.
+        left_at: the store's time of this record.
+        commits: rows of `COMMITS`.
+        tables: rows of `TABLES`.
+        kept: the repository's own settings: those of the last deleting run, or else of the first mark.
+        pause: the last pause; None after its use.
     """
 
     repository: str
@@ -126,12 +123,7 @@ class MarkRecord:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is stored.
-
-    Attributes:
-        etag: of the pointer; None if there is none.
-        record: None if there is none.
-    """
+    """The stored record and the ETag of its pointer; None without a record."""
 
     etag: str | None = None
     record: MarkRecord | None = None
@@ -140,12 +132,8 @@ class Stored:
 def read_record(state: ObjectReader) -> Stored:
     """Read the record of the last complete mark.
 
-    Args:
-        state: on the folder of lease and index.
-
     Raises:
         RefusedError: a newer version of Dredge wrote it.
-        FormatError: damaged.
     """
     tagged = read_tagged(state, POINTER)
     if tagged is None:
@@ -159,39 +147,16 @@ def read_record(state: ObjectReader) -> Stored:
         raise _damaged(state, POINTER, error) from None
 
 
-def read_commits(state: ObjectReader, record: MarkRecord) -> pa.Table:
-    """Read the commits of a record (`COMMITS`); raises FormatError if they are gone or damaged."""
-    return _read_part(state, record, record.commits)
-
-
-def read_tables(state: ObjectReader, record: MarkRecord) -> dict[str, str]:
-    """Read the kinds of opened files, by name; raises FormatError if they are gone or damaged."""
-    table = _read_part(state, record, record.tables)
-    return dict(zip(table["name"].to_pylist(), table["kind"].to_pylist(), strict=True))
-
-
-def is_about(record: MarkRecord, namespace: str) -> bool:
-    """Whether a record is about a storage namespace: not so if the bucket is a copy of another one."""
-    return canonical_namespace(record.namespace) == canonical_namespace(namespace)
-
-
 def parts_of(record: MarkRecord) -> list[str]:
-    """Keys of the parts that a record names, relative to the folder of lease and index."""
+    """Return the keys of a record's parts, relative to the folder of lease and index."""
     return [record.commits.key, record.tables.key]
 
 
 def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, tables: pa.Table) -> None:
-    """Write the record of a complete mark over the one that the mark was compared with.
-
-    Args:
-        run: whose mark it is; it holds the lease.
-        committed: result of `list_committed`.
-        commits: rows of commits.
-        tables: rows of opened files.
+    """Write the record of a complete mark in place of the compared record. The run holds the lease.
 
     Raises:
         ConflictError: another mark has left its record since.
-        OvertakenError: a later try of the step was begun.
     """
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
@@ -213,21 +178,22 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
     )
     data = json.dumps(to_json(record), sort_keys=True).encode()
     run.check_right(record.left_at)  # a later try may have left its record
-    if not replace_again(run.state, POINTER, data, facts["record_etag"], lambda found: _is_of(run, found)):
+
+    def is_own(found: bytes) -> bool:
+        try:
+            return bool(json.loads(found)["run_id"] == run.plan.run_id)
+        except (KeyError, TypeError, ValueError):
+            return False
+
+    if not replace_again(run.state, POINTER, data, facts["record_etag"], is_own):
         raise ConflictError(
-            f"run {run.plan.run_id}: another run has left the record of its mark in {run.state.uri}/{POINTER} since"
-            " this run listed commits. Nothing was deleted. Start a new run."
+            f"run {run.plan.run_id}: another run has replaced {run.state.uri}/{POINTER} since this run listed commits."
+            " Nothing was deleted. Start a new run."
         )
 
 
 def is_what_if(config: GCConfig, record: MarkRecord | None) -> bool:
-    """Whether a run only asks what would be garbage under settings that keep less than the repository's own: its mark
-    does not know all that is active.
-
-    Args:
-        config: of the run.
-        record: of the last complete mark.
-    """
+    """Whether a dry run keeps less than the repository's own settings, so its mark lacks active commits."""
     return config.dry_run and record is not None and Kept.of(config).is_less_than(record.kept)
 
 
@@ -236,12 +202,156 @@ def _own_settings(run: Run) -> Kept:
     return Kept.of(run.plan.config) if before is None else before.kept
 
 
-def _is_of(run: Run, data: bytes) -> bool:
-    """Whether a run left a record."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Known metaranges and ranges.
+
+    Attributes:
+        named: metaranges of commits known to the server.
+        earlier: metaranges of commits of earlier marks.
+        ranges: ids of ranges.
+        kinds: kinds of files opened before.
+        forgotten: given-up metaranges, each with the time of the decision.
+    """
+
+    named: set[str]
+    earlier: set[str]
+    ranges: Collection[str]
+    kinds: Mapping[str, str]
+    forgotten: Mapping[str, datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The record of the last complete mark, and later statements of people.
+
+    Attributes:
+        etag: of the pointer to the record, or None.
+        record: None if there is none, or it is about another namespace.
+        commits: its commits (`COMMITS`).
+        kinds: kinds of opened files by name.
+        forgotten_at: time of the last `dredge gc forget-lost`, or None.
+        forgotten: given-up metaranges, each with the time.
+        given_up: given-up commits, each with the time.
+        restored: by the id of a lost commit, the id of the new commit with its content.
+    """
+
+    etag: str | None = None
+    record: MarkRecord | None = None
+    commits: pa.Table = field(default_factory=COMMITS.empty_table)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    forgotten_at: datetime | None = None
+    forgotten: Mapping[str, datetime] = field(default_factory=dict)
+    given_up: Mapping[str, datetime] = field(default_factory=dict)
+    restored: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, state: ObjectReader, namespace: str) -> Past:
+        """Read the record about a namespace and the statements.
+
+        Raises:
+            RefusedError: a newer version of Dredge wrote the record.
+        """
+        forgotten_at, forgotten, given_up = None, dict[str, datetime](), dict[str, datetime]()
+        restored = dict[str, str]()
+        with at_once() as ask:
+            record = ask(read_record, state)
+            consents = read_consents(state, FORGET_LOST, RESTORE_LOST)
+        for consent in consents:
+            if consent.kind == FORGET_LOST:
+                forgotten_at = consent.at
+                forgotten |= dict.fromkeys(consent.what["metaranges"], consent.at)
+                given_up |= dict.fromkeys(consent.what["commits"], consent.at)
+            else:
+                restored |= consent.what["commits"]
+        stored, commits, kinds = _read_tables(state, namespace, forgotten_at, record)
+        return cls(stored.etag, stored.record, commits, kinds, forgotten_at, forgotten, given_up, restored)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the creation date of the repository is compared: not after a later `forget-lost`."""
+        return self.record is not None and (
+            self.forgotten_at is None or self.record.left_at > self.forgotten_at
+        )
+
+    @property
+    def active(self) -> list[str]:
+        """Ids of the active commits of the last complete mark, without later given-up commits."""
+        if self.record is None:
+            return []
+        found: list[str] = self.commits.filter(self.commits["active"])["commit_id"].to_pylist()
+        left_at = self.record.left_at
+        return [item for item in found if item not in self.given_up or self.given_up[item] < left_at]
+
+    @property
+    def active_metaranges(self) -> set[str]:
+        """Metaranges of `active`."""
+        rows = self.commits.filter(pc.is_in(self.commits["commit_id"], pa.array(self.active, pa.string())))
+        return set(filter(None, rows["metarange_id"].to_pylist()))
+
+    @property
+    def metaranges(self) -> set[str]:
+        """Metaranges of all its commits."""
+        return set(filter(None, self.commits["metarange_id"].to_pylist()))
+
+    def since(self, now: datetime, keep_unnamed: timedelta) -> datetime:
+        """Return the oldest write time of counted metaranges without a known commit.
+
+        Args:
+            now: the store's time.
+            keep_unnamed: the minimum time for which they count.
+        """
+        if self.record is None:
+            return now - keep_unnamed
+        since, pause = min(now - keep_unnamed, self.record.marked_at), self.record.pause
+        return since if pause is None or now - pause.ended >= keep_unnamed else min(since, pause.began)
+
+    def pause(self, now: datetime, keep_unnamed: timedelta) -> Pause | None:
+        """Return the last pause. Metaranges written in it count for `keep_unnamed` from its end."""
+        if self.record is None:
+            return None
+        longest = max(keep_unnamed, timedelta(days=KEEP_UNNAMED_DAYS))  # another run may keep them longer
+        pause, last = self.record.pause, self.record.marked_at
+        if pause is not None and now - pause.ended < longest:
+            return pause
+        return Pause(began=last, ended=now) if now - last > keep_unnamed else None
+
+    def known(self, named: set[str], ranges: Collection[str] = ()) -> Known:
+        """Return the known metaranges and ranges: those of this past and the given ones."""
+        return Known(
+            named=named - {""},
+            earlier=self.metaranges,
+            ranges=ranges,
+            kinds=self.kinds,
+            forgotten=self.forgotten,
+        )
+
+    def rows(self, commits: Iterable[str]) -> list[dict[str, Any]]:
+        """Return the rows of some commits, sorted by id."""
+        wanted = set(commits)
+        found = [row for row in self.commits.to_pylist() if row["commit_id"] in wanted]
+        return sorted(found, key=lambda row: str(row["commit_id"]))
+
+
+def _read_tables(
+    state: ObjectReader, namespace: str, forgotten_at: datetime | None, reading: Future[Stored]
+) -> tuple[Stored, pa.Table, Mapping[str, str]]:
     try:
-        return bool(json.loads(data)["run_id"] == run.plan.run_id)
-    except (KeyError, TypeError, ValueError):
-        return False
+        stored = reading.result()
+        record = stored.record
+        # A copied bucket has the record of another namespace.
+        if record is None or canonical_namespace(record.namespace) != canonical_namespace(namespace):
+            return Stored(stored.etag), COMMITS.empty_table(), {}
+        with at_once() as ask:
+            tables_read = ask(_read_part, state, record, record.tables)
+            commits = _read_part(state, record, record.commits)
+        tables = tables_read.result()
+    except FormatError:
+        info = state.stat(POINTER)
+        if forgotten_at is None or forgotten_at < info.last_modified:
+            raise
+        return Stored(info.etag), COMMITS.empty_table(), {}
+    return stored, commits, dict(zip(tables["name"].to_pylist(), tables["kind"].to_pylist(), strict=True))
 
 
 def _read_part(state: ObjectReader, record: MarkRecord, part: PartInfo) -> pa.Table:
@@ -253,7 +363,7 @@ def _read_part(state: ObjectReader, record: MarkRecord, part: PartInfo) -> pa.Ta
 
 def _damaged(state: ObjectReader, key: str, error: Exception) -> DredgeError:
     return FormatError(
-        f"{state.uri}/{key}, in which the last complete mark left its commits, cannot be read: {error}. Nothing was"
-        " deleted. Restore the file, such as an older version of it; or run `dredge gc forget-lost`, after which the"
-        " next run starts without it."
+        f"{state.uri}/{key}, the record of the last complete mark, cannot be read: {error}. Nothing was deleted."
+        " Restore the file, such as an older version of it; or run `dredge gc forget-lost`, after which the next run"
+        " starts without it."
     )

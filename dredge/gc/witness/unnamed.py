@@ -1,28 +1,29 @@
-"""Metarange files that count as active commits although no active commit names them.
+"""Metarange files counted as active commits without an active commit.
 
-    written since the cutoff                                               always
-    written in the last `keep_unnamed_days`, or since the last complete    if no commit that the server shows names it,
-    mark where that is longer                                              and no commit of an earlier mark did
+    written since the cutoff                              always
+    written in the last `keep_unnamed_days`, or since     if no commit known to the server names it, and no commit of
+    the last complete mark if longer                      an earlier mark named it
 
-Such a file is a commit that was lost with lakeFS's database, one in the making (lakeFS writes the tree, runs hooks, and
-moves the branch last), or one of a branch that was made and deleted between two marks.
+Such a file belongs to a commit lost with lakeFS's database, to a commit in progress (lakeFS writes the tree, runs
+hooks, and moves the branch last), or to a short-lived branch between two marks.
 
-Ranges and metaranges lie side by side in `_lakefs/`, and only their content says which is which. Active metaranges and
-the committed index name most of them. Any other file is opened once, at its end, and its kind is remembered.
+Ranges and metaranges share `_lakefs/`, and only their content shows the kind. Active metaranges and the committed index
+name most of them. Any other file is opened once, at its end, and its kind is recorded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.metadata.seeking import Sought, seek_metaranges
+from dredge.gc.metadata.deleting import Sought, restore_metaranges
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
+from dredge.gc.witness.record import Known
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.lakefs.files.sstable.envelope import Envelope, read_envelope
@@ -39,87 +40,14 @@ _TAIL_BYTES = 64 * 1024
 DUMP, DAMAGED = "refs dump", "damaged"
 
 
-def list_tables(reader: ObjectReader) -> Files:
-    """List range and metarange files, and those of refs dumps, which are named alike.
-
-    Args:
-        reader: on the storage namespace.
-    """
-    found = ((info.key.removeprefix(METADATA), info) for info in reader.list_level(METADATA).objects)
-    return {name: info for name, info in found if is_table_id(name)}
-
-
-def with_metaranges(run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]) -> Files:
-    """See that the metarange of each active commit is there. One that is missing is put back where a collection of
-    metadata let it go and has a copy; else the mark is refused.
-
-    Args:
-        run: the run, which the other witnesses have passed.
-        files: listed after the commits were read.
-        metaranges: of active commits, all read; "" is the content without entries.
-        warn: is told of what was put back.
-
-    Returns:
-        The files that are there now.
-
-    Raises:
-        RefusedError: one is missing.
-    """
-    wanted = {item for item in metaranges if item}
-    if not wanted - files.keys():
-        return files
-    sought = seek_metaranges(
-        run.plan.namespace, wanted - files.keys(), files, run.plan.created_at, run.options
-    )
-    if sought.back:
-        warn(
-            f"{len(sought.back):,} files of {METADATA} that active commits name, and that collections of metadata had"
-            f" deleted, were put back, such as {sought.back[0]}"
-        )
-        files = list_tables(run.reader)
-    if missing := sorted(wanted - files.keys()):
-        raise RefusedError(
-            f"run {run.plan.run_id}: {len(missing):,} metaranges of active commits are not in the bucket, such as"
-            f" {METADATA}{missing[0]}{_let_go_by(missing, sought)}. Their objects cannot be told from garbage. Nothing"
-            " was deleted. Restore them (a backup, an older version of the bucket), then start a new run."
-        )
-    return files
-
-
-def _let_go_by(missing: Sequence[str], sought: Sought) -> str:
-    name = next((name for name in missing if name in sought.deleted_by), None)
-    if name is None:
-        return " (no collection of metadata deleted them)"
-    return f" (collection of metadata {sought.deleted_by[name]} deleted {name}, and no copy of it is left)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of metaranges and ranges.
-
-    Attributes:
-        named: metaranges that a commit names which the server shows.
-        earlier: metaranges that commits of earlier marks named.
-        ranges: ids of ranges.
-        kinds: kinds of files that were opened before.
-        forgotten: metaranges that a person has given up, each with the time of the decision.
-    """
-
-    named: set[str]
-    earlier: set[str]
-    ranges: Collection[str]
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    forgotten: Mapping[str, datetime] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
 class Unnamed:
-    """Metaranges that count as active commits.
+    """Metaranges counted as active commits.
 
     Attributes:
-        young: written since the cutoff, whatever names them.
-        lost: older ones that no known commit names.
-        kinds: kinds of files that were opened, now and before.
+        young: written since the cutoff.
+        lost: older, without a known commit.
+        kinds: kinds of opened files, also of earlier marks.
     """
 
     young: set[str]
@@ -132,15 +60,58 @@ class Unnamed:
         return self.young | self.lost
 
 
-def find_unnamed(run: Run, files: Files, known: Known, since: datetime) -> Unnamed:
-    """Find the metarange files that count as active commits in a mark or a re-check.
+def list_tables(reader: ObjectReader) -> Files:
+    """List range and metarange files and those of refs dumps, which have equal names."""
+    found = ((info.key.removeprefix(METADATA), info) for info in reader.list_level(METADATA).objects)
+    return {name: info for name, info in found if is_table_id(name)}
+
+
+def demand_metaranges(
+    run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]
+) -> Files:
+    """Restore missing metaranges of active commits from copies of collections of metadata, else refuse the mark.
 
     Args:
-        run: the run.
+        run: has passed the other witnesses.
         files: listed after the commits were read.
-        known: what is known of them.
-        since: files that no known commit names count if they were written then or later.
+        metaranges: of active commits, all read; "" is empty content.
+
+    Returns:
+        The current files.
+
+    Raises:
+        RefusedError: a metarange is missing.
     """
+    wanted = {item for item in metaranges if item}
+    if not wanted - files.keys():
+        return files
+    sought = restore_metaranges(
+        run.plan.namespace, wanted - files.keys(), files, run.plan.created_at, run.options
+    )
+    if sought.back:
+        warn(
+            f"{len(sought.back):,} files of {METADATA}, deleted by collections of metadata and used by active commits,"
+            f" were restored, such as {sought.back[0]}"
+        )
+        files = list_tables(run.reader)
+    if missing := sorted(wanted - files.keys()):
+        raise RefusedError(
+            f"run {run.plan.run_id}: {len(missing):,} metaranges of active commits are not in the bucket, such as"
+            f" {METADATA}{missing[0]}{_deleted_by(missing, sought)}. Live objects cannot be determined. Nothing was"
+            " deleted. Restore them (a backup, an older version of the bucket), then start a new run."
+        )
+    return files
+
+
+def _deleted_by(missing: Sequence[str], sought: Sought) -> str:
+    name = next((name for name in missing if name in sought.deleted_by), None)
+    if name is None:
+        return " (no collection of metadata deleted them)"
+    return f" (collection of metadata {sought.deleted_by[name]} deleted {name}, and no copy of it is left)"
+
+
+def find_unnamed(run: Run, files: Files, known: Known, since: datetime) -> Unnamed:
+    """Find the metaranges counted as active commits in a mark or a re-check; see `sort_out`."""
     return sort_out(run.reader, run.state, run.plan.namespace, files, known, run.plan.cutoff, since)
 
 
@@ -153,16 +124,14 @@ def sort_out(
     cutoff: datetime,
     since: datetime,
 ) -> Unnamed:
-    """Find the metarange files that count as active commits.
+    """Find the metaranges counted as active commits.
 
     Args:
         reader: on the storage namespace.
-        state: on the folder of lease and index.
-        namespace: URI of the storage namespace.
+        state: the folder of lease and index.
         files: listed after the commits were read.
-        known: what is known of them.
-        cutoff: files that were written then or later count, whatever names them.
-        since: files that no known commit names count if they were written then or later.
+        cutoff: all metaranges written then or later count.
+        since: metaranges without a known commit count if written then or later.
     """
     young = {name for name, info in files.items() if info.last_modified >= cutoff}
     recent = {
@@ -185,58 +154,41 @@ def sort_out(
 
 
 def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, str]:
-    """Open files of `_lakefs/` at their end and read what each is.
-
-    Args:
-        reader: on the storage namespace.
-        files: to open.
-
-    Returns:
-        By name: `ranges`, `metaranges`, `DUMP`, or `DAMAGED` for a file that no lakeFS can read.
-    """
+    """Read the kind of files of `_lakefs/`, by name: `ranges`, `metaranges`, `DUMP`, or `DAMAGED` if unreadable."""
     wanted = list(files)
-    envelopes = ordered_map(lambda info: _envelope_or_none(reader, info), wanted, _AT_ONCE)
-    found = {
-        info.key.removeprefix(METADATA): DAMAGED if envelope is None else kind_of(envelope)
-        for info, envelope in zip(wanted, envelopes, strict=True)
-    }
-    for name, kind in found.items():
-        if kind == DAMAGED:
-            log.warning("%s%s is named like a table and cannot be read as one", METADATA, name)
-    return found
+
+    def read(info: ObjectInfo) -> str:
+        try:
+            return kind_of(open_table(reader, info))
+        except FormatError:
+            log.warning("%s has the name of a range or metarange and cannot be read as one", info.key)
+            return DAMAGED
+
+    kinds = ordered_map(read, wanted, _AT_ONCE)
+    return {info.key.removeprefix(METADATA): kind for info, kind in zip(wanted, kinds, strict=True)}
 
 
 def kind_of(envelope: Envelope) -> str:
-    """`ranges`, `metaranges`, or `DUMP`."""
+    """Return `ranges`, `metaranges`, or `DUMP`."""
     return envelope.kind if envelope.entity is None else DUMP
 
 
 def open_table(reader: ObjectReader, info: ObjectInfo) -> Envelope:
-    """Open a file of `_lakefs/` at its end.
-
-    Args:
-        reader: on the storage namespace.
-        info: of the file.
+    """Read the end of a file of `_lakefs/`.
 
     Raises:
-        FormatError: no lakeFS can read it.
+        FormatError: it is no table.
     """
     size = min(info.size, _TAIL_BYTES)
-    tail = reader.get_range(info.key, info.size - size, size)
+    # S3 refuses a range of an empty file.
+    tail = reader.get_range(info.key, info.size - size, size) if size else b""
     try:
         return read_envelope(bytes(info.size - size) + tail, info.key, None, None)
-    except FormatError:  # its properties hold long keys
+    except FormatError:  # its properties have long keys
         return read_envelope(reader.get(info.key), info.key, None, None)
 
 
-def _envelope_or_none(reader: ObjectReader, info: ObjectInfo) -> Envelope | None:
-    try:
-        return open_table(reader, info)
-    except FormatError:
-        return None
-
-
 def _is_forgotten(known: Known, name: str, info: ObjectInfo) -> bool:
-    """Whether a person gave up the file as it is; one that was written again since counts."""
+    """Whether a person gave up the file. A file written again since counts."""
     decided = known.forgotten.get(name)
     return decided is not None and info.last_modified <= decided

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from dredge.approve.settings import (
@@ -18,6 +18,7 @@ from dredge.approve.settings import (
     share_limit,
 )
 from dredge.errors import ConfigError
+from dredge.icechunk.expiration.config import Expiration
 from dredge.runs.limits import Limits
 from dredge.runs.pending.grace import grace_hours_setting, grace_of, unsafe_grace_setting
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
@@ -33,6 +34,7 @@ from dredge.settings import (
 from dredge.undo import ways
 from dredge.undo.config import PurgeConfig, RestoreConfig
 
+MIN_AGE_DEFAULT = 168.0  # hours
 MIN_AGE_HOURS = 24.0
 """Writers store a chunk before its commit: the age must exceed the longest writing session."""
 
@@ -92,26 +94,6 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedExpiration:
-    """A planned expiration, taken as applied in a dry run.
-
-    Attributes:
-        threshold: ISO 8601 with its zone; snapshots strictly older are expired.
-        rule: "document", "spec_v1" or "spec_v2"; None takes the library's rule of the spec.
-    """
-
-    threshold: str
-    rule: str | None = None
-    delete_expired_branches: bool = False
-    delete_expired_tags: bool = False
-
-    @property
-    def instant(self) -> datetime:
-        """The threshold as a time."""
-        return datetime.fromisoformat(self.threshold)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectConfig:
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, and
     a row in the docs.
@@ -143,7 +125,7 @@ class CollectConfig:
     min_age_hours: float = setting(
         "Minimum age in hours",
         "Younger objects are kept. Must exceed the longest writing session; at least 24.",
-        default=168.0,
+        default=MIN_AGE_DEFAULT,
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
         because="an open writer's chunks could be deleted. For tests without writers, there is"
@@ -193,6 +175,12 @@ class CollectConfig:
         "Delete no transaction log. For a repository with missing logs that its repo info lists.",
         default=False,
     )
+    referring_repositories: str | None = setting(
+        "Referring repositories",
+        "URIs of Icechunk repositories, separated by commas, whose virtual chunks point into this one. Their live"
+        " snapshots are read, and the objects that they name are kept. Empty: none.",
+        default=None,
+    )
     inventory: str | None = setting(
         "Inventory instead of a listing",
         "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is"
@@ -228,7 +216,7 @@ class CollectConfig:
     run_root: str | None = setting(
         "Run root", "URI of the folder for run folders. Empty: inside the repository.", default=None
     )
-    after: PlannedExpiration | None = None
+    after: Expiration | None = None
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
 
@@ -245,6 +233,11 @@ class CollectConfig:
         """Kinds of objects without candidates."""
         kinds = {"chunks": self.keep_chunks, "transactions": self.keep_transactions}
         return [kind for kind, kept in kinds.items() if kept]
+
+    @property
+    def referring(self) -> tuple[str, ...]:
+        """URIs of the referring repositories."""
+        return tuple(uri.strip() for uri in (self.referring_repositories or "").split(",") if uri.strip())
 
     @property
     def min_age_seconds(self) -> float:
@@ -296,6 +289,22 @@ class IcechunkRestoreConfig(RestoreConfig):
     reason: str | None = setting(
         "Reason", "Objects that were deleted for this reason. Empty: any.", default=None, choices=REASONS
     )
+    expiration: bool = setting(
+        "Expiration",
+        "The run is an expiration: put the repo info from before it back (spec 2). Refused when other operations"
+        " followed.",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        if not self.expiration:
+            RestoreConfig.__post_init__(self)
+            return
+        check_settings(self)
+        if self.everything or self.prefix or self.address or self.reason:
+            raise ConfigError(
+                "expiration and a selection of objects exclude each other. Nothing was restored."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -359,25 +360,48 @@ def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
         ) from None
 
 
-def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
-    """Count the deletions of a collection of any age after an applied plan; costs as much as a dry run."""
-    live = live_ids(reader, plan.after)
+def estimate(reader: ObjectReader, plan: ExpirationPlan, min_age: timedelta, now: datetime) -> Freed:
+    """Count unreachable objects after an applied plan; costs as much as a dry run.
+
+    Args:
+        min_age: younger objects are kept for now.
+    """
+    live, cutoff = live_ids(reader, plan.after), now - min_age
     counts: dict[str, int] = {}
-    size_bytes = 0
+    size_bytes = young_objects = young_bytes = 0
+    youngest = cutoff
     for kind, prefix in OBJECT_FOLDERS.items():
         counts[kind] = 0
         for batch in reader.list(prefix):
             hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))
-            dead = is_id & ~sets.contains(live[kind], hashes)
-            counts[kind] += int(dead.sum())
-            size_bytes += int(batch["size"].to_numpy()[dead].sum())
+            found = batch.filter(pa.array(is_id & ~sets.contains(live[kind], hashes)))
+            young = found.filter(pc.greater_equal(found["last_modified"], pa.scalar(cutoff)))
+            counts[kind] += found.num_rows
+            size_bytes += pc.sum(found["size"]).as_py() or 0
+            young_objects += young.num_rows
+            young_bytes += pc.sum(young["size"]).as_py() or 0
+            if young.num_rows:
+                youngest = max(youngest, pc.max(young["last_modified"]).as_py())
     return Freed(
-        counts["snapshots"], counts["manifests"], counts["chunks"], counts["transactions"], size_bytes
+        snapshots=counts["snapshots"],
+        manifests=counts["manifests"],
+        chunks=counts["chunks"],
+        transaction_logs=counts["transactions"],
+        size_bytes=size_bytes,
+        young_objects=young_objects,
+        young_bytes=young_bytes,
+        all_old_at=youngest + min_age if young_objects else None,
     )
 
 
 def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
     """Read the live ids of a history by kind; spec 2 counts every listed snapshot."""
+    named, virtual = named_ids(reader, history)
+    return {kind: sets.unite([ids, virtual]) for kind, ids in named.items()}
+
+
+def named_ids(reader: ObjectReader, history: History) -> tuple[Mapping[str, sets.Ids], sets.Ids]:
+    """Read the ids in the files of a history by kind, and those in locations of virtual chunks."""
     live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
     of_virtual: list[sets.Ids] = []
@@ -395,4 +419,4 @@ def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
         "manifests": sets.of_names(refs),
         "chunks": chunks,
     }
-    return {kind: sets.unite([ids, *of_virtual]) for kind, ids in named.items()}
+    return named, sets.unite(of_virtual)

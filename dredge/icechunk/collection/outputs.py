@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,12 @@ class MarkOutput(StepOutput):
     def contradicted(self) -> list[str]:
         """Live snapshots with two different reads; the manifests of both are live."""
         return list(self.detail("contradicted"))
+
+    @property
+    def young_until(self) -> datetime | None:
+        """When the last unneeded young snapshot reaches the minimum age; None without one."""
+        found = self.summary.details.get("young_until")
+        return None if found is None else datetime.fromisoformat(found)
 
     @property
     def seen(self) -> list[str]:

@@ -23,6 +23,7 @@ from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
+from dredge.icechunk.collection.referring import ids_in_referring
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
@@ -40,10 +41,11 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 
 
 def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet, ...]:
-    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
-    need.
+    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks (of this or a referring
+    repository), and of the objects that these need.
     """
     pins, configured = run.pinned(), ids_in_config(run.reader)
+    configured |= ids_in_referring(run.plan.config.referring, run.options)
     virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])
     if not pins and not len(virtual):
         return ()

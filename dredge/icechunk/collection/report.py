@@ -82,6 +82,8 @@ def build_report(run: Run) -> dict[str, Any]:
     outcome = _outcome(left, plan.config.dry_run)
     totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
     pending = {} if listed is None else listed.pending
+    mark = left.output(MarkOutput)
+    young = 0 if mark is None else mark.counts["young_snapshots"]
     return {
         "format": 1,
         "title": f"Collection of {plan.uri}",
@@ -109,7 +111,7 @@ def build_report(run: Run) -> dict[str, Any]:
         "rows": [
             to_json(row)
             for kind, figures in kinds.items()
-            for row in rows_of_kind(kind, figures, plan.config.dry_run)
+            for row in rows_of_kind(kind, figures, plan.config.dry_run, young if kind == "snapshots" else 0)
         ],
         "problems": [f"{step}: {failure['message']}" for step, failure in left.failures.items()],
         "failures": [] if swept is None else swept.failures,
@@ -217,7 +219,9 @@ def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
         facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
     if plan.config.after is not None:
         older = plan.config.after.threshold
-        facts.append(("As after", f"a planned expiration of snapshots older than {older}, not applied"))
+        released = 0 if mark is None else mark.counts.get("planned_released_snapshots", 0)
+        text = f"{released:,} snapshots older than {older} leave the history; planned, not applied"
+        facts.append(("Expiration", text))
     if mark is not None:
         counts = mark.counts
         facts.append(
@@ -227,6 +231,15 @@ def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
                 f" {counts['live_references']:,} chunk references; {counts['manifests_read']:,} manifests read",
             )
         )
+        if mark.young_until is not None:
+            facts.append(
+                (
+                    "Released, still young",
+                    f"{counts['young_snapshots']:,} unneeded snapshots, with the objects that only they need. The last"
+                    f" one reaches the minimum age at {mark.young_until:%Y-%m-%d %H:%M} UTC, and then waits"
+                    f" {duration_text(plan.grace)}. `dredge icechunk plan --estimate` shows their bytes",
+                )
+            )
     return facts
 
 
@@ -280,11 +293,13 @@ def _last_clean(run: Run) -> str:
     return f"; the last one was {age} before this run ({state.clean_run_id})"
 
 
-def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[ReportRow]:
-    """Rows of a kind."""
+def rows_of_kind(
+    kind: str, figures: Mapping[str, int], dry_run: bool, released: int = 0
+) -> Iterator[ReportRow]:
+    """Rows of a kind; `released` is the number of unneeded objects kept with all their objects for their age."""
     if not figures:
         return
-    yield from _kept(kind, figures)
+    yield from _kept(kind, figures, released)
     candidates = figures.get("candidates_objects", 0)
     swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
     if candidates and not any(swept.values()):
@@ -295,15 +310,17 @@ def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterat
             yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
 
 
-def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
+def _kept(kind: str, figures: Mapping[str, int], released: int) -> Iterator[ReportRow]:
     young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
     foreign = figures.get("foreign", 0)
     pinned = figures.get("pinned_objects", 0)
     waiting = figures.get("waiting_objects", 0)
     live = figures.get("listed_objects", 0) - figures.get("found_objects", 0)
-    live -= young + foreign + spared + pinned
+    live -= young + foreign + spared + pinned + released
     if live:
-        yield _row(kind, "kept", "needed", live, _live_bytes(figures))
+        yield _row(kind, "kept", "needed", live, None if released else _live_bytes(figures))
+    if released:
+        yield _row(kind, "kept", "released, younger than the cutoff", released, None)
     if young:
         yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
     if waiting:

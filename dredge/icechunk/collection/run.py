@@ -10,7 +10,7 @@ from typing import Literal
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.state import Base, open_base
-from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.expiration.kept_refs import plan_for
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
@@ -163,10 +163,4 @@ class Run(PlannedRun[CollectionPlan]):
         after = self.plan.config.after
         if after is None:
             return history
-        return plan_expiration(
-            history,
-            after.instant,
-            rule=after.rule,
-            delete_expired_branches=after.delete_expired_branches,
-            delete_expired_tags=after.delete_expired_tags,
-        ).after
+        return plan_for(self.reader, history, after, utc_now()).after

@@ -8,17 +8,20 @@ for that before, and its result must equal that after, snapshot by snapshot.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
 from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError
 from dredge.icechunk.collection.witness.record import note_released
-from dredge.icechunk.expiration.in_place import Applied, expire_in_place
+from dredge.icechunk.expiration.config import Expiration
+from dredge.icechunk.expiration.in_place import Applied, Operation, expire_in_place
+from dredge.icechunk.expiration.kept_refs import kept_refs
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
+from dredge.icechunk.expiration.stored import record_applied
 from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, parse_repo_info
-from dredge.icechunk.history import History
+from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
 from dredge.icechunk.repository import history_of, read_history, spec_version, with_restamped
@@ -35,11 +38,8 @@ NAMED_AT_MOST = 20
 
 def expire(
     uri: str,
-    threshold: datetime,
+    expiration: Expiration,
     *,
-    rule: str | None = None,
-    delete_expired_branches: bool = False,
-    delete_expired_tags: bool = False,
     approved_digest: str | None = None,
     lease: LeaseGrant | None = None,
     options: StorageOptions | None = None,
@@ -53,7 +53,11 @@ def expire(
         FormatError: an important file is missing or damaged.
     """
     reader = open_reader(uri, options)
-    version = spec_version(reader)
+    version, rule = spec_version(reader), expiration.rule
+
+    def kept(history: History) -> frozenset[str]:
+        return kept_refs(reader, history, expiration, utc_now())
+
     if version == 2 and rule not in (None, "spec_v2"):
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; use spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
@@ -61,10 +65,11 @@ def expire(
             library = cache(lambda: open_library(uri, options))
             applied = expire_in_place(
                 open_writer(uri, options),
-                threshold,
+                expiration.instant,
                 rule=rule or "spec_v1",
-                delete_expired_branches=delete_expired_branches,
-                delete_expired_tags=delete_expired_tags,
+                delete_expired_branches=expiration.delete_expired_branches,
+                delete_expired_tags=expiration.delete_expired_tags,
+                kept_refs=kept,
                 approved_digest=approved_digest,
                 before_refs=library,
                 delete_ref=lambda ref: delete_ref(library(), ref),
@@ -76,13 +81,18 @@ def expire(
                 lambda older_than, branches, tags: expire_with_library(
                     repository, older_than, delete_branches=branches, delete_tags=tags
                 ),
-                threshold,
-                delete_expired_branches=delete_expired_branches,
-                delete_expired_tags=delete_expired_tags,
+                expiration.instant,
+                delete_expired_branches=expiration.delete_expired_branches,
+                delete_expired_tags=expiration.delete_expired_tags,
                 approved_digest=approved_digest,
+                kept_refs=kept,
+                # The library deletes all expired refs or none, so where some are kept they are deleted by name.
+                delete_ref=(lambda ref: delete_ref(repository, ref))
+                if expiration.keep_refs or expiration.keep_refs_younger_hours
+                else None,
             )
         _note(uri, applied, options)
-    return applied
+        return record_applied(uri, expiration, applied, utc_now(), options)
 
 
 def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
@@ -109,6 +119,7 @@ class _Run:
 
     before: History
     after: History
+    newest: Operation | None
 
 
 type Expire = Callable[[datetime, bool, bool], set[str]]
@@ -122,8 +133,15 @@ def expire_by_library(
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
     approved_digest: str | None = None,
+    kept_refs: Callable[[History], Collection[str]] = lambda _: (),
+    delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
     """Plan an expiration of spec 2, apply it through the library, and compare.
+
+    Args:
+        kept_refs: labels of the refs of a history that are not deleted.
+        delete_ref: deletes one ref; with it, expired refs are deleted by name before the library expires, and the
+            library deletes none.
 
     Raises:
         RefusedError: the approved plan is outdated, or the repository is not online.
@@ -144,6 +162,7 @@ def expire_by_library(
             rule="spec_v2",
             delete_expired_branches=delete_expired_branches,
             delete_expired_tags=delete_expired_tags,
+            kept_refs=kept_refs(state),
         )
 
     plan = plan_for(history)
@@ -154,16 +173,26 @@ def expire_by_library(
         )
     if plan.is_empty:
         return Applied(plan, (), ())
-    released = expire(threshold, delete_expired_branches, delete_expired_tags)
+    asked, gone = plan, plan.refs_deleted
+    before: Operation | None = None
+    if delete_ref is not None and gone:
+        before = _newest(parse_repo_info(reader.get(REPO_KEY)))
+        for ref in gone:
+            delete_ref(ref)
+        plan = plan_for(read_history(reader))
+        if plan.is_empty:
+            return Applied(asked, (), gone, before=before)
+    by_library = delete_ref is None
+    released = expire(threshold, delete_expired_branches and by_library, delete_expired_tags and by_library)
     with partial_after(
         lambda: f"Before that, the library's expiration released {len(released):,} snapshots."
     ):
         run = _recorded(reader)
     unapproved: list[str] = []
-    if run.before.digest != history.digest:
-        asked, plan = plan, plan_for(run.before)
-        if approved_digest is not None:
-            unapproved = _beyond(plan, asked)
+    if run.before.digest != plan.before.digest:
+        plan = plan_for(run.before)
+    if approved_digest is not None and plan is not asked:
+        unapproved = _beyond(plan, asked)
     differences = differ(plan, run.after, released)
     if differences:
         shown = "; ".join(differences[:NAMED_AT_MOST])
@@ -177,7 +206,12 @@ def expire_by_library(
             f" {', '.join(unapproved[:NAMED_AT_MOST])} ({len(unapproved)} in all) without approval. It deleted no"
             " object. Run no collection before the reason is known."
         )
-    return Applied(plan, tuple(edit.snapshot for edit in plan.edits), plan.refs_deleted)
+    return Applied(
+        plan,
+        tuple(edit.snapshot for edit in plan.edits),
+        plan.refs_deleted or gone,
+        before=before or run.newest,
+    )
 
 
 def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
@@ -214,7 +248,12 @@ def _recorded(reader: ObjectReader) -> _Run:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
     older = info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
-    return _Run(with_restamped(reader, history_of(_backup(reader, older))), history_of(after))
+    before = _backup(reader, older)
+    return _Run(with_restamped(reader, history_of(before)), history_of(after), _newest(before))
+
+
+def _newest(info: RepoInfo) -> Operation | None:
+    return (info.updates[0].kind, info.updates[0].updated_at) if info.updates else None
 
 
 def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.rules import RULES
-from dredge.settings import check_settings, read_settings, setting
+from dredge.settings import HOURS_MAX, check_settings, read_settings, setting
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
@@ -43,6 +43,20 @@ class ExpireConfig:
         "Also delete tags whose tip is expired. **Their names can never be used again.**",
         default=False,
     )
+    keep_refs: str | None = setting(
+        "Keep refs",
+        "Branches and tags that are not deleted, as names or globs separated by commas: `release-*`, `tag:v*`."
+        " Empty: none.",
+        default=None,
+    )
+    keep_refs_younger_hours: float = setting(
+        "Keep refs younger than hours",
+        "Branches and tags that were created or moved less than this ago are not deleted, because a job may have just"
+        " created a branch on an old snapshot.",
+        default=24.0,
+        minimum=0,
+        maximum=HOURS_MAX,
+    )
     estimate: bool = setting(
         "Estimate",
         "Count the objects that a collection would then delete; reads every live manifest.",
@@ -60,6 +74,41 @@ class ExpireConfig:
             ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiration:
+    """An expiration with a fixed threshold: planned, applied, or assumed as applied by the dry run of a collection.
+
+    Attributes:
+        threshold: ISO 8601 with its zone; snapshots strictly older are expired.
+        rule: "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec.
+        keep_refs: names or globs of refs that are not deleted, separated by commas.
+        keep_refs_younger_hours: refs created or moved less than this ago are not deleted.
+    """
+
+    threshold: str
+    rule: str | None = None
+    delete_expired_branches: bool = False
+    delete_expired_tags: bool = False
+    keep_refs: str | None = None
+    keep_refs_younger_hours: float = 0.0
+
+    @classmethod
+    def from_config(cls, config: ExpireConfig, now: datetime) -> Expiration:
+        """Fix the threshold of a configured expiration.
+
+        Raises:
+            ConfigError: `older_than` cannot be read, or is in the future.
+        """
+        found = asdict(config)
+        del found["older_than"], found["estimate"]
+        return cls(threshold=parse_older_than(config.older_than, now).isoformat(), **found)
+
+    @property
+    def instant(self) -> datetime:
+        """The threshold as a time."""
+        return datetime.fromisoformat(self.threshold)
 
 
 def parse_duration(text: str) -> timedelta:

@@ -9,31 +9,25 @@ columns of their own, drawn before it. Long runs of plain snapshots are folded i
     │ ● 4  2026-01-09 00:00:00  third  [side]  gets the parent 0
     ● 5  2026-01-10 00:00:00  fourth  [main]  gets the parent 0
 
-`●` kept, `×` released, `○` expired but held by a ref, `⋮` folded. `store_plan` writes plan.json, plan.txt and plan.html
-into `_dredge/expirations/<id>/` of the repository.
+`●` kept, `×` released, `○` expired but held by a ref, `⋮` folded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import instant, micros
 from dredge.icechunk.history import MAIN, History
-from dredge.icechunk.maintenance import EXPIRATIONS, open_state
 from dredge.runs.rendering import render, size_text
-from dredge.storage import StorageOptions
-from dredge.xid import new_descending_xid
 
 KEPT, RELEASED, HELD = "kept", "released", "held"
 
 MESSAGE_MAX = 40
 ROWS_MAX = 2_000  # of a table, and lines of the history; plan.json and plan.txt have all
-PAGE = "plan.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +198,10 @@ def _facts(plan: ExpirationPlan) -> Iterator[tuple[str, str]]:
             f" {plan.frees.manifests:,} manifests, {plan.frees.chunks:,} chunks:"
             f" {size_text(plan.frees.size_bytes)}",
         )
+        if plan.frees.all_old_at is not None:
+            yield (
+                "Of these, too young for now",
+                f"{plan.frees.young_objects:,} objects, {size_text(plan.frees.young_bytes)}; the last one reaches the"
+                f" minimum age at {plan.frees.all_old_at:%Y-%m-%d %H:%M} UTC",
+            )
     yield "Digest, to approve exactly this", plan.digest
-
-
-def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
-    """Write a plan as data, text and page, and return the URI of the folder."""
-    state = open_state(uri, options)
-    folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
-    state.put(f"{folder}/plan.txt", draw_plan(plan).encode())
-    state.put(f"{folder}/{PAGE}", plan_page(uri, plan).encode())
-    state.put(f"{folder}/plan.json", plan.dumps().encode())
-    return f"{state.uri}/{folder}"

@@ -9,14 +9,14 @@ deleted; expired refs are deleted last.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, plan_expiration
 from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
-from dredge.icechunk.history import Ref
+from dredge.icechunk.history import History, Ref
 from dredge.icechunk.repository import SNAPSHOTS, read_history, read_ref
 from dredge.runs.failures import partial_after
 from dredge.storage import ObjectWriter
@@ -25,15 +25,25 @@ log = logging.getLogger("dredge")
 
 ATTEMPTS = 5
 
+type Operation = tuple[str, int]
+"""Kind and time (microseconds since 1970) of an entry of the operations log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of an application."""
+    """The result of an application.
+
+    Attributes:
+        before: spec 2: the newest operation before it.
+        expiration_id: id of its record, for a restore; "" without a change.
+    """
 
     plan: ExpirationPlan
     edited: tuple[str, ...]
     refs_deleted: tuple[Ref, ...]
     attempts: int = 1
+    before: Operation | None = None
+    expiration_id: str = ""
 
 
 def expire_in_place(
@@ -43,6 +53,7 @@ def expire_in_place(
     rule: str = "spec_v1",
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
+    kept_refs: Callable[[History], Collection[str]] = lambda _: (),
     approved_digest: str | None = None,
     before_refs: Callable[[], object] = lambda: None,
     delete_ref: Callable[[Ref], None] | None = None,
@@ -73,6 +84,7 @@ def expire_in_place(
                 rule=rule,
                 delete_expired_branches=delete_expired_branches,
                 delete_expired_tags=delete_expired_tags,
+                kept_refs=kept_refs(history),
             )
             if approved_digest is not None and plan.digest != approved_digest:
                 raise RefusedError(

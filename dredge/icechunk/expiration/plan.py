@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -42,13 +43,21 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """Deletions of a collection after the expiration, of any age: objects by kind, and bytes."""
+    """The unreachable objects after the expiration.
+
+    Attributes:
+        young_objects: objects among them younger than the minimum age.
+        all_old_at: time at which the last of these reaches the minimum age; None without one.
+    """
 
     snapshots: int
     manifests: int
     chunks: int
     transaction_logs: int
     size_bytes: int
+    young_objects: int = 0
+    young_bytes: int = 0
+    all_old_at: datetime | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +136,9 @@ class ExpirationPlan:
         }
         if self.frees is not None:
             freed = asdict(self.frees)
-            found["collection_would_free"] = freed | {"bytes": freed.pop("size_bytes")}
+            old_at = self.frees.all_old_at
+            freed |= {"bytes": freed.pop("size_bytes"), "all_old_at": old_at and old_at.isoformat()}
+            found["collection_would_free"] = freed
         if ancestry:
             found["ancestry_after"] = self.ancestries()
         return found
@@ -153,8 +164,10 @@ def plan_expiration(
     rule: str | None = None,
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
+    kept_refs: Collection[str] = (),
 ) -> ExpirationPlan:
-    """Plan an expiration; the plan is empty if no snapshot is expired.
+    """Plan an expiration; the plan is empty if no snapshot is expired. Refs with a label in `kept_refs` are not
+    deleted.
 
     Raises:
         ConfigError: a naive threshold, or an unknown rule.
@@ -166,7 +179,8 @@ def plan_expiration(
     name = rule or default_rule(history)
     apply = rule_named(name)
     history.check()
-    outcome = apply(history, Request(micros(threshold), delete_expired_branches, delete_expired_tags))
+    kept = frozenset(kept_refs)
+    outcome = apply(history, Request(micros(threshold), delete_expired_branches, delete_expired_tags, kept))
     edits = tuple(
         Edit(snapshot, history.snapshots[snapshot].parent_id or "", parent)
         for snapshot, parent in sorted(outcome.edits.items())
@@ -177,7 +191,9 @@ def plan_expiration(
         gone = ref in outcome.refs_deleted
         lengths = before.of(ref.tip), 0 if gone else after.of(ref.tip)
         expired = history.snapshots[ref.tip].flushed_at < micros(threshold)
-        action, reason = _explain(ref, name, gone, expired, ref.tip in outcome.edits, lengths)
+        action, reason = _explain(
+            ref, name, gone, expired, ref.tip in outcome.edits, lengths, ref.label in kept
+        )
         changes.append(RefChange(ref, action, reason, *lengths))
     return ExpirationPlan(
         rule=name,
@@ -193,7 +209,7 @@ def plan_expiration(
 
 
 def _explain(
-    ref: Ref, rule: str, gone: bool, expired: bool, tip_edited: bool, lengths: tuple[int, int]
+    ref: Ref, rule: str, gone: bool, expired: bool, tip_edited: bool, lengths: tuple[int, int], kept: bool
 ) -> tuple[str, str]:
     left = lengths[0] - lengths[1]
     if gone:
@@ -207,8 +223,11 @@ def _explain(
     if expired and rule == "document":
         return "held", "its tip is expired: the rule keeps such a ref with its whole history"
     if expired:
-        kept = "main is never deleted" if ref.label == f"branch:{MAIN}" else "the options keep expired refs"
-        return "held", f"its tip is expired but stays ({kept}), already directly above the root"
+        if ref.label == f"branch:{MAIN}":
+            why = "main is never deleted"
+        else:
+            why = "keep_refs or keep_refs_younger_hours" if kept else "the options keep expired refs"
+        return "held", f"its tip is expired but stays ({why}), already directly above the root"
     return "unchanged", "nothing but the root is expired on its path"
 
 

@@ -30,9 +30,12 @@ class Request:
     threshold: int
     delete_branches: bool
     delete_tags: bool
+    kept: frozenset[str] = frozenset()
 
     def may_delete(self, ref: Ref) -> bool:
-        """Whether refs of this kind may be deleted; never main."""
+        """Whether a ref may be deleted; never main, and no ref with a label in `kept`."""
+        if ref.label in self.kept:
+            return False
         if ref.kind == "tag":
             return self.delete_tags
         return self.delete_branches and ref.name != MAIN
@@ -108,12 +111,7 @@ def spec_v2(history: History, request: Request) -> Outcome:
     Source: icechunk/src/ops/gc.rs, expire_v2 (2.1), observed on 2.3.0.
     """
     walker = _Walker(history, request.threshold)
-    protected = {
-        ref.tip
-        for ref in history.refs
-        if ref.label == f"branch:{MAIN}"
-        or not (request.delete_tags if ref.kind == "tag" else request.delete_branches)
-    }
+    protected = {ref.tip for ref in history.refs if not request.may_delete(ref)}
     expired = {
         entry.id
         for entry in history.snapshots.values()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from dredge.causes import UNUSABLE
 from dredge.errors import ConfigError
+from dredge.storage.azure.errors import translated
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.azure.uris import Container, container_of
 from dredge.storage.https import mount
@@ -36,6 +37,7 @@ _AUTHORITIES = {
     ".chinacloudapi.cn": "login.chinacloudapi.cn",
     ".usgovcloudapi.net": "login.microsoftonline.us",
 }
+_SCOPE = "https://storage.azure.com/.default"
 _LOUD = ("azure.core.pipeline.policies.http_logging_policy", "azure.identity")
 
 
@@ -190,6 +192,50 @@ def credential_of(container: Container, options: AzureOptions) -> Any:
             " (https) if it is. Nothing was sent."
         )
     return _identity(options, host)
+
+
+@dataclass(frozen=True, slots=True)
+class AzureAccess:
+    """The access of another client to a container; secrets never show in `repr`.
+
+    Attributes:
+        account: storage account.
+        container: its name.
+        endpoint: URL of the account.
+        key: of the account; None with another credential.
+        sas_token: None with another credential.
+        bearer_token: of an identity, valid for about an hour; None with another credential.
+    """
+
+    account: str
+    container: str
+    endpoint: str
+    key: str | None = field(default=None, repr=False)
+    sas_token: str | None = field(default=None, repr=False)
+    bearer_token: str | None = field(default=None, repr=False)
+
+
+def access_to(options: AzureOptions, url: str) -> AzureAccess:
+    """Resolve the access to a container for another client, with the credential of our own.
+
+    Args:
+        options: as for all requests.
+        url: of the container.
+
+    Raises:
+        ConfigError: see `credential_of`.
+        UnavailableError: no token was given.
+    """
+    require()
+    container = container_of(url)
+    credential, found = credential_of(container, options), (container.account, container.name)
+    endpoint = endpoint_of(container, options)
+    if hasattr(credential, "named_key"):
+        return AzureAccess(*found, endpoint, key=credential.named_key.key)
+    if hasattr(credential, "signature"):
+        return AzureAccess(*found, endpoint, sas_token=credential.signature)
+    with translated(f"ask for a token for {url}"):
+        return AzureAccess(*found, endpoint, bearer_token=credential.get_token(_SCOPE).token)
 
 
 def _identity(options: AzureOptions, host: str) -> Any:

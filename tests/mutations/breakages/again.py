@@ -138,7 +138,7 @@ AGAIN = (
     ),
     Breakage(
         "the ledger of what can still come back is removed with its folder",
-        "dredge.gc.save_report.lifetimes",
+        "dredge.gc.save_report.clean_up",
         "_kept_deletions",
         Put("BoolOp", 1, False, "values.0"),
         ("test_the_ledger_of_what_can_still_come_back_is_kept",),

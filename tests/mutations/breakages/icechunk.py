@@ -348,4 +348,35 @@ ICECHUNK = (
         Keep("Call", "min", "args.0"),
         ("test_an_interval_never_makes_a_run_expire_more",),
     ),
+    Breakage(
+        "virtual chunks of other repositories keep nothing",
+        "dredge.icechunk.collection.referring",
+        "ids_in_referring",
+        Drop("Expr", "update"),
+        (
+            "test_a_chunk_that_another_repository_reads_is_kept",
+            "test_a_reference_made_after_the_mark_is_heeded",
+        ),
+    ),
+    Breakage(
+        "a branch that a job has just created is deleted",
+        "dredge.icechunk.expiration.kept_refs",
+        "kept_refs",
+        Put("If", 2, True),
+        ("test_kept_refs_survive_an_expiration_of_everything",),
+    ),
+    Breakage(
+        "a commit after an expiration is lost by its restore",
+        "dredge.icechunk.expiration.restore",
+        "_split",
+        Put("If", 2, False),
+        ("test_a_commit_after_the_expiration_is_not_lost",),
+    ),
+    Breakage(
+        "an expiration is restored whose objects were deleted",
+        "dredge.icechunk.expiration.restore",
+        "_demand_objects",
+        Put("If", "absent", False),
+        ("test_a_chunk_that_is_missing_refuses_a_restore",),
+    ),
 )

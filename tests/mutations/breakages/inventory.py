@@ -24,14 +24,14 @@ INVENTORY = (
     ),
     Breakage(
         "slices count as covered that the inventory could not see",
-        "dredge.gc.plan",
+        "dredge.gc.run",
         "Plan.covers_until",
         Drop("Assign", 2),
         ("test_slices_of_an_inventory_count_as_covered_by_its_own_time",),
     ),
     Breakage(
         "tables cover slices",
-        "dredge.gc.plan",
+        "dredge.gc.run",
         "Plan.covers_until",
         Rename("Name", "BEGINNING", "seen_at"),
         ("test_tables_without_a_time_cover_nothing",),

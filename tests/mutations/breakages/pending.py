@@ -36,7 +36,7 @@ PENDING = (
     ),
     Breakage(
         "what the last run deleted goes on waiting when somebody puts it back",
-        "dredge.gc.pending.gone",
+        "dredge.gc.pending.known",
         "Gone.of",
         Put("If", 1, True),
         ("test_what_was_deleted_between_waits_anew",),

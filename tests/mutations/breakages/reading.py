@@ -230,8 +230,8 @@ COMMITTED = (
 OPTIMIZED = (
     Breakage(
         "a window covers what is too young to be listed",
-        "dredge.gc.state.advance",
-        "_state",
+        "dredge.gc.save_report.advance_state",
+        "make_state",
         Keep("Call", "min", "args.0"),
         (HISTORIES,),
     ),

@@ -99,8 +99,8 @@ UNDO = (
     ),
     Breakage(
         "pins that hold go with old files",
-        "dredge.undo.old_folders",
-        "ended_pins",
+        "dredge.gc.save_report.clean_up",
+        "_ended_pins",
         Put("If", "pin", True),
         ("test_pins_go_a_week_after_their_end_and_no_other_ones_do",),
     ),
@@ -270,14 +270,14 @@ UNDO = (
     ),
     Breakage(
         "a pin goes before a run has seen what came back",
-        "dredge.gc.save_report.lifetimes",
+        "dredge.gc.save_report.clean_up",
         "_is_over",
         Put("BoolOp", 1, True, "values.1"),
         ("test_a_pin_stays_until_a_run_has_seen_what_came_back",),
     ),
     Breakage(
         "the folder of a purge goes whoever it is of",
-        "dredge.gc.save_report.old_folders",
+        "dredge.gc.save_report.own_files",
         "_is_side_run_of",
         Put("Compare", 2, True),
         ("test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else",),

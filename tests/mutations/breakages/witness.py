@@ -8,21 +8,21 @@ from tests.mutations.edits import Drop, Put, Swap
 WITNESS = (
     Breakage(
         "commits that the server does not know any more pass",
-        "dredge.gc.witness.known_commits",
+        "dredge.gc.witness.mark",
         "check_known",
         Put("If", "unknown", True),
         ("test_c1_after_the_database_is_restored_nothing_of_the_lost_days_is_deleted",),
     ),
     Breakage(
         "a repository created again over older metaranges passes",
-        "dredge.gc.witness.known_commits",
+        "dredge.gc.witness.mark",
         "check_life",
         Put("If", "older", False),
         ("test_a_repository_created_again_over_older_metaranges_is_refused_until_a_person_gives_them_up",),
     ),
     Breakage(
         "metaranges of a long pause count for one mark",
-        "dredge.gc.witness.past",
+        "dredge.gc.witness.record",
         "Past.since",
         Put("IfExp", 1, True),
         ("test_an_unnamed_metarange_of_a_long_pause_counts_for_its_days_from_the_mark_that_ended_it",),
@@ -51,14 +51,14 @@ WITNESS = (
     Breakage(
         "the metarange of an active commit may be missing",
         "dredge.gc.witness.unnamed",
-        "with_metaranges",
+        "demand_metaranges",
         Put("If", "missing", False),
         ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
     ),
     Breakage(
         "a metarange that a collection of metadata deleted is not sought",
-        "dredge.gc.metadata.seeking",
-        "seek_metaranges",
+        "dredge.gc.metadata.deleting",
+        "restore_metaranges",
         Drop("Starred", 2),
         ("test_what_a_collection_of_metadata_deleted_is_put_back",),
     ),
@@ -71,7 +71,7 @@ WITNESS = (
     ),
     Breakage(
         "unnamed metaranges count for some days, whenever the last mark was",
-        "dredge.gc.witness.past",
+        "dredge.gc.witness.record",
         "Past.since",
         Put("If", "record", True),
         ("test_an_unnamed_metarange_of_a_long_pause_counts_for_its_days_from_the_mark_that_ended_it",),
@@ -85,7 +85,7 @@ WITNESS = (
     ),
     Breakage(
         "after one statement of a person no commit has to be known",
-        "dredge.gc.witness.past",
+        "dredge.gc.witness.record",
         "Past.active",
         Put("BoolOp", 1, False),
         (

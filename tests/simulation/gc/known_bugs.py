@@ -113,7 +113,7 @@ OWN = (
     ),
     Breakage(
         "A6: the minimum age is the time for linking, 1",
-        "dredge.gc.clocks",
+        "dredge.gc.planning",
         "compare_server",
         Put("If", "abs", False),
     ),

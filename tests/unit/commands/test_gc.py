@@ -29,7 +29,7 @@ def world_with_runs() -> World:
 
 def test_a_report_is_shown_as_text_and_as_json() -> None:
     world = world_with_runs()
-    run = json.loads(ask("runs", world.lake.namespace, "--json").output.splitlines()[0])
+    run = json.loads(ask("runs", world.lake.namespace, "--json").output)["runs"][0]
     text = ask("report", run["folder"])
     assert text.exit_code == 0
     assert "1 objects (6 bytes) were deleted" in text.output

@@ -11,7 +11,7 @@ import pytest
 
 from dredge.commands import gc_alarms
 from dredge.commands.gc_alarms import acknowledge_command
-from dredge.gc.witness.consents import ACKNOWLEDGE, read_consents
+from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo.alarms import SCHEMA, open_alarms, read_alarms, write_alarm
 from tests.support.memory_store import forget_memory_store
@@ -62,6 +62,6 @@ def test_a_reason_ends_them_and_is_kept_with_the_name(
     (alarm,) = read_alarms(state)
     assert alarm.acknowledged is not None
     assert (alarm.acknowledged.who, alarm.acknowledged.why) == ("ada", "the clone is stopped")
-    (said_so,) = read_consents(state, ACKNOWLEDGE)
+    (said_so,) = read_consents(state, "acknowledge")
     assert said_so.what == {"alarms": ["r2-t001"]}
     assert _run(capsys)[0] == 0

@@ -15,12 +15,11 @@ import pytest
 
 from dredge.cli import main
 from dredge.gc.run import open_state
-from dredge.gc.witness.block import BLOCK, Block, read_block
-from dredge.gc.witness.consents import OWN, read_consents
-from dredge.gc.witness.mark_id import KEY, read_ids
-from dredge.gc.witness.ownership import Owner, claim
+from dredge.gc.witness.owner import BLOCK, Block, read_block
+from dredge.gc.witness.ownership import KEY, OWN, Owner, claim, read_ids
 from dredge.lakefs import Environment, LakeFSClient
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
+from dredge.runs.consents import read_consents
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter
 from lakefs_embedded.auth import Statement

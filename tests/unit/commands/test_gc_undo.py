@@ -65,7 +65,7 @@ def orphans(lake: Lake) -> dict[str, bytes]:
 def deleted_by(lake: Lake, capsys: pytest.CaptureFixture[str]) -> str:
     """URI of the run."""
     _, said, _ = run(capsys, "runs", lake.namespace("lake"), "--json")
-    return str(json.loads(said.splitlines()[0])["folder"])
+    return str(json.loads(said)["runs"][0]["folder"])
 
 
 def test_restore_brings_back_what_was_chosen_and_pins_it(

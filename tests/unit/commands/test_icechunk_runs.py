@@ -72,6 +72,6 @@ def test_a_run_waits_is_approved_and_goes_on(repo: Repo, tmp_path: Path) -> None
     assert "approved by ada (dredge icechunk)" in result.output
     assert objects(repo.folder) == due
     assert ice("report", run).exit_code == 0
-    (row,) = (json.loads(line) for line in ice("runs", repo.uri, "--json").output.splitlines())
+    (row,) = json.loads(ice("runs", repo.uri, "--json").output)["runs"]
     assert (row["folder"], row["outcome"], row["deleted_objects"]) == (run, "success", 20)
     assert "success" in ice("runs", f"{repo.uri}/_dredge/runs").output

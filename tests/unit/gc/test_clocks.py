@@ -17,7 +17,6 @@ from tests.support.lakes import no_sleep
 
 
 def server_with_clock(world: World, **off: float) -> Catalog:
-    """A second server on the same stores, whose clock is off."""
     lake = world.lake
     return Catalog(
         lake.kv, lake.open_namespace, lambda: lake.clock() + timedelta(**off), lake.settings, sleep=no_sleep
@@ -90,18 +89,6 @@ def test_answers_without_a_date_are_told_and_the_run_goes_on_with_its_margin() -
     context = world.plan()
     assert context.plan.server_ahead_seconds is None
     world.run(context)
-
-
-@pytest.mark.parametrize("run_root", [None, "memory://clocks-elsewhere/runs"])
-def test_a_worker_with_a_wrong_clock_does_not_make_the_servers_wrong(run_root: str | None) -> None:
-    world = make_world(run_root=run_root)
-    world.upload("a", b"1")
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    context = world.plan()
-    context.clock = lambda: world.lake.clock() - timedelta(minutes=20)
-    world.run(context)
-    assert orphan not in world.data()
 
 
 def test_the_time_of_an_answer_is_its_date_header_and_nothing_else() -> None:

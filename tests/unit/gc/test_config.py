@@ -8,7 +8,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.runs.payload import from_json, to_json
 from tests.support.gc import make_world
 
@@ -24,7 +24,7 @@ def test_the_defaults_delete_nothing_and_wait_a_day_and_an_hour() -> None:
     [
         ({"repository": ""}, "repository is empty"),
         ({"mode": "quick"}, "may be auto, optimized or clean"),
-        ({"slice_margin_hours": 49}, "50 h old"),
+        ({"slice_margin_hours": 49}, "slice_margin_hours"),
         ({"window_begin": "2026-01-01"}, "no offset"),
         ({"window_begin": "2026-01-02T00:00Z", "window_end": "2026-01-01T00:00Z"}, "is empty"),
         ({"min_age_hours": 6}, "unsafe_min_age_seconds"),

@@ -79,7 +79,6 @@ def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
 
 
 def run_steps_expecting(context: Run, error: type[Exception], at: str) -> None:
-    """Do the steps; the one named must fail."""
     with pytest.raises(error):
         run_steps(context, LocalRunner())
     failure = context.folder.read_failure(at)

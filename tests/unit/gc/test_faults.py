@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, PartialError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
 from dredge.gc.steps import Run, bulk_delete, run_steps
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome
-from tests.support.gc import busy_world, deleting, summary_of
+from tests.support.gc import busy_world, deleting
 from tests.support.killing import kept_at_every_write
 from tests.support.memory_store import memory_store
 
@@ -123,21 +123,6 @@ def test_a_key_pair_that_ends_before_anything_is_deleted_is_wrong_input(
     assert world.data() == kept | gone
 
 
-def test_a_ledger_that_cannot_be_settled_after_deleting_is_no_promise_either(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world, kept, _ = busy_world()
-    context = world.plan()
-
-    def ends(*_: object, **__: object) -> None:
-        raise ConfigError("the key pair has expired")
-
-    monkeypatch.setattr(sweep, "settle", ends)
-    with pytest.raises(PartialError):
-        world.run(context)
-    assert world.data() == kept
-
-
 def test_names_that_the_store_cannot_delete_are_kept_and_told() -> None:
     world, kept, gone = busy_world()
     odd = sorted(gone)[0]
@@ -168,54 +153,6 @@ def test_a_store_that_breaks_while_deleting_is_reported_and_the_rest_waits() -> 
     assert {"kind": "not tried", "objects": len(gone) - 2}.items() <= report["rows"][-1].items()
 
 
-def test_what_was_reported_deleted_but_is_still_listed_fails_the_run() -> None:
-    world, kept, gone = busy_world()
-    stubborn = sorted(gone)[0]
-
-    def answer(key: str) -> DeleteOutcome | None:
-        return DeleteOutcome(key, "deleted") if key == stubborn else None
-
-    context = world.plan()
-    with deleting(answer=answer), pytest.raises(FormatError, match=stubborn):
-        world.run(context)
-    assert kept <= world.data()
-    assert context.folder.read_json("report.json")["outcome"] == "failed"
-
-
-def test_a_living_object_that_was_deleted_is_shouted_about() -> None:
-    world, _, gone = busy_world()
-    context = world.plan()
-    victim = sorted(gone)[0]
-
-    def resurrect(number: int, keys: object) -> None:
-        # After everything was checked: nothing can prevent this, but it must not go unnoticed.
-        if number == 1:
-            world.lake.catalog.objects.stage_object(
-                "lake",
-                "main",
-                "again",
-                physical_address=f"{world.lake.namespace}/{victim}",
-                checksum="c",
-                size_bytes=2,
-            )
-
-    with deleting(before=resurrect), pytest.raises(FormatError, match=victim):
-        world.run(context)
-
-
-def test_a_living_object_that_was_missing_before_is_a_warning() -> None:
-    world, _, _ = busy_world()
-    full = world.lake.catalog.addresses.get_physical_address("lake", "main", "never-uploaded")
-    world.lake.catalog.addresses.link_physical_address(
-        "lake", "main", "never-uploaded", physical_address=full, checksum="c", size_bytes=1
-    )
-    context = world.plan()
-    world.run(context)
-    assert context.folder.read_json("report.json")["outcome"] == "success"
-    counts = summary_of(context, "verify").counts
-    assert counts["living_objects_missing"] > 0 == counts["living_objects_deleted"]
-
-
 @pytest.mark.parametrize("ahead", [301, -301])
 def test_clocks_that_differ_stop_the_run(ahead: float) -> None:
     world, kept, gone = busy_world()
@@ -226,59 +163,6 @@ def test_clocks_that_differ_stop_the_run(ahead: float) -> None:
     with pytest.raises(RefusedError, match="clock"):
         plan_run(GCConfig(repository="lake"), None, world.client, None, clock)
     assert world.data() == kept | gone
-
-
-def test_an_old_mark_is_not_swept() -> None:
-    world, kept, gone = busy_world(safety={"lease_seconds": 100 * 3600})
-    context = world.plan()
-    world.mark(context)
-    world.age(hours=12, seconds=1)
-    with pytest.raises(RefusedError, match="12 h"):
-        bulk_delete(context, LocalRunner())
-    assert world.data() == kept | gone
-
-
-def test_rules_that_change_in_every_round_do_not_end_the_sweep() -> None:
-    """Each round begins with a re-check, and there may be any number of them."""
-    world, kept, gone = busy_world(safety={"heads_every_seconds": 0.005, "gate_every_seconds": 0})
-    context = world.plan()
-    world.mark(context)
-
-    def change(number: int, _keys: object) -> None:
-        import time
-
-        if number % 2 == 0:
-            world.rules(30 + number)
-            time.sleep(0.2)
-
-    with deleting(before=change):
-        summary = bulk_delete(context, LocalRunner())
-    assert len(summary.details["rechecks"]) > 2
-    assert world.data() == kept
-    assert not gone & world.data()
-
-
-def test_when_heads_cannot_be_looked_at_the_sweep_stops() -> None:
-    world, kept, gone = busy_world(safety={"heads_every_seconds": 0.005, "gate_every_seconds": 0})
-    context = world.plan()
-    world.mark(context)
-
-    def lose_server(number: int, _keys: object) -> None:
-        import time
-
-        def down(_name: str, _arguments: object) -> None:
-            raise UnavailableError("lakeFS is down")
-
-        world.client.before = down
-        time.sleep(0.2)
-
-    with (
-        deleting(before=lose_server) as requests,
-        pytest.raises(UnavailableError),
-    ):
-        bulk_delete(context, LocalRunner())
-    assert len(requests.made) == 1
-    assert len(world.data() - kept) == len(gone)  # the request itself is held back, too
 
 
 def test_another_collectors_run_in_the_same_place_stops_this_one() -> None:

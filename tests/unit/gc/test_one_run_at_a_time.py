@@ -8,7 +8,7 @@ from dredge.errors import ConfigError, LeaseHeldError
 from dredge.gc import planning
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run, release_lease
-from dredge.gc.state.advance import advance_state
+from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import bulk_delete, subtract, verify
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
@@ -73,18 +73,6 @@ def test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request() -> 
         world.run(context)
     assert len(requests.made) == 1
     assert len(world.data() - kept) == len(gone)  # that request, too, is held back
-
-
-def test_a_lease_that_expires_while_deleting_stops_before_the_next_request() -> None:
-    world, _, _ = busy_world(safety={"gate_every_seconds": 0})
-    context = world.plan()
-
-    def sleep(number: int, _keys: object) -> None:
-        world.age(hours=2)
-
-    with deleting(before=sleep) as requests, pytest.raises(LeaseHeldError, match="not renewed"):
-        world.run(context)
-    assert len(requests.made) == 1
 
 
 def test_a_holder_that_asks_again_fences_off_its_earlier_attempt() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,21 +13,22 @@ import pytest
 from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
-from dredge.gc.state.advance import advance_state
-from dredge.gc.state.model import RunState
-from dredge.gc.state.store import POINTER, StateStore
+from dredge.gc.save_report.advance_state import advance_state
+from dredge.gc.state import RunState, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.pending.rows import YOUNG
 from dredge.runs.tasks import LocalRunner
+from dredge.runs.versions import POINTER
+from dredge.storage import open_deleter, open_reader, open_writer
+from lakefs_embedded.catalog.imports import ImportPath
 from tests.support.gc import World, make_world, pending_rows, summary_of
 
 REPOSITORY = "lake"
 
 
 def grown_world(**settings: Any) -> World:
-    """A lake after a clean run, its slices old."""
     world = make_world(mode="auto", **settings)
     world.rules(30)
     for number in range(5):
@@ -37,7 +40,6 @@ def grown_world(**settings: Any) -> World:
 
 
 def state_of(world: World) -> RunState:
-    """The state that the next run would build on."""
     context = world.plan()
     release_lease(context)
     state = StateStore(context.state).current(REPOSITORY, world.lake.namespace).state
@@ -46,7 +48,6 @@ def state_of(world: World) -> RunState:
 
 
 def run(world: World, **settings: Any) -> Run:
-    """A whole run; gives its context."""
     context = world.plan(**settings)
     world.run(context)
     return context
@@ -95,7 +96,6 @@ def test_only_new_ranges_and_metaranges_are_read() -> None:
 
 
 def known_files(world: World, context: Run) -> set[str]:
-    """Ranges and metaranges that were active in the run before."""
     version = context.plan.state
     assert version is not None
     state = StateStore(context.state).load(version)
@@ -159,7 +159,6 @@ def test_a_dropped_range_that_is_gone_keeps_what_it_named_and_says_so() -> None:
 
 
 def is_in_head(world: World, range_id: str) -> bool:
-    """Whether the head of the main branch names a range."""
     commits = world.client.log(REPOSITORY, "main")
     metarange_id = next(iter(commits)).metarange_id
     data = world.lake.objects.get(f"_lakefs/{metarange_id}")
@@ -300,20 +299,6 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
     assert not world.data() & set(slices)
 
 
-def test_what_was_staged_for_long_and_is_reset_goes() -> None:
-    world = grown_world()
-    address = world.upload("long", b"long")
-    world.age(days=9)
-    run(world)
-    assert address in world.data()
-    world.lake.catalog.branches.reset_branch(REPOSITORY, "main")
-    world.age(hours=1)
-    context = run(world)
-    listing = summary_of(context, "slice_listing").counts
-    assert listing["slices"] == listing["covered_slices"]
-    assert address not in world.data()
-
-
 def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None:
     world = grown_world(slice_margin_hours=50)
     full = world.lake.catalog.addresses.get_physical_address(REPOSITORY, "main", "late")
@@ -348,3 +333,90 @@ def test_the_same_content_on_a_branch_that_was_made_from_an_old_commit_is_looked
     assert context.plan.mode == "optimized"
     assert copy in world.data()
     assert world.lake.read("a3", "old") == b"3"
+
+
+COMMITTED = "list_committed"
+
+
+def delete(world: World, *paths: str) -> None:
+    for path in paths:
+        world.lake.catalog.objects.delete_object(world.lake.repository, "main", path)
+    world.lake.commit()
+    world.age(days=31)
+
+
+def lose_ranges(world: World, context: Run) -> None:
+    """Damage the files of the ranges that are active in a run, so that nobody can tell what dropping them drops."""
+    part = summary_of(context, COMMITTED).part(f"{COMMITTED}/ranges-00000.parquet")
+    for range_id in context.folder.read_part(part)["range_id"].to_pylist():
+        world.lake.objects.put(f"_lakefs/{range_id}", b"damaged")
+    world.age(days=2)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_where_all_that_is_committed_lies_elsewhere_an_optimized_run_goes_on(
+    tmp_path: Path, lost: bool
+) -> None:
+    elsewhere = f"file://{tmp_path}/elsewhere"
+    for name in ("one", "two", "three"):
+        open_writer(elsewhere).put(name, b"elsewhere")
+    world = make_world(mode="auto")
+    world.rules(30)
+
+    def take_in(name: str) -> None:
+        path = ImportPath("object", f"{elsewhere}/{name}", name)
+        world.lake.catalog.imports.import_start(
+            world.lake.repository, "main", [path], open_reader, committer="anna"
+        )
+
+    def counts(context: Run) -> tuple[int, int]:
+        found = summary_of(context, COMMITTED).counts
+        assert (found["live_addresses"], found["outside_rows"]) == (0, found["range_rows"])
+        return found["range_rows"], found["dropped_ranges"]
+
+    take_in("one")
+    world.age(days=9)
+    world.collect()
+    assert counts(run(world, mode="optimized")) == (1, 0)
+    take_in("two")
+    before = run(world, mode="optimized")
+    assert counts(before) == (2, 0)
+    delete(world, "one")
+    take_in("three")
+    if lost:
+        lose_ranges(world, before)
+    assert counts(run(world, mode="optimized")) == ((3, 1) if lost else (2, 1))
+
+
+def lose_summary(context: Run) -> None:
+    (key,) = (
+        key
+        for batch in context.folder.writer.list(COMMITTED)
+        for key in batch["key"].to_pylist()
+        if key.endswith("/_SUCCESS.json")
+    )
+    open_deleter(context.plan.run_uri).delete([key])
+
+
+@pytest.mark.parametrize("lost", [None, lose_summary])
+def test_where_nothing_is_live_any_more_an_optimized_run_counts_nothing(
+    lost: Callable[[Run], None] | None,
+) -> None:
+    """Its counts have what was added and what was taken away; where the base does not tell, that is too many."""
+    world = make_world(mode="auto")
+    world.rules(30)
+    for path in ("a", "b"):
+        world.upload(path, path.encode())
+    world.lake.commit()
+    world.age(days=9)
+    clean = world.plan()
+    world.run(clean)
+    if lost is not None:
+        lost(clean)
+    assert summary_of(run(world, mode="optimized"), COMMITTED).counts["live_addresses"] == 2
+    delete(world, "a", "b")
+    world.lake.commit("younger", allow_empty=True)
+    world.age(days=31)
+    assert summary_of(run(world, mode="optimized"), COMMITTED).counts["live_addresses"] == (
+        0 if lost is None else 4
+    )

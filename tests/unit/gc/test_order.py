@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.plan import PLAN
+from dredge.gc.run import PLAN
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -53,7 +53,7 @@ def test_sweep_refuses_a_plan_that_is_not_the_one_the_listing_was_made_for() -> 
     assert world.data() == kept | gone
 
 
-@pytest.mark.parametrize("seconds", [-7200, -2, 2, 7200])
+@pytest.mark.parametrize("seconds", [-7200, 7200])
 @pytest.mark.parametrize("name", ["slice_listing", "mark_uncommitted", "list_committed"])
 def test_clocks_of_workers_do_not_refuse_a_right_run(name: str, seconds: float) -> None:
     world, kept, _ = busy_world()

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc import plan
+from dredge.gc import run as runs
+from dredge.gc import state
 from dredge.gc.history import earlier_runs
 from dredge.gc.index import store as index
 from dredge.gc.run import Run, read_plan
-from dredge.gc.save_report.reading import read_report
-from dredge.gc.state import model
+from dredge.gc.save_report.report import read_report
 from dredge.runs.versions import VERSIONS
 from tests.support.gc import World, make_world
 from tests.support.tries import come_to
@@ -20,7 +20,6 @@ from tests.support.tries import come_to
 
 @pytest.fixture
 def world() -> World:
-    """With rules, and runs of whatever kind is best."""
     world = make_world(mode="auto")
     world.rules(30)
     world.upload("a", b"first")
@@ -35,17 +34,17 @@ def test_a_run_that_a_version_with_another_format_planned_is_not_carried_out(
 ) -> None:
     first = world.plan()
     first.folder.write_json(
-        "plan.json", first.folder.read_json("plan.json") | {"format": plan.FORMAT + difference}
+        "plan.json", first.folder.read_json("plan.json") | {"format": runs.FORMAT + difference}
     )
     for read in (read_plan, read_report, lambda uri: Run.open(uri, None, world.client)):
-        with pytest.raises(FormatError, match=f"format {plan.FORMAT + difference}"):
+        with pytest.raises(FormatError, match=f"format {runs.FORMAT + difference}"):
             read(first.plan.run_uri)
 
 
 def test_an_earlier_run_of_another_format_is_named_though_nobody_can_tell_whose_it_is(world: World) -> None:
     first = world.plan(dry_run=True)
     world.run(first)
-    first.folder.write_json("plan.json", first.folder.read_json("plan.json") | {"format": plan.FORMAT - 1})
+    first.folder.write_json("plan.json", first.folder.read_json("plan.json") | {"format": runs.FORMAT - 1})
     world.age(hours=1)
     ((folder, found),) = earlier_runs(world.plan())
     assert (folder.run_id, found) == (first.plan.run_id, None)
@@ -56,17 +55,17 @@ def test_a_state_of_an_older_format_makes_a_clean_run_and_one_of_a_newer_stops_i
     world: World, difference: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as other:
-        other.setattr(model.RunState.__init__, "__kwdefaults__", {"format": model.FORMAT + difference})
+        other.setattr(state.RunState.__init__, "__kwdefaults__", {"format": state.FORMAT + difference})
         world.collect()
     (name,) = world.lake.keys(f"_lakefs/retention/gc/dredge/{VERSIONS}/")
-    assert json.loads(world.lake.objects.get(name))["format"] == model.FORMAT + difference
+    assert json.loads(world.lake.objects.get(name))["format"] == state.FORMAT + difference
     world.age(hours=1)
     if is_refused:
         with pytest.raises(RefusedError):
             world.plan()
         return
     planned = world.plan().plan
-    assert (planned.mode, f"format {model.FORMAT + difference}" in planned.why_mode) == ("clean", True)
+    assert (planned.mode, f"format {state.FORMAT + difference}" in planned.why_mode) == ("clean", True)
 
 
 @pytest.mark.parametrize("replaced_before", ["subtract", "check_limits", "bulk_delete"])
@@ -90,4 +89,4 @@ def test_a_plan_that_lacks_a_field_is_damaged_though_the_field_has_a_default(wor
     value = world.plan().folder.read_json("plan.json")
     del value[name]
     with pytest.raises(FormatError, match=name):
-        plan.parse_plan(value)
+        runs.parse_plan(value)

@@ -31,7 +31,6 @@ def client_of(lake: Lake) -> LakeFSClient:
 
 @contextmanager
 def planned(lake: Lake, **settings: object) -> Iterator[Run]:
-    """Plan a run that deletes and trusts every object to be old."""
     client = client_of(lake)
     usual = {
         "repository": "lake",
@@ -56,7 +55,6 @@ def collect(lake: Lake, **settings: object) -> StepSummary:
 
 
 def upload(repository: lakefs.Repository, path: str, data: bytes, branch: str = "main") -> str:
-    """Upload; gives the key in the namespace."""
     made = repository.branch(branch).object(path).upload(data)
     return made.stat().physical_address.rpartition("/lake/")[2]
 

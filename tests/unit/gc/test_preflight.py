@@ -19,10 +19,8 @@ from dredge.gc.config import GCConfig
 from dredge.gc.mark_uncommitted.kv_store import KVAccess
 from dredge.gc.preflight import check
 from dredge.gc.run import open_state
-from dredge.gc.witness.block import BLOCK, Block
-from dredge.gc.witness.mark_id import KEY, write_id
-from dredge.gc.witness.owner import PLANNED
-from dredge.gc.witness.ownership import Owner, Site, claim
+from dredge.gc.witness.owner import BLOCK, PLANNED, Block
+from dredge.gc.witness.ownership import KEY, Owner, Site, claim, write_id
 from dredge.lakefs import Environment, LakeFSClient
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from dredge.runs.payload import to_json
@@ -43,7 +41,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def prepared(lake: Lake) -> None:
-    """A repository with a commit, an object, rules, and a run that was planned to delete."""
     repository = lake.repository()
     branch = repository.branch("main")
     branch.object("a").upload(b"a")
@@ -71,7 +68,6 @@ def checked(lake: Lake, **given: Any) -> Preflight:
 
 
 def levels(found: Preflight) -> dict[str, str]:
-    """The worst level by check."""
     order = ("ok", "warning", "error")
     said: dict[str, str] = {}
     for line in found.lines:
@@ -132,7 +128,6 @@ def read_only(lake: Lake) -> dict[str, Any]:
 
 
 def without(action: str) -> Break:
-    """A user who lacks one permission."""
 
     def broken(lake: Lake) -> dict[str, Any]:
         directory = lake.server.accounts.directory
@@ -281,7 +276,6 @@ def test_the_command_ends_with_3_where_a_run_would_fail(
 
 
 def command(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    """Give the exit code and the report of `dredge gc check`."""
     with pytest.raises(SystemExit) as ended:
         main(["gc", "check", "lake", "--json"])
     report: dict[str, Any] = json.loads(capsys.readouterr().out)

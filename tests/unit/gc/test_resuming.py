@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dredge.errors import (
@@ -13,17 +15,15 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import acquire_lease, plan_run
-from dredge.gc.resuming import check_resumable
-from dredge.gc.run import Run
+from dredge.gc.planning import acquire_lease, check_resumable, plan_run, resume_run
+from dredge.gc.run import Run, read_plan
 from dredge.gc.steps import resume
 from dredge.runs.summary import StepSummary
 from tests.support.approvals import said
-from tests.support.gc import World, busy_world
+from tests.support.gc import World, busy_world, make_world
 
 
 def ended(world: World, **settings: object) -> Run:
-    """A run that awaits approval, whose process has ended."""
     run = world.plan(**settings)
     with pytest.raises(AwaitingApprovalError):
         world.run(run)
@@ -108,33 +108,6 @@ def test_a_run_between_its_end_and_its_approval_ends_it() -> None:
     world.collect(max_delete_objects=None)  # it gave its lease back
 
 
-def test_what_came_alive_while_the_run_waited_stays() -> None:
-    world, kept, gone = busy_world(max_delete_objects=0)
-    run = ended(world)
-    said(run)
-    alive = min(gone)
-    world.lake.catalog.objects.stage_object(
-        world.lake.repository,
-        "main",
-        "again",
-        physical_address=f"{world.lake.namespace}/{alive}",
-        checksum="c",
-        size_bytes=2,
-    )
-    again(world, run)
-    assert world.data() == kept | {alive}
-
-
-def test_an_approved_run_is_not_swept_once_its_mark_is_old() -> None:
-    world, kept, gone = busy_world(max_delete_objects=0)
-    run = ended(world)
-    said(run)
-    world.age(hours=13)
-    with pytest.raises(RefusedError, match="approval expired"):
-        again(world, run)
-    assert world.data() == kept | gone
-
-
 def test_a_run_that_failed_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
     world, kept, _ = busy_world()
     run = world.plan()
@@ -160,12 +133,13 @@ def test_a_run_of_an_orchestrator_is_left_to_it() -> None:
     assert world.data() == kept | gone
 
 
-def test_a_run_does_not_go_on_beside_another() -> None:
-    world, kept, gone = busy_world(max_delete_objects=0)
-    run = ended(world)
-    said(run)
-    run.lease.release(run.plan.lease)
-    acquire_lease(GCConfig(repository=world.lake.repository), "somebody else", world.client)
-    with pytest.raises(LeaseHeldError):
-        again(world, run)
-    assert world.data() == kept | gone
+def test_a_lease_is_handed_over_to_a_run_of_the_same_holder_and_repository_only() -> None:
+    plan = make_world().plan().plan
+    first = plan.lease
+    later = replace(first, fencing=first.fencing + 2)
+    assert not resume_run(plan.run_uri, "another", later)
+    assert not resume_run(plan.run_uri, plan.repository, replace(later, holder="another"))
+    assert read_plan(plan.run_uri) == plan
+    assert resume_run(plan.run_uri, plan.repository, later)
+    assert not resume_run(plan.run_uri, plan.repository, replace(first, fencing=first.fencing + 1))
+    assert read_plan(plan.run_uri) == replace(plan, lease=later)

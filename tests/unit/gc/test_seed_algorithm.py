@@ -11,7 +11,6 @@ from tests.support.seed_algorithm import TOKEN_EXPIRY, clean_run, optimized_run
 
 
 def old_world() -> World:
-    """A lake with a commit that is old enough for everything."""
     world = make_world(mode="optimized")
     world.rules(30)
     world.upload("old", b"old")

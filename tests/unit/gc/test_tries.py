@@ -12,10 +12,9 @@ import pytest
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import PLAN
 from dredge.gc.planning import acquire_lease, release_lease
-from dredge.gc.run import Run
-from dredge.gc.state.advance import advance_state
+from dredge.gc.run import PLAN, Run
+from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -34,7 +33,6 @@ from tests.support.tries import HERE, STEPS, come_to, die, driver, undo
 
 
 def metadata(world: World) -> dict[str, bytes]:
-    """Every file of runs, index and state."""
     reader = open_writer(f"{world.lake.namespace}/_lakefs/retention/gc")
     return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
 
@@ -60,21 +58,6 @@ def test_sweep_keeps_what_only_an_orphaned_try_of_list_committed_saw() -> None:
         list_committed(orphan, HERE)
     bulk_delete(retry, HERE)
     assert world.data() == kept | {late}
-
-
-def test_sweep_refuses_a_mark_that_its_candidates_were_not_compared_with() -> None:
-    """Somebody had list_committed run again alone, after the guards: it knows a commit that nothing was compared
-    with."""
-    world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
-    stage_again(world, min(gone), size_bytes=2)
-    world.lake.commit()
-    undo(context, "list_committed")
-    list_committed(context, HERE)
-    with pytest.raises(RefusedError, match="list_committed"):
-        bulk_delete(context, HERE)
-    assert world.data() == kept | gone
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -227,27 +210,6 @@ def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_goes_on_when_it_i
     assert (done.counts["deleted_objects"], done.counts["failed_objects"]) == (len(gone), 0)
 
 
-def test_an_orphaned_sweep_whose_retry_only_began_stops_before_its_next_round() -> None:
-    world, kept, gone = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
-    retry = driver(world, orphan)
-    sleep_once(retry.folder, "before its work", die)
-
-    def begin() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            bulk_delete(retry, HERE)
-
-    with (
-        world.during("prepare_uncommitted", begin),
-        deleting() as requests,
-        pytest.raises(OvertakenError, match="step bulk_delete"),
-    ):
-        bulk_delete(orphan, HERE)
-    assert requests.made == []
-    assert world.data() == kept | gone
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", STEPS)
 def test_a_try_that_wakes_up_after_its_run_has_ended_disturbs_no_later_run(name: str, moment: Moment) -> None:
@@ -286,20 +248,6 @@ def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
         bulk_delete(orphan, HERE)
     assert requests.made == []
     assert world.data() == kept | gone
-
-
-def test_a_run_that_goes_on_under_a_new_lease_keeps_its_results() -> None:
-    world, kept, _ = busy_world()
-    context = world.plan()
-    world.mark(context)
-    release_lease(context)
-    holder = context.plan.lease.holder
-    grant = acquire_lease(GCConfig(repository="lake"), holder, world.client)
-    assert hand_over(context.folder.writer, PLAN, grant)
-    resumed = driver(world, context)
-    run_steps(resumed, HERE)
-    assert world.data() == kept
-    assert {summary_of(resumed, name).try_number for name in STEPS} == {1}
 
 
 def test_a_driver_that_lost_its_lease_fences_nobody_off() -> None:

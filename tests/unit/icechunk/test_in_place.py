@@ -14,7 +14,6 @@ import pytest
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, PartialError, RefusedError
 from dredge.icechunk.expiration import apply
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import _drop_ref, apply_edit, expire_in_place
 from dredge.icechunk.expiration.plan import Edit, plan_expiration
 from dredge.icechunk.format.envelope import HEADER_BYTES
@@ -34,6 +33,7 @@ from tests.support.icechunk import (
     s3_storage,
     scenarios,
 )
+from tests.support.icechunk_expiring import expire
 from tests.support.objectstore import TestBucket, moto_s3
 
 SAMPLE = scenarios()[0]

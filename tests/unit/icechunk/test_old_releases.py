@@ -13,7 +13,6 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import instant
@@ -21,6 +20,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.repository import read_history, with_restamped
 from dredge.storage import open_reader
 from tests.support.icechunk import SCENARIOS, contents, local_storage, objects, quiet
+from tests.support.icechunk_expiring import expire
 
 ARCHIVE = SCENARIOS.parent / "expired_by_0.2.9.zip"
 

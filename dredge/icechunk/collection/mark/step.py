@@ -83,6 +83,8 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     files = dict(snapshot_files(run.reader))
     judgement = _ask_witnesses(run, record, actual, files)
     history = run.after_plan(actual)
+    if history is not actual:
+        record.counts["planned_released_snapshots"] = len(actual.snapshots) - len(history.snapshots)
     roots = choose_roots(
         history, files.items(), run.plan.cutoff, lost=judgement.lost, unnamed=judgement.unnamed
     )
@@ -110,6 +112,8 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         young_snapshots=len(roots.young),
         unnamed_snapshots=len(roots.unnamed),
     )
+    if roots.youngest is not None:
+        record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
     add_snapshots(run, index, parts)
     _write(run, record, SNAPSHOT_ROWS, parquet_bytes(snapshots_table(rows, known)), len(rows))
@@ -262,13 +266,15 @@ class Roots:
 
     Attributes:
         tips: live snapshots; all their ancestors are live too.
-        young: unreachable tips younger than the cutoff.
+        young: unreachable tips younger than the cutoff, released or of a commit in progress.
+        youngest: time of the youngest of these files.
         unnamed: unreachable tips without a referrer and without a release.
     """
 
     tips: frozenset[str]
     young: frozenset[str]
     unnamed: frozenset[str]
+    youngest: datetime | None = None
 
 
 def choose_roots(
@@ -288,4 +294,5 @@ def choose_roots(
         tips=frozenset(named | young | kept | {*lost}),
         young=frozenset(young),
         unnamed=frozenset(kept - young),
+        youngest=max((unreachable[snapshot] for snapshot in young), default=None),
     )

@@ -10,7 +10,7 @@ from dredge.errors import AwaitingApprovalError
 from dredge.gc.check_limits import codes, places
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
-from dredge.gc.state.base import base_of
+from dredge.gc.state import base_of
 from tests.support.gc import World, make_world, summary_of
 from tests.support.identical import many
 

@@ -11,8 +11,7 @@ from dredge.gc.index.ranges import RangeFacts
 from dredge.gc.list_committed import step
 from dredge.gc.list_committed.read_ranges import Roles
 from dredge.gc.run import Run
-from dredge.gc.state.model import RunState
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import RunState, StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of

@@ -5,42 +5,39 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from dredge.errors import BlockedError, NotFoundError, RefusedError, WitnessError
-from dredge.gc.metadata import collecting, taking
+from dredge.errors import AlarmError, BlockedError, NotFoundError, RefusedError, WitnessError
+from dredge.gc.metadata import collecting, deleting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
+from dredge.gc.metadata.deleting import File, delete_files
 from dredge.gc.metadata.named import NamesReader
-from dredge.gc.metadata.taking import File, delete_files
-from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.planning import release_lease
-from dredge.gc.run import open_state
-from dredge.gc.witness.block import lift, refuse
+from dredge.gc.run import METADATA_RUNS, open_state
 from dredge.gc.witness.lost import forget_lost
-from dredge.gc.witness.mark_id import KEY
+from dredge.gc.witness.owner import lift, refuse
+from dredge.gc.witness.ownership import KEY, Site
 from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
-from dredge.runs.payload import from_json
-from dredge.runs.pending.store import POINTER, PendingList, folder_of, read_rows
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
+from dredge.undo.alarms import SCHEMA, write_alarm
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
-from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
+from tests.support.wrong_runs import say_acknowledged, state_of
 from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
 from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
 
@@ -72,7 +69,6 @@ def collect(world: World, kv: Any = None, **settings: Any) -> StepSummary:
 
 
 def noted(world: World | None = None) -> World:
-    """What was left waits since two days."""
     made = world or versioned()
     collect(made, metadata="report")
     made.age(days=2)
@@ -84,7 +80,6 @@ def there(world: World) -> set[str]:
 
 
 def name(world: World, metarange_id: str) -> str:
-    """Write the record of a commit that names a metarange, as the last step of a commit does."""
     refs, now = world.lake.catalog.refs, world.lake.clock()
     repository = refs.repositories.get("lake")
     commit = new_commit(
@@ -106,7 +101,6 @@ def is_readable(world: World, metarange_id: str) -> bool:
 
 @functools.cache
 def left_metarange() -> str:
-    """The metarange that was left."""
     objects = make_world().lake.objects
     return next(found for found in left_behind(objects) if is_metarange(objects, found))
 
@@ -148,21 +142,6 @@ def test_a_metarange_that_counts_as_a_lost_commit_stays_with_its_ranges_and_so_d
     assert collect(world, keep_unnamed_days=30).counts["deleted_files"]
     assert metarange not in there(world)
     world.assert_readable()
-
-
-def test_a_metarange_that_no_mark_saw_stays_also_when_the_last_mark_is_older_than_its_days() -> None:
-    world = versioned()
-    world.rules(30)
-    world.collect()
-    noon = back_up(world)
-    world.upload("new", b"afternoon")
-    metarange = world.lake.commit("no mark saw it").metarange_id
-    restore(world, noon)
-    world.age(days=40)
-    collect(world, keep_unnamed_days=30)
-    world.age(days=2)
-    collect(world, keep_unnamed_days=30)
-    assert metarange in there(world)
 
 
 def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_lost_stay_until_it_is_given_up() -> (
@@ -222,7 +201,7 @@ def test_in_a_blocked_namespace_no_metadata_goes() -> None:
     before = there(world)
     run = world.plan(dry_run=True)
     with pytest.raises(WitnessError):
-        refuse(run, "test", "Another past.")
+        refuse(Site.of_run(run), "test", "Another past.")
     release_lease(run)
     with pytest.raises(BlockedError):
         collect(world)
@@ -275,40 +254,6 @@ def test_a_list_of_another_life_or_a_damaged_one_lets_everything_wait_anew() -> 
     with pytest.raises(RefusedError):
         collect(world)
     assert left_metarange() in there(world)
-
-
-def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early() -> None:
-    number = 0
-    while True:
-        number += 1
-        world = versioned()
-        collect(world, metadata="report")
-        before = waits(world)
-        late = set(left_behind(world.lake.objects, "other"))
-        world.age(seconds=5)
-        world.collect()  # else it is a commit that no mark has seen
-        began = world.age(days=2)
-        try:
-            with killed_at(number):
-                collect(world, metadata="report")
-            break
-        except Killed:
-            world.age(hours=2)  # a lease may be left
-        again = collect(world, dry_run=True)
-        after = waits(world)
-        assert {name: after[name] for name in before} == before
-        assert after.keys() - before.keys() == late
-        assert min(after[name] for name in late) >= began
-        assert again.counts["confirmed_files"] == len(before) == 2
-    assert number > 8
-
-
-def waits(world: World) -> dict[str, datetime]:
-    """Since when files wait."""
-    place = open_writer(f"{world.lake.namespace}/{METADATA_RUNS}")
-    pending = from_json(PendingList, json.loads(place.get(POINTER)))
-    found = read_rows(folder_of(place, ""), pending.parts.values())
-    return dict(zip(found["address"].to_pylist(), found["since"].to_pylist(), strict=True))
 
 
 def test_the_mark_of_another_server_or_of_an_older_database_leaves_no_list() -> None:
@@ -458,9 +403,9 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(NamesReader, "read", around(NamesReader.read))
-        for step in ("versions_of", "copy_aside", "sort_files", "find_copies"):
+        for step in ("read_versions", "copy_aside", "sort_files", "find_copies"):
             patch.setattr(collecting, step, around(getattr(collecting, step)))
-        honest = taking.open_exact_version_deleter
+        honest = deleting.open_exact_version_deleter
 
         class Watched:
             def __init__(self, uri: str, options: Any) -> None:
@@ -469,7 +414,7 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
             def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
                 return list(around(self._inner.delete)(wanted, may_send))
 
-        patch.setattr(taking, "open_exact_version_deleter", Watched)
+        patch.setattr(deleting, "open_exact_version_deleter", Watched)
         yield points
 
 
@@ -521,10 +466,25 @@ def test_a_plain_deletion_leaves_commits_without_their_files_for_a_while(
         def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
             return self._inner.delete([key for key, _ in wanted], may_send)
 
-    monkeypatch.setattr(taking, "open_exact_version_deleter", ByName)
+    monkeypatch.setattr(deleting, "open_exact_version_deleter", ByName)
     points, _ = committing(noted(), monkeypatch, -1, 1000)
     orders = itertools.combinations_with_replacement(points[-9:], 2)
     lost = [committing(noted(), monkeypatch, *order)[1] for order in orders]
     assert any(lost), "a commit that writes after the last look finds nothing"
     # Named after the last look of the run, nothing of this run puts it back.
     assert any(points[-1] + 1 in found for found in lost)
+
+
+def test_no_metadata_is_deleted_while_an_alarm_is_open() -> None:
+    world = noted()
+    rows = pa.table({name: [1 if name == "hash" else "x"] for name in SCHEMA.names}).cast(SCHEMA)
+    write_alarm(state_of(world), "a", "run", world.lake.clock(), rows)
+    before = there(world)
+    with pytest.raises(AlarmError):
+        collect(world)
+    assert there(world) == before
+    assert collect(world, metadata="report").counts.get("deleted_files", 0) == 0
+    say_acknowledged(world)
+    world.age(days=2)
+    collect(world)
+    assert there(world) < before

@@ -9,12 +9,11 @@ import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.gc.metadata import collecting
+from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
+from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, File, MetadataOutput, Taken
 from dredge.gc.metadata.named import NamesReader
-from dredge.gc.metadata.output import MetadataOutput
-from dredge.gc.metadata.taking import DELETED, FAILED, KEPT, PURGED, File, Taken
-from dredge.gc.plan import METADATA_RUNS
-from dredge.lakefs.files import messages
+from dredge.gc.run import METADATA_RUNS
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
@@ -36,13 +35,11 @@ RUNS = f"{METADATA_RUNS}/"
 
 
 def folder_of_newest(world: World) -> RunFolder:
-    """The folder of the run that began last."""
     newest = min(key.removeprefix(RUNS).partition("/")[0] for key in world.lake.keys(RUNS))
     return RunFolder(open_writer(f"{world.lake.namespace}/{RUNS}{newest}"), newest)
 
 
 def rows(world: World, kind: str) -> list[tuple[str, str]]:
-    """Names and outcomes in the newest run's files of a kind."""
     folder = folder_of_newest(world)
     step = MetadataOutput.STEP
     summary = folder.last_summary(step) or folder.read_incomplete(step)
@@ -56,7 +53,6 @@ def counted(summary: StepSummary, *outcomes: str) -> list[int]:
 
 
 def names_left() -> tuple[str, str]:
-    """The metarange and the range that were left."""
     world = versioned()
     metarange = left_metarange()
     (info,) = [info for info in left_behind(world.lake.objects) if info != metarange]
@@ -114,7 +110,6 @@ def test_a_file_that_could_not_be_deleted_is_told_of(stand_in: Any) -> None:
 
 
 def after_copies(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
-    """Do something between the copies and the second look at what commits name."""
     honest = collecting.copy_aside
 
     def copy(*arguments: Any) -> Any:
@@ -209,94 +204,6 @@ def test_a_file_without_versions_to_go_stays() -> None:
     assert metarange not in there(world)
 
 
-def went(world: World) -> None:
-    collect(world)
-    assert left_metarange() not in there(world)
-
-
-def copies(world: World) -> set[str]:
-    return {key.rpartition("/")[2] for key in world.lake.keys(RUNS) if "/quarantine/" in key}
-
-
-def test_old_copies_go_for_good_and_only_by_runs_that_delete() -> None:
-    world = noted()
-    size = collect(world).counts["deleted_bytes"]
-    assert copies(world) == {*names_left()}
-    world.age(days=90)
-    assert "old_copies" not in collect(world).counts
-    world.age(days=1)
-    assert "old_copies" not in collect(world, metadata="report").counts
-    dry = collect(world, dry_run=True)
-    assert (dry.counts["old_copies"], dry.counts["kept_copies"]) == (2, 0)
-    assert dry.counts["old_copies_bytes"] == size
-    assert "purged_copies" not in dry.counts
-    assert copies(world) == {*names_left()}
-    world.age(seconds=1)
-    done = collect(world)
-    assert done.counts["purged_copies"] == 2
-    assert [outcome for _, outcome in rows(world, "copies")] == [PURGED] * 2
-    assert copies(world) == set()
-    world.age(seconds=1)
-    again = collect(world)
-    assert "purged_copies" not in again.counts
-    assert rows(world, "copies") == []
-
-
-def test_old_copies_of_what_a_commit_names_stay_and_so_do_all_while_nothing_may_go() -> None:
-    world = noted()
-    went(world)
-    world.age(days=91)
-    partition = world.lake.catalog.refs.repositories.get("lake").partition
-    world.lake.kv.set(partition, b"imports/i", messages.encode(messages.ImportStatusData(id="i")))
-    assert "old_copies" not in collect(world).counts
-    world.lake.kv.delete(partition, b"imports/i")
-    name(world, names_left()[0])
-    summary = collect(world)
-    assert "metarange" in summary.details["why_not"]
-    assert copies(world) == {*names_left()}
-
-
-def test_a_copy_that_could_not_be_purged_is_told_of(stand_in: Any) -> None:
-    world = noted()
-    went(world)
-    world.age(days=91)
-    denied = DeleteOutcome("x", "failed", "AccessDenied")
-    stand_in(MemoryVersionDeleter._delete, lambda *_: denied)
-    with pytest.raises(UnavailableError, match="copies"):
-        collect(world)
-    assert copies(world) == {*names_left()}
-    assert [outcome for _, outcome in rows(world, "copies")] == [FAILED] * 2
-
-
-def test_what_came_back_is_not_put_back_again_and_is_warned_of_once() -> None:
-    world = noted()
-    went(world)
-    name(world, left_metarange())
-    summary = collect(world, metadata="report")
-    assert summary.counts["put_back_files"] == 2
-    assert len(summary.warnings) == 2, "the metarange, then the range that it names"
-    later = collect(world)
-    assert "put_back_files" not in later.counts
-    assert (later.warnings, later.details["why_not"]) == ((), "")
-    assert is_readable(world, left_metarange())
-
-
-def test_what_is_put_back_is_neither_garbage_nor_missing_for_the_rest_of_the_run() -> None:
-    world = noted()
-    other = left_behind(world.lake.objects, "other")
-    world.age(days=2)
-    world.collect(dry_run=True)
-    went(world)
-    world.age(days=2)
-    name(world, left_metarange())
-    summary = collect(world)
-    assert summary.details["why_not"] == ""
-    assert summary.counts["put_back_files"] == 2
-    assert summary.counts["deleted_files"] == 2
-    assert other.isdisjoint(there(world))
-    assert is_readable(world, left_metarange())
-
-
 def test_a_report_that_deletes_nothing_is_the_default_and_copies_are_looked_for_a_week_at_least() -> None:
     usual = MetadataConfig(repository="lake")
     assert (usual.metadata, usual.dry_run, usual.keep_copies_days) == ("report", True, 90)
@@ -306,3 +213,59 @@ def test_a_report_that_deletes_nothing_is_the_default_and_copies_are_looked_for_
             MetadataConfig.from_params({"repository": "lake", **wrong})
     with pytest.raises(ConfigError):
         MetadataConfig(repository="lake", keep_copies_days=6.9)
+
+
+def test_ranges_of_a_metarange_that_comes_back_are_no_garbage() -> None:
+    world, (metarange, only) = noted(), names_left()
+    content = world.lake.objects.get(f"_lakefs/{only}")
+    collect(world)
+    world.lake.objects.put(f"_lakefs/{only}", content)
+    world.age(days=2)
+    name(world, metarange)
+    summary = collect(world, metadata="report")
+    assert (summary.counts["put_back_files"], summary.counts["garbage_files"]) == (1, 0)
+
+
+def test_only_tables_by_their_names_keep_ranges_while_they_are_young() -> None:
+    world, (metarange, _) = noted(), names_left()
+    world.lake.objects.put("_lakefs/copied-by-hand", world.lake.objects.get(f"_lakefs/{metarange}"))
+    assert collect(world, metadata="report").counts["garbage_files"] == 2
+
+
+def test_what_went_is_written_down_before_anything_else_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, look, looks = noted(), NamesReader.read, [0]
+
+    def failing(self: NamesReader) -> Any:
+        looks[0] += 1
+        if looks[0] == 3:
+            raise UnavailableError("the store is away")
+        return look(self)
+
+    monkeypatch.setattr(NamesReader, "read", failing)
+    with pytest.raises(UnavailableError, match="away"):
+        collect(world)
+    assert left_metarange() not in there(world)
+    assert [key for key in world.lake.keys(RUNS) if "/ledger-" in key]
+
+
+def test_what_a_commit_names_while_it_goes_is_put_back_by_the_same_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, honest = noted(), collecting.delete_files  # type: ignore[attr-defined]
+
+    def naming(*arguments: Any) -> Any:
+        name(world, left_metarange())
+        return honest(*arguments)
+
+    monkeypatch.setattr(collecting, "delete_files", naming)
+    summary = collect(world)
+    assert (summary.counts["deleted_files"], summary.counts["put_back_files"]) == (2, 2)
+    assert is_readable(world, left_metarange())
+
+
+def test_without_the_records_there_is_no_folder_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DREDGE_KV_URL", raising=False)
+    world = versioned()
+    with pytest.raises(ConfigError, match="kv_conn_id"):
+        collect_metadata(MetadataConfig(repository="lake"), None, world.client, None, world.lake.clock)
+    assert world.lake.keys(RUNS) == []

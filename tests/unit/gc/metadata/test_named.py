@@ -14,8 +14,7 @@ from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
 from dredge.gc.metadata import files as sorting
 from dredge.gc.metadata.files import Named, find_named, sort_files
-from dredge.gc.metadata.history import read_history, read_work
-from dredge.gc.metadata.named import Asking, NamesReader
+from dredge.gc.metadata.named import Asking, NamesReader, read_history, read_work
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.gc import make_world
@@ -33,7 +32,6 @@ def lake() -> Iterator[ObjectWriter]:
 
 
 def table(lake: ObjectWriter, path: str) -> tuple[str, str]:
-    """A metarange and its range."""
     metarange, only = sorted(left_behind(lake, path), key=lambda name: not is_metarange(lake, name))
     return metarange, only
 
@@ -76,9 +74,9 @@ def test_young_metaranges_name_ranges_and_other_files_nothing(lake: ObjectWriter
     one, other = table(lake, "one"), table(lake, "other")
     lake.put("_lakefs/dummy", b"x")
     names = reader_of(lake)
-    assert names.of_tables([one[1], one[0], "dummy"]) == {one[1]}
-    assert names.of_tables([one[1], one[0], other[0]]) == {one[1], other[1]}
-    assert names.of_tables([]) == set()
+    assert names.read_tables([one[1], one[0], "dummy"]) == {one[1]}
+    assert names.read_tables([one[1], one[0], other[0]]) == {one[1], other[1]}
+    assert names.read_tables([]) == set()
 
 
 def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: ObjectWriter) -> None:
@@ -89,28 +87,6 @@ def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: Object
     lake.put(f"_lakefs/{other[0]}", lake.get(f"_lakefs/{one[0]}"))
     with pytest.raises(FormatError):
         find_named(lake, [], [other[0]])
-
-
-class Shared:
-    """A store with two metaranges that name one range."""
-
-    def __init__(self, ranges: dict[str, list[str]]) -> None:
-        self.ranges = ranges
-
-    def get(self, key: str) -> bytes:
-        return key.encode()
-
-
-def test_a_range_that_both_name_is_of_those_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Shared({"one": ["r", "a"], "other": ["r", "b"]})
-
-    class Metarange:
-        def __init__(self, name: str) -> None:
-            self.ranges = [type("Info", (), {"id": item}) for item in store.ranges[name]]
-
-    monkeypatch.setattr(sorting, "read_metarange", lambda _data, _key, expected_id: Metarange(expected_id))
-    found = find_named(cast("Any", store), ["one"], ["other"])
-    assert found == Named({"one", "r", "a"}, {"other", "b"}, [])
 
 
 def test_each_file_is_told_for_what_it_is(lake: ObjectWriter) -> None:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.files import find_named, sort_files
-from dredge.gc.metadata.report import MetadataReport, look_at_metadata, report_lines
+from dredge.gc.metadata.files import MetadataReport, find_named, report_lines, report_metadata, sort_files
 from dredge.lakefs import LakeFS
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Entry
@@ -46,7 +45,7 @@ class Records(KVAccess):
 def look(world: World, records: bool = True) -> MetadataReport:
     client: LakeFS = world.client
     access = Records(world.lake.kv) if records else None
-    return look_at_metadata(client, world.lake.repository, world.lake.clock(), MIN_AGE, access)
+    return report_metadata(client, world.lake.repository, world.lake.clock(), MIN_AGE, access)
 
 
 def objects(report: MetadataReport) -> dict[str, int]:
@@ -54,7 +53,6 @@ def objects(report: MetadataReport) -> dict[str, int]:
 
 
 def left_behind(objects: ObjectWriter, path: str = "left/behind") -> set[str]:
-    """What a commit leaves that died before its record was written: a range and a metarange."""
     writer = MetaRangeWriter(RangeStore(objects))
     writer.add(path.encode(), Entry(address=f"data/{path}", size=1, etag="e").value())
     made = writer.finish()
@@ -108,7 +106,6 @@ def test_what_is_committed_while_we_look_is_not_garbage() -> None:
 
 
 def dangling() -> World:
-    """A lake with a commit of a branch that is gone."""
     world = committed()
     world.rules(30)
     world.lake.catalog.branches.create_branch("lake", "side", "main")
@@ -184,17 +181,6 @@ def is_metarange(reader: ObjectReader, name: str) -> bool:
     except FormatError:
         return False
     return True
-
-
-def test_a_metarange_of_a_commit_that_is_missing_or_damaged_is_told_of() -> None:
-    world = committed()
-    client = world.client
-    (commit, *_) = [item for item in client.log("lake", "main") if item.metarange_id]
-    named = find_named(world.lake.objects, [commit.metarange_id, "0" * 64], [])
-    assert named.missing == ["0" * 64]
-    world.lake.objects.put(f"_lakefs/{commit.metarange_id}", b"nothing of the kind")
-    with pytest.raises(FormatError):
-        look(world)
 
 
 @settings(

@@ -46,7 +46,6 @@ def stays(world: World, address: str, grace: dict[str, Any], mode: str = "clean"
 
 
 def put_together(world: World) -> None:
-    """An upload that began two days ago ends: the object carries the time of its beginning."""
     store = memory_store.memory_store(world.lake.namespace.removeprefix("memory://").partition("/")[0])
     began = world.age(seconds=1)
     world.orphan(ADDRESS, IN_PARTS)
@@ -221,7 +220,6 @@ def test_trap_78_what_a_commit_has_written_a_range_of_and_no_metarange_yet(
 
 
 def left_since(world: World) -> None:
-    """What has no branch any more is under the default rule."""
     world.lake.catalog.branches.delete_branch(world.lake.repository, "two")
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dredge.commands.runs import rows_of_runs
-from dredge.gc.plan import RUNS, STATE
-from dredge.gc.run import Run
-from dredge.gc.save_report.lifetimes import find_superseded
+from dredge.gc.run import RUNS, STATE, Run
+from dredge.gc.save_report.clean_up import find_superseded
 from dredge.gc.save_report.own_files import OWN
-from dredge.gc.save_report.reading import read_report
+from dredge.gc.save_report.report import read_report
 from dredge.runs.pending.store import parts_named
 from tests.support.gc import World, make_world, pending_rows
 

@@ -15,7 +15,7 @@ from dredge.gc.insight.proposals import as_now
 from dredge.gc.insight.what_if import what_if
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
-from dredge.gc.plan import STATE
+from dredge.gc.run import STATE
 from dredge.gc.steps import approve, bulk_delete, save_report, verify
 from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.runs.payload import to_json

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import RUNS
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.step import restore
-from dredge.gc.run import Run
+from dredge.gc.run import RUNS, Run
 from dredge.gc.steps import purge, run_steps
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now

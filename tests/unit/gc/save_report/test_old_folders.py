@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.run import Run
-from dredge.gc.save_report.output import OwnFilesOutput
+from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
 from dredge.runs import cleanup
 from dredge.storage import open_versions
@@ -30,7 +30,6 @@ def left_in(world: World, place: str) -> set[str]:
 
 
 def _purged(world: World) -> str:
-    """Leave the folder of a purge beside collections; gives its id."""
     run_id = new_descending_xid(world.lake.clock())
     plan = {"run_id": run_id, "repository": world.lake.repository, "namespace": world.lake.namespace}
     world.lake.objects.put(f"{ROOT}/dredge/purges/{run_id}/plan.json", json.dumps(plan).encode())

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import OvertakenError
-from dredge.gc.plan import Plan
-from dredge.gc.run import Run
-from dredge.gc.save_report import report, step, vendor_files
+from dredge.gc.run import Plan, Run
+from dredge.gc.save_report import report, step
 from dredge.gc.steps import bulk_delete, run_steps, save_report
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -49,8 +48,8 @@ def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alon
     world.mark(orphan)
     bulk_delete(orphan, HERE)
     retry = driver(world, orphan)
-    honest, left = vendor_files.write_deleted, [lambda: world.run(retry)]
-    names = report.REPORT, report.PAGE, vendor_files.SUMMARY
+    honest, left = report.write_deleted, [lambda: world.run(retry)]
+    names = report.REPORT, report.PAGE, report.SUMMARY
     written: dict[str, bytes] = {}
 
     def slow(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
@@ -60,7 +59,7 @@ def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alon
             written.update((name, folder.writer.get(name)) for name in names)
         return parts
 
-    monkeypatch.setattr(vendor_files, "write_deleted", slow)
+    monkeypatch.setattr(report, "write_deleted", slow)
     with pytest.raises(OvertakenError, match="step save_report"):
         report.write_report(orphan)
     assert {name: retry.folder.writer.get(name) for name in names} == written
@@ -93,7 +92,7 @@ def test_an_orphan_that_read_what_was_done_again_since_tells_nothing_of_it(
     assert summary_of(retry, "save_report").counts["deletable_objects"] == len(gone) - 1
 
 
-@pytest.mark.parametrize("asleep_after", ["_complete", "_compact_index"])
+@pytest.mark.parametrize("asleep_after", ["_complete", "compact_index"])
 def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
     monkeypatch: pytest.MonkeyPatch, asleep_after: str
 ) -> None:

@@ -7,8 +7,8 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.save_report import own_files
 from dredge.gc.save_report.own_files import ROOT, own_files_deleter
-from dredge.gc.state.store import POINTER
 from dredge.runs.lease import LEASE
+from dredge.runs.versions import POINTER
 from tests.support.gc import make_world
 
 RUN_ID = "g3rvmqo31hnb8qbho500"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.gc.slice_listing.slices import choose_slices, is_young
 from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.xid import new_descending_xid

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.upload_parts import Uploads, going_on, targets_of
 from dredge.hashing import hash64

@@ -9,10 +9,10 @@ import pytest
 from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, open_state
-from dredge.gc.witness.block import BLOCK, lift, read_block, refuse, refuse_blocked
-from dredge.gc.witness.consents import LIFT_BLOCK, read_consents
-from dredge.gc.witness.ownership import Owner, claim
+from dredge.gc.witness.owner import BLOCK, LIFT_BLOCK, lift, read_block, refuse, refuse_blocked
+from dredge.gc.witness.ownership import Owner, Site, claim
 from dredge.lakefs import Environment
+from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter
 from tests.support.gc import World, make_world
 from tests.support.second_server import copy_of
@@ -21,7 +21,7 @@ from tests.support.undo import WAYS, purge, restore, undo_world
 
 def _refused(world: World, run: Run, kind: str = "test", message: str = "The past differs.") -> None:
     with pytest.raises(WitnessError, match=message):
-        refuse(run, kind, message, {"commits": 3})
+        refuse(Site.of_run(run), kind, message, {"commits": 3})
 
 
 def _world() -> tuple[World, Run, ObjectWriter]:
@@ -41,13 +41,18 @@ def test_a_refusal_leaves_a_block_with_its_facts() -> None:
         refuse_blocked(state)
 
 
-def test_the_first_block_remains() -> None:
+def test_the_first_block_remains_until_it_is_lifted() -> None:
     world, run, state = _world()
-    _refused(world, run, "first")
-    _refused(world, run, "second")
+    for kind in ("first", "second"):
+        _refused(world, run, kind)
+        block = read_block(state)
+        assert block is not None
+        assert block.kind == "first"
+    lift(state, "lake", "seen to")
+    _refused(world, run, "third")
     block = read_block(state)
     assert block is not None
-    assert block.kind == "first"
+    assert block.kind == "third"
 
 
 def test_a_block_ends_when_a_person_lifts_it_and_is_kept_with_the_reason() -> None:
@@ -61,16 +66,6 @@ def test_a_block_ends_when_a_person_lifts_it_and_is_kept_with_the_reason() -> No
     assert (consent.who, consent.why) == ("ada", "it was the rehearsal, now stopped")
     assert (consent.what["kind"], consent.what["run_id"]) == ("test", run.plan.run_id)
     assert lift(state, "lake", "again") is None
-
-
-def test_a_refusal_after_a_lifted_block_blocks_again() -> None:
-    world, run, state = _world()
-    _refused(world, run, "first")
-    lift(state, "lake", "seen to")
-    _refused(world, run, "second")
-    block = read_block(state)
-    assert block is not None
-    assert block.kind == "second"
 
 
 def test_a_block_is_not_lifted_without_a_reason() -> None:

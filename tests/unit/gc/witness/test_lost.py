@@ -9,12 +9,11 @@ import pytest
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
-from dredge.gc.witness.block import read_block
-from dredge.gc.witness.consents import read_consents
 from dredge.gc.witness.lost import KNOWN, METARANGE, RECORD, UNNAMED, LostCommits, forget_lost
-from dredge.gc.witness.past import FORGET_LOST
+from dredge.gc.witness.owner import read_block
 from dredge.gc.witness.people import lift_block
-from dredge.gc.witness.record import POINTER
+from dredge.gc.witness.record import FORGET_LOST, POINTER
+from dredge.runs.consents import read_consents
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
 from tests.support.lost_database import CatalogWriter, back_up, restore
@@ -177,14 +176,19 @@ def test_a_name_that_is_not_lost_is_refused_before_anything_is_made() -> None:
     assert [branch.id for branch in world.client.branches("lake")] == ["main"]
 
 
-def test_a_commit_without_its_metarange_is_listed_and_not_made() -> None:
+@pytest.mark.parametrize("damage", ["gone", "damaged"])
+def test_a_commit_without_its_metarange_is_listed_and_not_made_and_can_be_given_up(damage: str) -> None:
     world, _ = lost_days()
     item = next(item for item in find(world).found if "main" in item.branches)
-    open_deleter(world.lake.namespace).delete([f"_lakefs/{item.metarange_id}"])
+    if damage == "gone":
+        open_deleter(world.lake.namespace).delete([f"_lakefs/{item.metarange_id}"])
+    else:
+        world.lake.objects.put(f"_lakefs/{item.metarange_id}", b"damaged")
     assert next(found for found in find(world).found if found.name == item.name).objects is None
     with pytest.raises(RefusedError):
         list(find(world).restore(writer(world), [item.name]))
     assert [branch.id for branch in world.client.branches("lake")] == ["main"]
+    assert item.name in [found.name for found in forget_lost(world.client, "lake", "it is gone", 30)[1]]
 
 
 def test_what_a_person_gives_up_is_garbage_and_the_statement_is_kept() -> None:
@@ -265,16 +269,6 @@ def test_what_another_server_does_not_know_cannot_be_given_up_and_no_run_may_be_
     with pytest.raises(RefusedError):
         forget_lost(world.client, "lake", "not wanted", 30)
     assert not read_consents(state, FORGET_LOST)
-
-
-def test_a_lost_commit_with_a_damaged_metarange_can_be_given_up() -> None:
-    world, _ = lost_days()
-    item = next(item for item in find(world).found if "main" in item.branches)
-    world.lake.objects.put(f"_lakefs/{item.metarange_id}", b"damaged")
-    assert next(found for found in find(world).found if found.name == item.name).objects is None
-    with pytest.raises(RefusedError):
-        list(find(world).restore(writer(world), [item.name]))
-    assert item.name in [found.name for found in forget_lost(world.client, "lake", "it is gone", 30)[1]]
 
 
 def test_an_unnamed_metarange_that_was_given_up_counts_again_once_it_is_written_again() -> None:

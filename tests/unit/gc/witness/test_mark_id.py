@@ -8,13 +8,22 @@ import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError, UnavailableError, WitnessError
 from dredge.gc.run import open_state
-from dredge.gc.witness import mark_id
-from dredge.gc.witness.block import read_block
-from dredge.gc.witness.consents import WITHOUT_ID, read_consents
-from dredge.gc.witness.mark_id import KEY, MARK_ID, MarkId, MarkIds, compare_ids, read_ids, write_id
-from dredge.gc.witness.owner import KIND, PLANNED
-from dredge.gc.witness.ownership import Site, read_owner
+from dredge.gc.witness import ownership
+from dredge.gc.witness.owner import KIND, PLANNED, read_block
+from dredge.gc.witness.ownership import (
+    KEY,
+    MARK_ID,
+    WITHOUT_ID,
+    MarkId,
+    MarkIds,
+    Site,
+    compare_ids,
+    read_ids,
+    read_owner,
+    write_id,
+)
 from dredge.gc.witness.people import add_alias, consent_without_id, take_over
+from dredge.runs.consents import read_consents
 from tests.support.faulty import CrashError
 from tests.support.gc import World, make_world
 from tests.support.second_server import busy_production, copy_of
@@ -27,9 +36,8 @@ def site_of(world: World, run_id: str = "run") -> Site:
 
 
 def kill_while_writing(world: World, monkeypatch: pytest.MonkeyPatch, at: int, run_id: str) -> None:
-    """Write an id, and let the process end right before one of the three writes."""
     done = [0]
-    honest = mark_id._replace
+    honest = ownership._replace
 
     def step() -> None:
         done[0] += 1
@@ -41,7 +49,7 @@ def kill_while_writing(world: World, monkeypatch: pytest.MonkeyPatch, at: int, r
         return honest(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(mark_id, "_replace", replace)
+        patch.setattr(ownership, "_replace", replace)
         world.client.before = lambda name, _arguments: step() if name == "set_metadata" else None
         with pytest.raises(CrashError):
             write_id(site_of(world, run_id))
@@ -182,19 +190,6 @@ def test_a_right_that_is_lost_while_a_run_waits_stops_the_deletion() -> None:
     with pytest.raises(RefusedError, match="fs:UpdateRepository"):
         world.run(run)
     assert garbage in world.data()
-
-
-def test_a_right_that_was_granted_later_makes_the_server_recognizable() -> None:
-    world = busy_production()
-    world.client.may_update = False
-    world.collect(dry_run=True)
-    copy = copy_of(world)
-    world.client.may_update = True
-    world.age(days=1)
-    world.collect()
-    world.age(days=1)
-    with pytest.raises(WitnessError):
-        copy.collect()
 
 
 def test_metadata_that_cannot_be_read_needs_the_consent_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import RefusedError, WitnessError
-from dredge.gc.witness.block import read_block
-from dredge.gc.witness.mark_id import KEY
+from dredge.gc.witness.owner import read_block
+from dredge.gc.witness.ownership import KEY
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
 from tests.unit.gc.metadata.test_collecting import collect, is_readable, left_metarange, name, noted, there

@@ -12,11 +12,10 @@ from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.gc.witness import record as records
-from dredge.gc.witness.block import read_block
-from dredge.gc.witness.known_commits import UNKNOWN
-from dredge.gc.witness.mark_id import read_ids
-from dredge.gc.witness.past import Past
-from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, parts_of, read_commits, read_record
+from dredge.gc.witness.mark import UNKNOWN
+from dredge.gc.witness.owner import read_block
+from dredge.gc.witness.ownership import read_ids
+from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, Past, parts_of, read_record
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
@@ -43,7 +42,6 @@ def stored(world: World) -> MarkRecord:
 
 
 def rewritten(world: World, **fields: Any) -> None:
-    """Change fields of the pointer."""
     state = open_state(world.lake.namespace)
     state.put(POINTER, json.dumps(json.loads(state.get(POINTER)) | fields).encode())
 
@@ -62,7 +60,7 @@ def test_a_complete_mark_leaves_every_commit_that_it_saw_with_all_its_fields(dry
         run.plan.created_at,
     )
     assert record.repository_created_at == world.client.repository("lake").created_at
-    rows = {row["message"]: row for row in read_commits(run.state, record).to_pylist()}
+    rows = {row["message"]: row for row in Past.read(run.state, run.plan.namespace).commits.to_pylist()}
     assert {name for name, row in rows.items() if row["active"]} == {"second", "third", "first"}
     assert (rows["third"]["commit_id"], rows["third"]["branches"]) == (head.id, ["main"])
     assert (rows["first"]["metadata"], rows["first"]["generation"]) == ('{"k": "v"}', 2)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.gc.witness import unnamed
-from dredge.gc.witness.past import Past
+from dredge.gc.witness.record import Past
 from dredge.gc.witness.unnamed import DAMAGED, read_kinds
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from tests.support.gc import World, deleting, make_world, summary_of
@@ -16,7 +16,6 @@ from tests.support.lost_database import back_up, in_hook, restore, unreadable
 
 
 def expired_table(whole_range: bool) -> tuple[World, str]:
-    """A table that only expired commits have; the id of the commit that dropped it."""
     world = make_world()
     world.rules(5)
     for number in range(10):
@@ -184,9 +183,10 @@ def test_kinds_are_read_from_the_end_of_a_file() -> None:
     world.upload("a" * 900, b"1")
     commit = world.lake.commit("first")
     world.lake.objects.put(f"_lakefs/{'0' * 64}", b"nothing of the kind")
+    world.lake.objects.put(f"_lakefs/{'1' * 64}", b"")
     kinds = read_kinds(world.lake.objects, unnamed.list_tables(world.lake.objects).values())
     assert kinds[commit.metarange_id] == METARANGES
-    assert sorted(kinds.values()) == sorted([METARANGES, RANGES, DAMAGED])
+    assert sorted(kinds.values()) == sorted([METARANGES, RANGES, DAMAGED, DAMAGED])
 
 
 def test_a_sweep_that_sees_a_lost_commit_only_in_the_re_check_keeps_it() -> None:

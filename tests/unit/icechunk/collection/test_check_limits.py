@@ -21,7 +21,6 @@ from dredge.icechunk.collection.check_limits import (
     check_absent,
     sample_canaries,
 )
-from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.list_candidates.listing import NameRange
 from dredge.icechunk.collection.outputs import CheckLimitsOutput, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
@@ -33,7 +32,7 @@ from dredge.icechunk.collection.steps import (
     mark,
     release_lease,
 )
-from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.format.repo_info import parse_repo_info
@@ -45,6 +44,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from dredge.undo.ways import FIRST_OBJECTS_MAX
 from tests.support.icechunk import contents, objects
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id, grown, main_manifest, optimized
 
 HERE = LocalRunner()
@@ -212,7 +212,7 @@ def test_manifests_that_are_too_large_to_read_are_canaries_themselves(repo: Repo
 def test_canaries_of_a_preview_are_those_of_the_refs_that_will_be_left(repo: Repo) -> None:
     history = read_history(open_reader(repo.uri))
     latest = max(entry.flushed_at for entry in history.snapshots.values())
-    after = PlannedExpiration(
+    after = Expiration(
         threshold=instant(latest + 1).isoformat(), delete_expired_branches=True, delete_expired_tags=True
     )
     tips = kinds(sample_canaries(repo.plan(dry_run=True, after=after)))["snapshots"]

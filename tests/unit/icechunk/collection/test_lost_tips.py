@@ -14,8 +14,8 @@ from dredge.icechunk.collection.steps import Run, bulk_delete, find_garbage, pla
 from dredge.icechunk.collection.undo import purge
 from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.collection.witness.record import KNOWN
-from dredge.icechunk.expiration.apply import expire
 from dredge.runs.tasks import LocalRunner
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_past import Past
 
 HERE = LocalRunner()

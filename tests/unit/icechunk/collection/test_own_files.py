@@ -30,7 +30,6 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report import advance_state
 from dredge.icechunk.collection.state import RunState, StateStore
 from dredge.icechunk.collection.steps import collect, release_lease, run_steps
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
@@ -45,6 +44,7 @@ from dredge.storage import open_reader
 from dredge.undo.pins import Pin, write_pin
 from dredge.xid import new_descending_xid
 from tests.support.icechunk import contents, objects
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number
 from tests.support.icechunk_tasks import STATE
 

@@ -13,7 +13,7 @@ import pytest
 
 from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError, RefusedError
 from dredge.icechunk.collection import planning
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration, Safety
+from dredge.icechunk.collection.config import CollectConfig, Safety
 from dredge.icechunk.collection.planning import _checked_store_time, _cutoff, plan_collection, resume_run
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
@@ -23,6 +23,7 @@ from dredge.icechunk.collection.steps import (
     reopen_run,
     to_its_end,
 )
+from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.inventory.manifest import Inventory
 from dredge.runs.payload import to_json
@@ -167,7 +168,7 @@ def test_who_says_nothing_gets_a_dry_run_with_wide_margins() -> None:
         canary_chunks=20,
     )
     assert (config.tuning.counted_layers_max, config.tuning.index_parts_max) == (24, 64)
-    after = PlannedExpiration(threshold="2026-05-01T00:00:00+00:00")
+    after = Expiration(threshold="2026-05-01T00:00:00+00:00")
     assert (after.delete_expired_branches, after.delete_expired_tags) == (False, False)
 
 
@@ -193,7 +194,7 @@ def test_margin_that_is_no_number_is_refused() -> None:
 
 
 def test_planned_expiration_is_for_dry_runs() -> None:
-    after = PlannedExpiration(threshold="2026-05-01T00:00:00+00:00")
+    after = Expiration(threshold="2026-05-01T00:00:00+00:00")
     assert CollectConfig(uri="x", after=after).after == after
     with pytest.raises(ConfigError, match="after"):
         CollectConfig(uri="x", after=after, dry_run=False)

@@ -15,13 +15,13 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.icechunk.collection import deleting, steps
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration, Tuning
+from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.mark import chunks, snapshots
 from dredge.icechunk.collection.outputs import CheckLimitsOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, collect, list_candidates, mark, verify
-from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.runs.payload import from_json, to_json
@@ -39,6 +39,7 @@ from tests.support.icechunk import (
     s3_storage,
     scenarios,
 )
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import SAMPLE, Repo, expire_middle
 from tests.support.objectstore import TestBucket, moto_s3
 
@@ -171,12 +172,12 @@ def test_collection_of_these_repositories_deletes_without_the_damage(v1: Repo) -
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def expiring(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, PlannedExpiration]:
+def expiring(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Expiration]:
     folder = tmp_path / "repo"
     ids = build(local_storage(folder), graph_of(scenarios()[0]), request.param)
     times = read_history(open_reader(f"file://{folder}")).snapshots
     middle = instant((times[ids["7"]].flushed_at + times[ids["8"]].flushed_at) // 2)
-    return folder, PlannedExpiration(threshold=middle.isoformat(), delete_expired_tags=True)
+    return folder, Expiration(threshold=middle.isoformat(), delete_expired_tags=True)
 
 
 def config(folder: Path, **changes: Any) -> CollectConfig:
@@ -193,7 +194,7 @@ def figures(report: dict[str, Any], what: str) -> dict[str, tuple[int, int]]:
 
 
 def test_what_the_report_says_is_what_goes_after_the_expiration(
-    expiring: tuple[Path, PlannedExpiration],
+    expiring: tuple[Path, Expiration],
 ) -> None:
     folder, planned = expiring
     before, history = objects(folder), read_history(open_reader(f"file://{folder}")).digest
@@ -203,18 +204,22 @@ def test_what_the_report_says_is_what_goes_after_the_expiration(
     assert report["outcome"] == "dry_run"
     assert report["headline"].startswith("After the planned expiration, ")
     assert report["candidates"]["objects"] > 20
-    expire(f"file://{folder}", instant_of(planned), delete_expired_tags=True)
+    expired = expire(f"file://{folder}", instant_of(planned), delete_expired_tags=True)
+    (mark,) = (step for step in report["steps"] if step["step"] == "mark")
+    assert mark["counts"]["planned_released_snapshots"] == len(expired.plan.before.snapshots) - len(
+        expired.plan.after.snapshots
+    )
     done = collect(config(folder, dry_run=False))
     assert figures(done, "deleted") == figures(report, "candidates")
     assert figures(done, "young") == figures(report, "young")
 
 
-def instant_of(planned: PlannedExpiration) -> Any:
+def instant_of(planned: Expiration) -> Any:
     return datetime.fromisoformat(planned.threshold)
 
 
 def test_preview_leaves_no_list_because_what_it_found_is_still_reachable(
-    expiring: tuple[Path, PlannedExpiration],
+    expiring: tuple[Path, Expiration],
 ) -> None:
     folder, planned = expiring
     report = collect(config(folder, after=planned, unsafe_grace_seconds=None))
@@ -223,7 +228,7 @@ def test_preview_leaves_no_list_because_what_it_found_is_still_reachable(
     assert report["warnings"]
 
 
-def test_run_that_deletes_takes_no_expiration_for_applied(expiring: tuple[Path, PlannedExpiration]) -> None:
+def test_run_that_deletes_takes_no_expiration_for_applied(expiring: tuple[Path, Expiration]) -> None:
     with pytest.raises(ConfigError, match="after"):
         config(expiring[0], after=expiring[1], dry_run=False)
     assert from_json(CollectConfig, to_json(config(expiring[0], after=expiring[1]))) == config(

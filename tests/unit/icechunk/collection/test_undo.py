@@ -21,7 +21,6 @@ from dredge.icechunk.collection.steps import (
     release_lease,
 )
 from dredge.icechunk.collection.undo import purge, restore
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
@@ -32,6 +31,7 @@ from dredge.storage import open_reader, store_clock
 from dredge.undo import protecting, side_run
 from dredge.undo.pins import active_pins, end_pin
 from tests.support.icechunk import contents
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number
 from tests.support.memory_store import MemoryStore, memory_store
 from tests.support.memory_versions import OlderVersions

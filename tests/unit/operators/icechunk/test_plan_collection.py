@@ -11,12 +11,7 @@ from dredge.errors import ConfigError, LeaseHeldError
 from dredge.icechunk.collection.run import Run
 from tests.support.icechunk_operators import Dated, acquire, plan
 
-EXPIRATION = {
-    "threshold": "2026-01-01T00:00:00+00:00",
-    "rule": "spec_v2",
-    "delete_expired_branches": False,
-    "delete_expired_tags": False,
-}
+EXPIRATION = {"expiration": {"threshold": "2026-01-01T00:00:00+00:00", "rule": "spec_v2"}}
 
 
 def planning(**settings: Any) -> IcechunkPlanCollectionOperator:

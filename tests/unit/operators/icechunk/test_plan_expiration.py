@@ -41,7 +41,7 @@ def threshold(repository: str, older_than: str, context: dict[str, Any]) -> date
         task_id="plan_expiration", storage=repository, config={"older_than": older_than}, aws_conn_id=None
     )
     found: Any = context
-    return datetime.fromisoformat(operator.execute(found)["threshold"])
+    return datetime.fromisoformat(operator.execute(found)["expiration"]["threshold"])
 
 
 def run_of(kind: str, end: datetime) -> dict[str, Any]:
@@ -79,6 +79,7 @@ def test_a_plan_says_what_would_leave_history_and_changes_nothing(dated: Dated) 
     before = dated.digest
     plan = planned(dated.repo, older_than=dated.when.isoformat(), estimate=False)
     assert (plan["released"], plan["edited"], plan["refs_deleted"]) == (2, 1, [])
-    assert (plan["delete_expired_branches"], plan["delete_expired_tags"]) == (False, False)
+    asked = plan["expiration"]
+    assert (asked["delete_expired_branches"], asked["delete_expired_tags"]) == (False, False)
     assert (plan["window"], plan["would_free_bytes"]) == (None, None)
     assert dated.digest == before

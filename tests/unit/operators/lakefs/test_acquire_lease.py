@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from dredge.errors import LeaseHeldError
 from dredge.gc import steps
-from dredge.gc.plan import PLAN
+from dredge.gc.run import PLAN
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json

@@ -1,0 +1,314 @@
+"""Deletes and restores files of `_lakefs/`. The only module with a deleter of exact versions.
+
+    copied below the run's folder → in use now? → exactly the checked versions are deleted
+    copies too old to be restored → in use now? → all their versions are deleted
+
+The name of a file is made of its content, so any copy with the name is the right copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pyarrow.compute as pc
+
+from dredge.errors import ConflictError, DredgeError, RefusedError
+from dredge.gc.namespaces import METADATA
+from dredge.gc.run import METADATA_RUNS
+from dredge.lakefs.files.ranges import is_table_id, read_metarange
+from dredge.runs.folder import RunFolder, run_ids
+from dredge.runs.summary import PartInfo, StepOutput
+from dredge.storage import (
+    NOT_SENT,
+    NULL_VERSION,
+    ObjectInfo,
+    StorageOptions,
+    open_copier,
+    open_exact_version_deleter,
+    open_reader,
+    open_versions,
+    open_writer,
+)
+from dredge.storage.model import MaySend
+from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import quarantine_uri
+from dredge.xid import descending_time
+
+DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
+PURGED = "purged"
+_AT_ONCE = 8
+_EVER = 36_500.0
+"""Days: copies of any age."""
+
+
+class MetadataOutput(StepOutput):
+    """Result of a collection of metadata."""
+
+    STEP = "metadata"
+
+    @property
+    def ledger(self) -> list[PartInfo]:
+        """Rows of the chosen files: `name`, `size`, `outcome`, `message`."""
+        return self.parts("ledger-")
+
+    @property
+    def copies(self) -> list[PartInfo]:
+        """Rows of the copies too old to be restored, with the ledger's columns."""
+        return self.parts("copies-")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file without a commit.
+
+    Attributes:
+        name: in `_lakefs/`.
+        kind: of table.
+        versions: ids of all its versions, newest first.
+        last_modified: of the newest version; None for a copy.
+    """
+
+    name: str
+    kind: str
+    size: int
+    versions: tuple[str, ...]
+    last_modified: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The outcome of a file.
+
+    Attributes:
+        outcome: "deleted", "kept", "failed", "not_sent" or "purged".
+        message: the reason for any other outcome than "deleted".
+    """
+
+    file: File
+    outcome: str
+    message: str = ""
+
+
+def read_versions(
+    namespace: str, names: Sequence[str], cutoff: datetime, options: StorageOptions | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Read the version ids of each file, newest first; () for a file with a young version or a delete marker.
+
+    Args:
+        cutoff: versions written then or later are young.
+    """
+    reader = open_versions(namespace, options)
+
+    def read(name: str) -> tuple[str, ...]:
+        found = reader.versions(METADATA + name)
+        if any(item.is_marker or item.last_modified >= cutoff for item in found):
+            return ()
+        return tuple(item.version_id for item in found)
+
+    return ordered_map(read, names, _AT_ONCE)
+
+
+def copy_aside(
+    namespace: str, run_uri: str, files: Sequence[File], options: StorageOptions | None = None
+) -> list[Taken | None]:
+    """Copy files below the run's folder; for each the failure, or None."""
+    copier = open_copier(namespace, quarantine_uri(run_uri), options)
+
+    def copy(file: File) -> Taken | None:
+        try:
+            copied = copier.copy(METADATA + file.name)
+        except DredgeError as error:
+            return Taken(file, FAILED, f"it could not be copied: {error}")
+        return None if copied.size == file.size else Taken(file, FAILED, "its copy has another size")
+
+    return list(ordered_map(copy, files, _AT_ONCE))
+
+
+def delete_files(
+    namespace: str, files: Sequence[File], may_send: MaySend, options: StorageOptions | None = None
+) -> Iterator[Taken]:
+    """Delete exactly the given versions of files; a version written later stays.
+
+    Args:
+        may_send: asked right before each request.
+
+    Raises:
+        RefusedError: a name is not that of a range or metarange; no file was deleted.
+    """
+    if odd := next((file.name for file in files if not is_table_id(file.name)), None):
+        raise RefusedError(f"{odd!r} is not named like a range or metarange. Nothing was deleted.")
+    deleter = open_exact_version_deleter(namespace, options)
+    for file in files:
+        # The oldest first: readers get the current version until the end.
+        wanted = [(METADATA + file.name, version) for version in reversed(file.versions)]
+        outcomes = deleter.delete(wanted, may_send)
+        bad = next((item for item in outcomes if item.outcome not in ("deleted", "missing")), None)
+        if bad is None:
+            yield Taken(file, DELETED)
+        else:
+            outcome = UNSENT if bad.code == NOT_SENT else FAILED
+            yield Taken(file, outcome, f"{bad.code}: {bad.message or ''}")
+
+
+def find_copies(
+    namespace: str,
+    wanted: Collection[str],
+    now: datetime,
+    days: float,
+    options: StorageOptions | None = None,
+) -> dict[str, str]:
+    """Find copies of files deleted by collections of metadata.
+
+    Args:
+        wanted: names of the files.
+        now: by the store's clock.
+        days: older runs are not searched.
+
+    Returns:
+        URI of the run folder with the copy, by name.
+    """
+    found: dict[str, str] = {}
+    for run_id, uri in _runs(namespace, options):
+        if not wanted or descending_time(run_id) < now - timedelta(days=days):
+            break
+        names = {info.key.removeprefix(METADATA) for info in _list_copies(uri, options)} & set(wanted)
+        found |= {name: uri for name in names if name not in found}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class OldCopies:
+    """Copies of a run too old to be restored.
+
+    Attributes:
+        files: to be deleted, each with the versions of its copy.
+        kept: names of the others: in use by a commit, or written while the bucket kept no versions.
+    """
+
+    run_uri: str
+    files: list[File]
+    kept: list[str]
+
+
+def old_copies(
+    namespace: str,
+    named: Collection[str],
+    now: datetime,
+    days: float,
+    options: StorageOptions | None = None,
+) -> Iterator[OldCopies]:
+    """Find copies too old to be restored.
+
+    Args:
+        named: names of the files in use by commits; their copies stay, even of missing files.
+        now: by the store's clock.
+        days: copies of younger runs stay.
+    """
+    for run_id, uri in _runs(namespace, options):
+        if descending_time(run_id) >= now - timedelta(days=days):
+            continue
+        copies = _list_copies(uri, options)
+        sizes = {info.key.removeprefix(METADATA): info.size for info in copies}
+        free = [name for name in sorted(sizes) if name not in named and is_table_id(name)]
+        versions = open_versions(quarantine_uri(uri), options)
+        found = ordered_map(versions.versions, [METADATA + name for name in free], _AT_ONCE)
+        ids = [tuple(item.version_id for item in items) for items in found]
+        files = [
+            File(name, "copy", sizes[name], item)
+            for name, item in zip(free, ids, strict=True)
+            if item and NULL_VERSION not in item
+        ]
+        chosen = {file.name for file in files}
+        if copies:
+            yield OldCopies(uri, files, [name for name in sorted(sizes) if name not in chosen])
+
+
+def purge_copies(
+    copies: OldCopies, may_send: MaySend, options: StorageOptions | None = None
+) -> Iterator[Taken]:
+    """Delete all versions of copies; keys are relative to the folder of copies.
+
+    Args:
+        may_send: asked right before each request.
+    """
+    for taken in delete_files(quarantine_uri(copies.run_uri), copies.files, may_send, options):
+        yield replace(taken, outcome=PURGED) if taken.outcome == DELETED else taken
+
+
+def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | None = None) -> list[str]:
+    """Restore missing files; return the names of the restored files.
+
+    Args:
+        copies: URI of the run folder with the copy, by name.
+    """
+    back = []
+    for name, uri in sorted(copies.items()):
+        try:
+            open_copier(quarantine_uri(uri), namespace, options).copy(METADATA + name, if_absent=True)
+        except ConflictError:
+            continue  # written meanwhile, with the same content
+        back.append(name)
+    return back
+
+
+@dataclass(slots=True)
+class Sought:
+    """Result of a search for missing files.
+
+    Attributes:
+        back: names of the restored files, also ranges of a restored metarange.
+        deleted_by: id of the deleting collection of metadata, by name.
+    """
+
+    back: list[str] = field(default_factory=list)
+    deleted_by: dict[str, str] = field(default_factory=dict)
+
+
+def restore_metaranges(
+    namespace: str,
+    missing: Collection[str],
+    there: Collection[str],
+    now: datetime,
+    options: StorageOptions | None = None,
+) -> Sought:
+    """Search missing metaranges in the ledgers of collections of metadata, and restore them from copies.
+
+    Args:
+        there: names of the existing files.
+        now: by the store's clock.
+    """
+    found = Sought(deleted_by=_deleted_by(namespace, missing, options))
+    back = put_back(namespace, find_copies(namespace, missing, now, _EVER, options), options)
+    reader = open_reader(namespace, options)
+    ranges = {
+        info.id
+        for name in back
+        for info in read_metarange(reader.get(METADATA + name), METADATA + name, expected_id=name).ranges
+    }
+    copies = find_copies(namespace, ranges.difference(there), now, _EVER, options)
+    found.back = [*back, *put_back(namespace, copies, options)]
+    return found
+
+
+def _deleted_by(namespace: str, names: Collection[str], options: StorageOptions | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for run_id, uri in _runs(namespace, options):
+        folder = RunFolder(open_writer(uri, options), run_id)
+        summary = folder.last_summary(MetadataOutput.STEP) or folder.read_incomplete(MetadataOutput.STEP)
+        for part in () if summary is None else MetadataOutput.of(summary).ledger:
+            rows = folder.read_part(part, ["name", "outcome"])
+            gone = rows.filter(pc.equal(rows["outcome"], DELETED))["name"].to_pylist()
+            found = dict.fromkeys({*gone} & {*names}, run_id) | found
+    return found
+
+
+def _runs(namespace: str, options: StorageOptions | None) -> Iterator[tuple[str, str]]:
+    """List collections of metadata, newest first: id and URI of the folder."""
+    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
+    return ((run_id, f"{root}/{run_id}") for run_id in run_ids(open_reader(root, options)))
+
+
+def _list_copies(run_uri: str, options: StorageOptions | None) -> Sequence[ObjectInfo]:
+    return open_reader(quarantine_uri(run_uri), options).list_level(METADATA).objects

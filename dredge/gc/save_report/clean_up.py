@@ -1,0 +1,256 @@
+"""Removes superseded own files and old run folders at the end of a complete run.
+
+    run folders                     older than `keep_runs_days` (`own_files`)
+    versions of the state           superseded for a week
+    layers of counts                in no kept version
+    pins                            ended a week ago; hashes of a killed restore without a pin
+    parts of records of marks       of earlier marks, a week old
+    parts of the pending list       of earlier lists, a week old: a waiting run uses the list it has read
+    hashes of deleted objects       of earlier checks, a week old; records of deletions with the run's folder
+    parts of the committed index    superseded by compaction a week ago, or of a killed run
+
+All files of a version of the state that was the newest at any time of the last week stay. A run at work, awaiting
+approval or resumed was planned on such a version, as its mark expires within hours. Each version refers to files of the
+version before it and to new ones. So an old file outside these versions is never needed again, even if another run has
+overtaken this one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+
+from dredge.errors import DredgeError
+from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
+from dredge.gc.list_committed import COUNTED
+from dredge.gc.referring import FOLDER as REFERRING
+from dredge.gc.run import METADATA_RUNS, Plan, Run
+from dredge.gc.save_report.advance_state import StateOutput
+from dredge.gc.save_report.own_files import (
+    FILES_PENDING,
+    OWN,
+    OWN_RUNS,
+    ROOT,
+    is_run_of,
+    own_files_deleter,
+    side_places,
+)
+from dredge.gc.state import RunState, StateStore
+from dredge.gc.verify import VerifyOutput
+from dredge.gc.witness.record import FOLDER, parts_of, read_record
+from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
+from dredge.runs.clock import check_clocks
+from dredge.runs.pending.store import FOLDER as PENDING
+from dredge.runs.pending.store import superseded_parts
+from dredge.runs.steps import StepRecord
+from dredge.runs.summary import StepOutput
+from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
+from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
+from dredge.storage.parallel import at_once, ordered_map
+from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
+from dredge.undo.old_folders import Place, find_old_folders
+from dredge.undo.pins import PINS, Pin, is_seen, read_pins
+
+log = logging.getLogger("dredge")
+
+
+class OwnFilesOutput(StepOutput):
+    """The removed own files. Its input is the last step of a complete run, another one in dry runs."""
+
+    STEP = "own_files"
+
+
+@dataclass(slots=True)
+class Superseded:
+    """Removable files, as keys relative to `ROOT`.
+
+    Attributes:
+        bookkeeping: files of state, counts and index.
+        runs: files by run folder, the plan last.
+        folders_left: number of old folders for the next runs.
+    """
+
+    bookkeeping: list[str] = field(default_factory=list)
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    size_bytes: int = 0
+    folders_left: int = 0
+
+    @property
+    def keys(self) -> list[str]:
+        """All of them in the order of removal."""
+        return [*self.bookkeeping, *(key for keys in self.runs.values() for key in keys)]
+
+
+def clean_up(run: Run) -> None:
+    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged."""
+    if run.plan.config.keep_runs_days is None:
+        return
+    try:
+        inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
+        run.step(OwnFilesOutput, lambda record: _clean_up(run, record), inputs)
+    except DredgeError as error:
+        log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
+
+
+def _clean_up(run: Run, record: StepRecord) -> None:
+    found = find_superseded(run)
+    record.counts.update(
+        own_files=len(found.keys),
+        own_bytes=found.size_bytes,
+        own_run_folders=len(found.runs),
+        folders_left=found.folders_left,
+    )
+    if run.plan.dry_run:
+        record.status = "dry_run"
+        return
+    deleter = own_files_deleter(run.plan.namespace, run.options)
+    remove_own_files(deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record)
+
+
+def find_superseded(run: Run) -> Superseded:
+    """Find the removable files. Removes no file.
+
+    Raises:
+        RefusedError: the store's clock and this machine's differ too much.
+        DredgeError: the state or a listing cannot be read.
+    """
+    reader = open_reader(f"{run.plan.namespace.rstrip('/')}/{ROOT}", run.options)
+    now = run.store_now()
+    # After a jump of the clock all files would be old.
+    check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
+    week_ago = now - timedelta(days=KEEP_DAYS_MIN)
+    # Listed first: files of a version written meanwhile are new, or in the version before it.
+    files = ListedFiles.of(reader, f"{OWN}/", week_ago)
+    with at_once() as ask:
+        versions_read = ask(counting_versions, StateStore(run.state, run.options), files, f"{OWN}/")
+        others = [
+            ask(_superseded_index, run, run.state, f"{OWN}/", files),
+            ask(_superseded_referring, run, files),
+            ask(_ended_pins, run, files, week_ago),
+            ask(_superseded_marks, run, files),
+            ask(_superseded_lists, run, files),
+        ]
+        deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
+        side = ask(side_places, run, reader)
+    versions, deletions = versions_read.result(), deletions_read.result()
+    found = Superseded()
+    kept = {f"{OWN}/{name}" for name in versions}
+    kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
+    # The mark of an unusable version is removed with the version.
+    kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
+    for place in (VERSIONS, DISTRUSTED, COUNTED):
+        found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
+    for other in others:
+        found.bookkeeping += other.result()
+    kept_deletions = _kept_deletions(run, deletions, now)
+    found.bookkeeping += _superseded_checks(checked.result(), files, deletions, kept_deletions)
+    found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
+    _find_runs(run, reader, now, versions.values(), kept_deletions, side.result(), found)
+    return found
+
+
+def _superseded_index(run: Run, state: ObjectWriter, own: str, files: ListedFiles) -> list[str]:
+    """Parts of an index without counted ranges, and manifests and checkpoints before the newest checkpoint."""
+    index, found = CommittedIndex.load(state, run.plan.namespace), list[str]()
+    counting = {name for name, _ in index.places.values()}
+    for name, part in index.parts.items():
+        if name not in counting:
+            found += {f"{own}{part.addresses.name}", f"{own}{part.sizes.name}"} & files.aged
+    if index.distrusted:
+        return found  # the parts of its unreadable manifests are unknown
+    named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
+    found += [key for key in files.old(f"{own}{PARTS}/") if key.removeprefix(own) not in named]
+    for place in (MANIFESTS, CHECKPOINTS):
+        old = files.old(f"{own}{place}/")
+        found += [key for key in old if key.removeprefix(own) in index.superseded]
+    return found
+
+
+def _superseded_referring(run: Run, files: ListedFiles) -> list[str]:
+    found = list[str]()
+    for folder in run.state.list_level(f"{REFERRING}/").folders:
+        state = open_writer(f"{run.state.uri}/{folder.rstrip('/')}", run.options)
+        found += _superseded_index(run, state, f"{OWN}/{folder}", files)
+    return found
+
+
+def _superseded_marks(run: Run, files: ListedFiles) -> list[str]:
+    record = read_record(run.state).record  # after the listing, so its parts are not taken for old ones
+    named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
+    return [key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named]
+
+
+def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
+    of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
+    with at_once() as ask:
+        asked = [
+            ask(superseded_parts, state, files, f"{OWN}/{place}/")
+            for place, state in ((PENDING, run.state), (FILES_PENDING, of_files))
+        ]
+    return [key for parts in asked for key in parts.result()]
+
+
+def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:
+    """Runs with restorable deletions, or with an unreadable record; their ledgers are kept at any age."""
+    days = run.plan.config.keep_runs_days
+    assert days is not None
+    young = now - timedelta(days=days)
+    kept = {item.run_id for item in deletions.found if item.can_come_back(now) or item.at >= young}
+    return kept | deletions.unread.keys()
+
+
+def _superseded_checks(
+    named_now: set[str], files: ListedFiles, deletions: Deletions, kept: set[str]
+) -> Iterator[str]:
+    """Hashes of earlier checks, and records of deletions not kept, each record before its hashes."""
+    checked = {f"{OWN}/{key}" for key in named_now}
+    yield from (key for key in files.old(f"{OWN}/{CHECKED}/") if key not in checked)
+    named = {f"{OWN}/{item.hashes.key}" for item in deletions.found if item.run_id in kept}
+    old = files.old(f"{OWN}/{DELETIONS}/")
+    ended = {item.run_id for item in deletions.found} - kept
+    yield from (key for key in old if key.removeprefix(f"{OWN}/{DELETIONS}/").removesuffix(".json") in ended)
+    if not deletions.unread:  # the hashes of unreadable records are unknown
+        yield from (key for key in old if key.endswith(".u64") and key not in named)
+
+
+def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
+    """Files of ended pins, each record before its hashes, which are unused without it."""
+    pins, found = {pin.pin_id: pin for pin in read_pins(run.state)}, list[str]()
+    for key in files.old(f"{OWN}/{PINS}/"):
+        name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
+        pin = pins.get(name.removesuffix(".json"))
+        if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):
+            found.append(key)
+    return found
+
+
+def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
+    """Whether a pin has ended, and the next run finds its restored objects without it."""
+    return pin.until < week_ago and is_seen(pin, plan.cutoff)
+
+
+def _find_runs(
+    run: Run,
+    reader: ObjectReader,
+    now: datetime,
+    versions: Iterable[RunState],
+    kept_deletions: Set[str],
+    side: Iterable[Place],
+    found: Superseded,
+) -> None:
+    """Find removable folders of collections, purges and collections of metadata."""
+    days = run.plan.config.keep_runs_days
+    assert days is not None
+    states = list(versions)
+    named = {state.run_uri for state in states}
+    named |= {located.uri for state in states for located in state.sizes}
+    kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id} | kept_deletions
+    places = [Place(OWN_RUNS, kept, partial(is_run_of, run)), *side]
+    since = now - timedelta(days=days)
+    for old in ordered_map(lambda place: find_old_folders(run, reader, place, since), places, len(places)):
+        found.runs |= old.folders
+        found.size_bytes += old.size_bytes
+        found.folders_left += old.left

@@ -1,0 +1,178 @@
+"""The state of a lakeFS repository after a complete run, for optimized runs; `dredge.runs.versions` has its storage.
+
+Every object of a repository is in at least one of these after such a run, so an optimized run reads only these:
+
+    staged at the time of the run · in a range active then · in a slice outside `covered` ·
+    in the pending list (`dredge.gc.pending`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.gc.config import CLEAN
+from dredge.gc.index import store as index
+from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.run import Run
+from dredge.runs import versions
+from dredge.runs.clock import Coverage
+from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_versioned
+from dredge.runs.summary import PartInfo
+from dredge.runs.versions import Version, VersionStore
+from dredge.sets.live import CountedSet, LocatedSet
+from dredge.storage import open_writer
+
+FORMAT = 5
+
+type Current = versions.Current[RunState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """The state after a run. Files are recorded with their digests and not copied.
+
+    Attributes:
+        run_uri: folder of the run and of all parts without another place.
+        previous: run of the state before; "" for a clean run.
+        started_at: the store's time of the plan.
+        clean_run_id: the last clean run.
+        clean_at: the store's time of its plan.
+        optimized_runs: runs since then.
+        all_commits: the repository had no rules, so every range file was active.
+        first_slice: newest slice of the listing.
+        objects: objects of the namespace at the last clean run.
+        staged: staged addresses, also of referring repositories.
+        named_ranges: ranges of the metaranges in `named`.
+        named: ranges by metarange.
+        path_ranges: inactive ranges with single paths kept by the policy.
+        looked_at: names of the checked files below `_lakefs/`.
+        gone: sorted hashes of deleted and missing candidates.
+        covered: slices without another listing.
+        counted: number of active ranges by address, in the folder of lease and index.
+        index_format: format of the counted index. With another one, a dropped range would lower counts never raised
+            by it.
+        sizes: sizes of the entries of branch heads, or more.
+    """
+
+    repository: str
+    namespace: str
+    run_id: str
+    run_uri: str
+    previous: str
+    mode: str
+    started_at: datetime
+    cutoff: datetime
+    clean_run_id: str
+    clean_at: datetime
+    optimized_runs: int
+    all_commits: bool
+    first_slice: str
+    objects: int
+    staged: tuple[PartInfo, ...]
+    commits: PartInfo
+    ranges: PartInfo
+    named_ranges: PartInfo
+    named: PartInfo
+    path_ranges: PartInfo
+    looked_at: PartInfo
+    gone: tuple[PartInfo, ...]
+    covered: Coverage
+    counted: CountedSet
+    index_format: int
+    sizes: tuple[LocatedSet, ...]
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        if self.index_format != index.FORMAT:
+            raise FormatError(f"counts by an index of format {self.index_format}")
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """All files in the run's folder."""
+        return [
+            *self.staged,
+            self.commits,
+            self.ranges,
+            self.named_ranges,
+            self.named,
+            self.path_ranges,
+            self.looked_at,
+            *self.gone,
+        ]
+
+
+class StateStore(VersionStore[RunState]):
+    """Reads and replaces the state."""
+
+    def parse(self, value: Mapping[str, Any]) -> RunState:
+        """Make a state from JSON; raises FormatError if it is damaged."""
+        return from_versioned(RunState, value, FORMAT)
+
+    def current(self, repository: str, namespace: str) -> Current:
+        """Read the newest state and check whether a run may use it.
+
+        Args:
+            repository: expected in the state.
+            namespace: expected in the state.
+        """
+        place = canonical_namespace(namespace)
+        return self.find(
+            {"repository": repository, "namespace": lambda found: canonical_namespace(found) == place}
+        )
+
+    def files(self, state: RunState) -> Iterator[tuple[RunFolder, PartInfo]]:
+        """Return every file of a state with its folder."""
+        run = RunFolder(open_writer(state.run_uri, self._options), state.run_id)
+        yield from ((run, part) for part in state.parts)
+        counted = RunFolder(self.writer, state.run_id)
+        yield from ((counted, part) for part in state.counted.parts)
+        for located in state.sizes:
+            folder = RunFolder(open_writer(located.uri, self._options), state.run_id)
+            yield from ((folder, part) for part in located.hashes.shards.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A state and the folder of its run."""
+
+    state: RunState
+    folder: RunFolder
+
+    def metaranges(self) -> Metaranges:
+        """Read the metaranges with their ranges."""
+        tables = self.folder.read_parts([self.state.named_ranges, self.state.named])
+        return Metaranges.from_tables(*tables)
+
+    def ranges(self) -> Ranges:
+        """Read the active ranges."""
+        return dict(facts_of(self.folder.read_part(self.state.ranges)))
+
+    def looked_at(self) -> set[str]:
+        """Read the names in `looked_at`."""
+        return set(self.folder.read_part(self.state.looked_at)["name"].to_pylist())
+
+
+def base_of(run: Run) -> Base | None:
+    """Open the state before an optimized run; None for a clean run."""
+    plan = run.plan
+    if plan.mode == CLEAN or plan.state is None:
+        return None
+    return open_base(run, plan.state)
+
+
+def open_base(run: Run, version: Version) -> Base:
+    """Open a version of the state; raises FormatError if it was changed or removed."""
+    try:
+        state = StateStore(run.state, run.options).load(version)
+    except (NotFoundError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"{version.name}, the state for this run, was changed or removed: {error}. Nothing was deleted. Start a"
+            " clean run."
+        ) from None
+    return Base(state, RunFolder(open_writer(state.run_uri, run.options), state.run_id))

@@ -1,0 +1,165 @@
+"""Undo an expiration of spec 2: put the repo info from before it back, byte for byte.
+
+Each change of the repo info first copies it to `overwritten/`, so the bytes from before are still there. They are put
+back only if no other operation followed the expiration, and if every object that the old history needs still exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.index import named_ids
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.witness.judging import forget_lost
+from dredge.icechunk.expiration.stored import AppliedExpiration, read_applied
+from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, Update, parse_repo_info
+from dredge.icechunk.history import History
+from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.maintenance import right_to_work
+from dredge.icechunk.repository import history_of, spec_version
+from dredge.runs.clock import Clock, utc_now
+from dredge.storage import ObjectReader, StorageOptions, open_deleter, open_reader, open_writer
+from dredge.xid import new_xid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The outcome of a restored expiration.
+
+    Attributes:
+        snapshots: snapshots that are in the history again.
+        refs: labels of refs that exist again.
+    """
+
+    snapshots: int
+    refs: tuple[str, ...]
+
+
+def restore_expiration(
+    uri: str,
+    expiration_id: str,
+    holder: str | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Restored:
+    """Undo an expiration of spec 2. A repeated restore changes nothing.
+
+    Args:
+        uri: the repository.
+        expiration_id: the id that the expiration printed; `dredge icechunk runs` lists it.
+        holder: who takes the lease; None is this restore alone.
+        options: how the store is reached; None reads the environment.
+        clock: this machine's clock.
+
+    Raises:
+        ConfigError: no such expiration, or one of spec 1.
+        RefusedError: other operations followed it, its copy of the repo info is gone, or objects that it released were
+            deleted. Nothing was changed.
+        LeaseHeldError: another run works on the repository.
+        ConflictError: a writer changed the repo info at the same moment.
+        UnavailableError: copies of the expiration's own states could not be deleted. The repo info was not changed.
+    """
+    record = read_applied(uri, expiration_id, options)
+    if spec_version(open_reader(uri, options)) != 2 or record.before is None:
+        raise ConfigError(
+            f"{uri}: only expirations of spec 2 can be restored; this one was applied on spec 1"
+        )
+    with right_to_work(uri, holder or f"restore of expiration {new_xid(clock())}", None, options):
+        writer = open_writer(uri, options)
+        etag = writer.stat(REPO_KEY).etag  # the tag first: a change after it makes the write below fail
+        now = parse_repo_info(writer.get(REPO_KEY))
+        later, before = _split(now, record, uri)
+        old = now
+        if before.backup is not None:  # else it is restored already
+            data, old = _copy(writer, before.backup)
+            _demand_objects(writer, history_of(old))
+            if etag is None:
+                raise RefusedError(
+                    f"{uri}: this store gives no ETags, so a conditional write is not possible"
+                )
+            # Before the write: after a kill in between, a repeated restore still finds their names in the log.
+            _drop_copies(uri, [update.backup for update in later if update.backup is not None], options)
+            writer.put_if_match(REPO_KEY, data, etag)
+        forget_lost(uri, f"expiration {expiration_id} was restored", None, options)
+    return Restored(
+        snapshots=len(old.snapshots) - len(now.snapshots),
+        refs=tuple(sorted(_labels(old) - _labels(now))),
+    )
+
+
+def _split(info: RepoInfo, record: AppliedExpiration, uri: str) -> tuple[Sequence[Update], Update]:
+    """Return the operations of the expiration, newest first, and the operation right before it."""
+    for place, update in enumerate(info.updates):
+        if (update.kind, update.updated_at) == record.before:
+            return info.updates[:place], update
+        label = f"{update.kind.partition(' ')[0]}:{update.ref}"
+        if update.kind != "expiration ran" and not (
+            update.kind.endswith(" deleted") and label in record.refs_deleted
+        ):
+            what = f"{update.kind} {update.ref or ''}".strip()
+            raise RefusedError(
+                f"{uri}: '{what}' followed expiration {record.expiration_id} and would be lost. Nothing was changed."
+                " Snapshots that no collection deleted can still be read from the copies in overwritten/."
+            )
+    raise RefusedError(
+        f"{uri}: the operations log no longer holds the state before expiration {record.expiration_id}. Nothing was"
+        " changed."
+    )
+
+
+def _copy(reader: ObjectReader, name: str) -> tuple[bytes, RepoInfo]:
+    key = OVERWRITTEN + name
+    try:
+        data = reader.get(key)
+    except NotFoundError:
+        raise RefusedError(f"{reader.uri}/{key}, the repo info before the expiration, is gone") from None
+    return data, parse_repo_info(data, key)
+
+
+def _demand_objects(reader: ObjectReader, history: History) -> None:
+    """Refuse a history whose objects are partly deleted."""
+    try:
+        needed, _ = named_ids(reader, history)
+    except FormatError as error:
+        raise _collected(reader.uri, str(error)) from None
+    # Without transaction logs: the first snapshot has none, and a collection deletes snapshots before their logs.
+    for kind in ("snapshots", "manifests", "chunks"):
+        prefix = OBJECT_FOLDERS[kind]
+        present = [
+            hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))[0]
+            for batch in reader.list(prefix)
+        ]
+        if absent := int((~sets.contains(sets.unite(present), needed[kind])).sum()):
+            raise _collected(reader.uri, f"{absent:,} {kind} are missing")
+
+
+def _collected(uri: str, what: str) -> RefusedError:
+    return RefusedError(
+        f"{uri}: {what}: a collection deleted objects that the expiration had released. Nothing was changed. Restore"
+        " them first: dredge icechunk restore URI RUN --all."
+    )
+
+
+def _drop_copies(uri: str, names: Collection[str], options: StorageOptions | None) -> None:
+    """Delete the copies that the expiration's own operations left.
+
+    They hold operations that the restored log does not have, so every later run would take the repo info for an earlier
+    version of itself.
+    """
+    if not names:
+        return
+    outcomes = open_deleter(uri, options).delete([OVERWRITTEN + name for name in names])
+    failed = [outcome.key for outcome in outcomes if outcome.outcome == "failed"]
+    if failed:
+        raise UnavailableError(
+            f"{uri}: {', '.join(failed)} could not be deleted. The repo info was not changed. Run the restore again."
+        )
+
+
+def _labels(info: RepoInfo) -> set[str]:
+    return {f"branch:{name}" for name in info.branches} | {f"tag:{name}" for name in info.tags}
