@@ -22,23 +22,7 @@ _FIRST, _AT_ONCE = 3, 16
 
 
 def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
-    """What the newest earlier run of this repository that completed a step got from it; None when there is none.
-
-    Args:
-        run: this run.
-        output: of the step.
-    """
-    return next((found for _, found in earlier_results(run, output)), None)
-
-
-def earlier_results[O: StepOutput](run: Run, output: type[O]) -> Iterator[tuple[RunFolder, O]]:
-    """What earlier runs of this repository got from a step, newest first, dry and failed ones too; what is damaged is
-    passed over.
-
-    Args:
-        run: this run.
-        output: of the step.
-    """
+    """The output of a step in the newest earlier run with it; None without such a run."""
     for folder, plan in earlier_runs(run):
         if plan is None:
             continue
@@ -49,20 +33,18 @@ def earlier_results[O: StepOutput](run: Run, output: type[O]) -> Iterator[tuple[
         except DredgeError:
             continue
         if summary is not None:
-            yield folder, output.of(summary)
+            return output.of(summary)
+    return None
 
 
 def earlier_runs(run: Run) -> Iterator[tuple[RunFolder, Plan | None]]:
-    """Runs of this repository that were planned before this one, newest first, wherever they may lie: beside this run,
-    in the repository's own place, and where the run before was.
+    """Yield the runs of this repository planned before this one, newest first, dry and failed runs too.
 
-    Many repositories may share a run root, so plans are read until somebody has seen enough, however many there are.
-
-    Args:
-        run: this run.
+    They may be beside this run, in the repository's own place, or beside the run before. Many repositories may share a
+    run root, so plans are read as long as the caller asks for more.
 
     Returns:
-        Folder and plan of each. No plan: there is one, but it cannot be read, so that nobody can tell whose run it is.
+        Folder and plan; None for an unreadable plan, whose repository is unknown.
     """
     there = [(run_id, root) for root in _roots(run) for run_id in run_ids(open_writer(root, run.options))]
     older = sorted(item for item in there if item[0] > run.plan.run_id)
@@ -70,7 +52,7 @@ def earlier_runs(run: Run) -> Iterator[tuple[RunFolder, Plan | None]]:
     def opened(item: tuple[str, str]) -> tuple[RunFolder, Plan | None] | None:
         return _opened(run, *item)
 
-    # As a rule the first ones are enough.
+    # The first runs are usually enough.
     of_all = chain(map(opened, older[:_FIRST]), ordered_map(opened, older[_FIRST:], _AT_ONCE))
     yield from (found for found in of_all if found is not None)
 
@@ -82,12 +64,11 @@ def _roots(run: Run) -> list[str]:
         try:
             uris.append(open_base(run, plan.state).state.run_uri.rpartition("/")[0])
         except FormatError as error:
-            log.info("run %s: where the run before was cannot be read: %s", plan.run_id, error)
+            log.info("run %s: the place of the run before cannot be read: %s", plan.run_id, error)
     return list({canonical_namespace(uri): uri for uri in reversed(uris)}.values())
 
 
 def _opened(run: Run, run_id: str, root: str) -> tuple[RunFolder, Plan | None] | None:
-    """A run of this repository, or one of which nobody can tell; None for others."""
     writer = open_writer(f"{root}/{run_id}", run.options)
     folder = RunFolder(writer, run_id)
     try:
@@ -104,10 +85,8 @@ def _opened(run: Run, run_id: str, root: str) -> tuple[RunFolder, Plan | None] |
 
 
 def foreign_runs(run: Run) -> list[str]:
-    """Ids of the runs of lakeFS's own collector that ended after this run was planned.
-
-    They lie beside the runs of this collector, but have no plan.
-    """
+    """Ids of the runs of lakeFS's own collector since this run was planned. They are in the same folder, without a
+    plan."""
     found = []
     for folder in run.reader.list_level(f"{RUNS}/").folders:
         run_id = folder.rstrip("/").rpartition("/")[2]

@@ -1,12 +1,12 @@
-"""Storage namespaces: what lies where in one, where a URI leads in it, and whether two of them overlap.
+"""Storage namespaces: their folders, the keys of URIs in them, and overlaps between them.
 
     <namespace>/
         data/…         objects of the repository's users
-        _lakefs/…      ranges and metaranges, what lakeFS prepares for collectors, and this collector's own files
+        _lakefs/…      ranges and metaranges, answers of lakeFS to collectors, and this collector's own files
 
-Where namespaces overlap, what is garbage to one repository may be another one's data. Of a repository that contains
-another one's namespace, the folder of the inner one is kept and the rest is collected. The inner one is collected if it
-lies beside the outer one's `data/` and `_lakefs/`, as below a bucket's root; any other overlap stops it.
+With overlapping namespaces, garbage of one repository may be data of another one. If a repository contains the
+namespace of another one, the inner folder is kept and the rest is collected. The inner one is collected if it is
+beside the outer one's `data/` and `_lakefs/`, as below the root of a bucket; any other overlap stops it.
 """
 
 from __future__ import annotations
@@ -28,39 +28,23 @@ _LOCAL = f"{canonical_scheme('local')}://"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Which keys are looked for in entries; a payload.
-
-    Attributes:
-        namespace: URI of the storage namespace whose keys they are.
-        own: whether the entries are of the repository of that namespace. Of another one, relative addresses are no keys
-            of it.
-    """
+    """The keys to find in entries: those of a storage namespace."""
 
     namespace: str
-    own: bool = True
+    own: bool = True  # whether the entries are of that namespace's repository; else relative addresses are not its keys
 
 
 def canonical_namespace(uri: str) -> str:
-    """Give a namespace the form in which two of them can be compared: one scheme for each kind of store, and one
-    trailing slash.
+    """Return a namespace in comparable form: one scheme for each kind of store, and one trailing slash.
 
-    Args:
-        uri: as a server words it. Nothing but the scheme, the spelling of an Azure host and trailing slashes
-            is changed: the rest is the store's key.
+    Only the scheme, the spelling of an Azure host and trailing slashes are changed: the rest is the store's key.
     """
     return canonical_uri(uri) + "/"
 
 
 def key_of(location: str, namespace: str) -> str:
-    """Give the key, relative to the namespace, of a file or folder that the server names.
-
-    Args:
-        location: full URI.
-        namespace: URI of the storage namespace.
-
-    Raises:
-        RefusedError: it lies elsewhere, where a reader on the namespace cannot reach it.
-    """
+    """Return the key of a file or folder of the server, relative to the namespace. Raises RefusedError: it is
+    elsewhere, so a reader on the namespace cannot read it."""
     inside = canonical_namespace(namespace)
     found = canonical_namespace(location)
     if not found.startswith(inside):
@@ -73,23 +57,20 @@ def key_of(location: str, namespace: str) -> str:
 
 
 def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Find pairs of repositories with equal or nested namespaces.
-
-    Args:
-        namespaces: URI by repository.
+    """Find pairs of repositories with equal or nested namespaces, given by repository.
 
     Returns:
-        (outer repository, inner repository, how: "equals", "contains" or "may overlap with"), in a stable order.
+        (outer repository, inner repository, "equals", "contains" or "may overlap with"), in a stable order.
     """
     places = sorted((place, name) for name, uri in namespaces.items() for place in places_of(uri))
     return list(dict.fromkeys([*_overlapping(places), *_perhaps_overlapping(places)]))
 
 
 def places_of(uri: str) -> set[str]:
-    """Give every place that a namespace may mean, each with one spelling and a slash at its end.
+    """Return every possible place of a namespace, in one spelling and with a trailing slash.
 
-    A server reads it as a URI: `%20` may be a space, there may be a query, and more of it may say nothing (L39). And
-    where links lead counts as well as the way to them: a server may list a folder through either.
+    A server reads it as a URI: `%20` may be a space, there may be a query, and other parts may be ignored (L39). The
+    target of a link counts, and so does its path: a server may list a folder through either.
     """
     bare = uri.partition("?")[0]
     found = {f"{way(text)}/" for text in (uri, bare, unquote(bare)) for way in (spelled, place_of)}
@@ -102,8 +83,7 @@ def _served(place: str) -> str:
 
 
 def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    # Sorted, a namespace stands right before all that it contains, so the search for those inside it ends at the
-    # first one that is not.
+    # In this order a namespace is right before those that it contains, so the search ends at the first other one.
     for index, (outer, first) in enumerate(ordered):
         for inner, second in itertools.islice(ordered, index + 1, None):
             if not inner.startswith(outer):
@@ -113,10 +93,10 @@ def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str,
 
 
 def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """Pairs of namespaces on a server's local folders of which one has a whole path and the other one only a name.
+    """Pairs of local namespaces, one with a whole path and one with a name only.
 
-    Only the server knows in which folder `local://name` lies (L59), so any folder counts that is on the whole path:
-    `local://a/data/x` may be `/base/a/data/x`, and then lies in `local:///base/a`.
+    Only the server knows the folder of `local://name` (L59), so it may be any folder of the whole path:
+    `local://a/data/x` may be `/base/a/data/x`, inside `local:///base/a`.
     """
     local = [(uri.removeprefix(_LOCAL), name) for uri, name in namespaces if uri.startswith(_LOCAL)]
     whole = [(path.strip("/").split("/"), name) for path, name in local if path.startswith("/")]
@@ -129,47 +109,36 @@ def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[st
 
 
 def _is_same_way(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one path leads to the other one, or they are the same."""
     shared = min(len(one), len(other))
     return one[:shared] == other[:shared]
 
 
 def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str]) -> frozenset[str]:
-    """Refuse to go on with a namespace that another repository shares by now, or that is another repository's.
+    """Refuse to continue if another repository shares the namespace now, or has it instead of this repository.
 
-    lakeFS makes a bare or a read-only repository on any namespace (L16), such as to restore its refs beside those of an
-    existing one: at once its commits name what was garbage.
+    lakeFS makes a bare or a read-only repository on any namespace (L16), for example to restore the refs of an existing
+    one: at once its commits name former garbage.
 
     Args:
-        repository: that is worked on.
-        namespace: of it, when the work was planned.
-        namespaces: URI by repository, all of the server, as of now.
+        namespaces: of all repositories of the server now.
 
     Returns:
-        Folders below `data/`, relative to the namespace, in which other repositories lie: they are kept.
+        Folders below `data/` with other repositories, relative to the namespace: they are kept.
 
     Raises:
-        RefusedError: it overlaps with another one otherwise, or is not this repository's any more.
+        RefusedError: any other overlap, or another namespace.
     """
     check_namespaces(repository, namespaces)
     if namespaces[repository] != namespace:
         raise RefusedError(
-            f"the storage namespace of {repository} is {namespaces[repository]} by now, and was {namespace} when the"
+            f"the storage namespace of {repository} is {namespaces[repository]} now, and was {namespace} when the"
             " run was planned: it is another repository. Nothing (more) was deleted. Start a new run."
         )
     return frozenset(folder for folder in nested_folders(repository, namespaces) if folder.startswith(DATA))
 
 
 def nested_folders(repository: str, namespaces: Mapping[str, str]) -> dict[str, str]:
-    """Find the folders of a repository's namespace in which other repositories lie.
-
-    Args:
-        repository: the one to collect; must be among the namespaces.
-        namespaces: URI by repository, all of the server.
-
-    Returns:
-        Name of a repository by its folder, relative to the namespace, with a slash at its end.
-    """
+    """Return the repositories inside a repository's namespace, by folder relative to it, with a trailing slash."""
     outer = places_of(namespaces[repository])
     found: dict[str, str] = {}
     for name, uri in sorted(namespaces.items()):
@@ -180,9 +149,9 @@ def nested_folders(repository: str, namespaces: Mapping[str, str]) -> dict[str, 
 
 
 def left_folder(key: str) -> str:
-    """The folder of the repository that a key below `data/` shows; "" for a key that shows none.
+    """The folder of another repository, by a key below `data/`; "" for any other key.
 
-    lakeFS puts `_lakefs/` into a namespace, and very old servers put `dummy` there.
+    Its namespace has `_lakefs/`, or `dummy` from very old servers.
     """
     inside = f"/{key}"
     if f"/{METADATA}" in inside:
@@ -191,34 +160,28 @@ def left_folder(key: str) -> str:
 
 
 def left_prefixes(folder: str, is_own: bool) -> tuple[str, ...]:
-    """What is kept of a folder that shows a repository which the server does not list.
+    """Prefixes to keep of a folder with files of an unlisted repository.
 
     Args:
-        folder: relative to the namespace, with a slash at its end.
-        is_own: whether objects of this repository lie directly in the folder or in its folders: it is `data/` or a
-            slice. Then only what lakeFS writes into a namespace is kept, so that a repository that was made and
-            deleted there does not keep the garbage of this one for ever.
+        is_own: whether the repository's own objects are in the folder or its subfolders (`data/` or a slice). Then only
+            lakeFS's own names are kept: a repository created and deleted there must not keep this one's garbage for
+            ever.
     """
     return tuple(folder + name for name in (METADATA, DATA, _DUMMY)) if is_own else (folder,)
 
 
 def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str]:
-    """Refuse a run when its repository's namespace overlaps with another one's and more than a folder would be kept.
+    """Refuse a run if its namespace overlaps with another one, except for folders to keep; return warnings.
 
-    A run of one repository does not know what is live in another one. Folders of this namespace in which others lie are
-    kept (`nested_folders`). lakeFS puts nothing of an outer repository beside its `data/` and `_lakefs/`. Overlaps that
-    this repository has no part in do not endanger its objects.
+    A run of one repository does not know the live objects of another one. lakeFS writes no file of an outer repository
+    beside its `data/` and `_lakefs/`. Overlaps of other repositories do not endanger this one's objects.
 
     Args:
-        repository: the one to collect; must be among the namespaces.
-        namespaces: URI by repository, all of the server.
-
-    Returns:
-        Warnings.
+        namespaces: of all repositories of the server.
 
     Raises:
-        RefusedError: this repository's namespace equals others, lies among their data or metadata, or may overlap with
-            them, or another one lies in its metadata; all of them are named. Or it ends with several slashes.
+        RefusedError: the namespace equals others, is among their data or metadata, may overlap with them, has another
+            one in its metadata, or ends with several slashes.
     """
     if repository not in namespaces:
         raise RefusedError(
@@ -246,39 +209,31 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
             beside.append(pair)
     if own:
         raise RefusedError(
-            f"the storage namespace of {repository} overlaps with others: {'; '.join(own)}. What one of them"
-            " does not use may be another one's data. Nothing (more) was deleted. Move the data of all but one of"
-            " these repositories to a new repository with a namespace of its own, delete the old one in"
+            f"the storage namespace of {repository} overlaps with others: {'; '.join(own)}. Garbage of one of"
+            " them may be data of another one. Nothing (more) was deleted. Move the data of all but one of"
+            " these repositories to new repositories with separate namespaces, delete the old ones in"
             " lakeFS, and start again."
         )
     warnings = [
-        f"the storage namespace of repository {name} lies in that of {repository}: {folder} is kept, with everything in"
-        " it. Move its data to a repository with a namespace of its own"
+        f"the storage namespace of repository {name} is inside that of {repository}: {folder} is kept, with all its"
+        " objects. Move its data to a repository with a separate namespace"
         for folder, name in nested.items()
     ]
     if beside:
         warnings.append(
-            f"the storage namespace of {repository} lies in others, beside their data: {'; '.join(beside)}. Give each"
-            " a namespace of its own."
+            f"the storage namespace of {repository} is inside others, beside their data: {'; '.join(beside)}. Give each"
+            " a separate namespace."
         )
     if foreign:
         warnings.append(
             f"storage namespaces of other repositories overlap: {'; '.join(foreign)}. This run is not affected, but"
-            " those repositories are not collected, or only in part: what one of them does not use may be another"
-            " one's data. Give each a namespace of its own."
+            " those repositories are not collected, or only in part: garbage of one may be data of another. Give each"
+            " a separate namespace."
         )
     return warnings
 
 
 def _lies_among_files(outer: str, inner: str, namespaces: Mapping[str, str], is_kept: bool) -> bool:
-    """Whether an inner repository lies where the outer one has its metadata, or its data.
-
-    Args:
-        outer: name of a repository.
-        inner: of another one, whose namespace lies in the outer one's.
-        namespaces: URI by repository.
-        is_kept: whether the folder of the inner one is kept, so that it may lie among the data.
-    """
     taken = (METADATA,) if is_kept else (METADATA, DATA)
     pair = {outer: namespaces[outer], inner: namespaces[inner]}
     return any(folder.startswith(taken) for folder in nested_folders(outer, pair))

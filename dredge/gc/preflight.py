@@ -23,7 +23,7 @@ from dredge.errors import (
 )
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.insight.run_cost import expected
-from dredge.gc.mark_uncommitted import KVAccess, look
+from dredge.gc.mark_uncommitted import KVAccess, read_checked
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.planning import compare_server
@@ -73,7 +73,7 @@ _SAMPLE_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Inputs of the checks; `plan` has the fields needed by `look`."""
+    """Inputs of the checks."""
 
     config: GCConfig
     client: LakeFSClient
@@ -85,11 +85,6 @@ class _Site:
     name: str
 
     @property
-    def plan(self) -> _Target:
-        """The repository."""
-        return _Target(self.repository.name, self.repository.namespace)
-
-    @property
     def namespace(self) -> str:
         """URI of the storage namespace without a trailing slash."""
         return self.repository.namespace.rstrip("/")
@@ -98,12 +93,6 @@ class _Site:
     def site(self) -> Site:
         """The site of the witnesses."""
         return Site(self.state, self.client, self.repository.name, self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    repository: str
-    namespace: str
 
 
 def check(
@@ -365,14 +354,16 @@ def _kv(site: _Site, kv: KVAccess | None) -> Iterator[Line]:
     if kv is None and not site.config.read_kv:
         yield ok("kv", "not configured; staging is read from the server")
         return
-    _, standing = look(site, lambda records: records.branches(), kv)
-    if standing.refuted:
+    _, found = read_checked(
+        site.client, site.repository.name, site.repository.namespace, lambda records: records.branches(), kv
+    )
+    if found.refuted:
         todo = "Set the server's own database in the connection."
-        yield Line("kv", "error", standing.doubt, todo, RefusedError.kind)
-    elif standing.doubt:
-        yield Line("kv", "warning", standing.doubt, "Runs read from the server if the records are no proof.")
+        yield Line("kv", "error", found.doubt, todo, RefusedError.kind)
+    elif found.doubt:
+        yield Line("kv", "warning", found.doubt, "Runs read from the server if the records are no proof.")
     else:
-        yield ok("kv", f"{standing.location} is the server's own")
+        yield ok("kv", f"{found.location} is the server's own")
 
 
 def _estimate(site: _Site) -> Iterator[Line]:

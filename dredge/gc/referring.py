@@ -1,26 +1,22 @@
-"""Which repositories refer to this one, and how a run reads one of them.
+"""Other repositories with entries in this namespace (imports, links): the addresses they name are live here (L17).
 
-What the branches of a referring repository have staged, as keys of the namespace that is collected.
+    referring_repositories → repositories of the server → of each: branch heads → staging → files of its `_lakefs/`
+                                                          └──────────── keys below this namespace ───────────────┘
 
-lakeFS's scan of staging shows no address outside the scanned repository's namespace, so it tells nothing here. The
-staging records of the key-value store have everything. Where they are not read, or prove nothing, each branch is asked
-for its changes, and each changed path for its address.
+Staging is read before files, as for any repository: an entry moves from staging into a file (L1). Heads come first:
+later changes of branches are followed while objects are deleted (`bulk_delete.new_commits`).
 
-The range files of a referring repository. What each is, is read once: the index remembers ranges, and a file beside
-it the names of all others.
+Every range file of such a repository counts, with or without a commit: its rules and its Dredge's retention policy do
+not matter here, a new commit writes its files first, and a commit lost with a database has left its files.
+
+lakeFS's scan of staging shows no address outside the scanned repository's namespace, so it is useless here. The staging
+records of the key-value store have all addresses. Without them, or in doubt, each branch is asked for its changes, and
+each changed path for its address.
+
+Each file is opened once: the index has the ranges, and a file beside it the names of all others.
 
     <state>/referring/<repository>/index/…
     <state>/referring/<repository>/others.parquet      name: metaranges and refs dumps that were opened
-
-One look at all referring repositories: what they name below the namespace that is collected, as of now.
-
-    branch heads → staging → list of `_lakefs/` → range files
-
-Staging before files, for the reason that holds for any repository: an entry moves from staging into a file (L1). The
-heads come first: what branches do later is followed while objects are deleted (`bulk_delete.new_commits`).
-
-The lines of a preflight about other repositories: whether those that the settings name can be read, and whether any
-other one refers to this repository, as far as a few requests tell.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.gc.config import EVERY_OTHER, GCConfig
-from dredge.gc.index.ranges import RangeFacts, Ranges, read_ranges, table_of
+from dredge.gc.index.ranges import RangeFacts, Ranges, ranges_table, read_ranges
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import Roles, collect_ranges, known_commit
 from dredge.gc.mark_uncommitted import (
@@ -51,6 +47,7 @@ from dredge.gc.mark_uncommitted import (
     StagedFiles,
     TooManyError,
     UnreadableError,
+    list_branches,
     read_records,
 )
 from dredge.gc.namespaces import METADATA, Keys
@@ -71,36 +68,37 @@ from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
+# Folder of the index of such repositories, in the folder of lease and index.
 FOLDER = "referring"
-"""What is remembered of such repositories, a folder for each, relative to the folder of lease and index."""
+_OTHERS = "others.parquet"
+_RANGES = "ranges"
+_AT_ONCE = 16
+_QUESTIONS_AT_ONCE = 16
+# The preflight only takes samples: pages of the default branch of some other repositories.
+_CHECK = "referring"
+_REPOSITORIES_MAX = 20
+_OTHERS_AT_ONCE = 8
+_PAGES_MAX = 5
+_PAGE = 200
+_LAST = "\U0010ffff"
 
 
 @dataclass(slots=True)
 class ReferringRun(Run):
-    """A run as it reads another repository: plan, reader and index are about that one, and the keys that are looked for
-    are those of the repository that is collected. It has no lease of its own and does no step."""
+    """A run that reads another repository: plan, reader and index are that repository's, the wanted keys are those of
+    the collected repository. It has no lease and runs no step."""
 
     into: str = ""
 
     @property
     def keys(self) -> Keys:
-        """Which keys are looked for in the repository's entries."""
+        """The keys to find in the repository's entries."""
         return Keys(namespace=self.into, own=False)
 
 
 def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str, str]:
-    """Find the repositories whose entries count as live.
-
-    Args:
-        config: of the run.
-        namespaces: URI by repository, all of the server.
-
-    Returns:
-        URI of the storage namespace by repository.
-
-    Raises:
-        ConfigError: a repository is named that the server does not list.
-    """
+    """Choose the repositories whose entries count as live, from all of the server; both with their namespaces. Raises
+    ConfigError: the server does not list a named repository."""
     others = {name: uri for name, uri in sorted(namespaces.items()) if name != config.repository}
     if EVERY_OTHER in config.referring:
         return others
@@ -108,20 +106,14 @@ def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str,
     if missing := sorted(wanted - others.keys()):
         raise ConfigError(
             f"referring_repositories names {', '.join(missing)}, which the server does not list. Their entries may name"
-            f" objects of {config.repository}. Nothing (more) was deleted. Mend the name, or take it away if the"
+            f" objects of {config.repository}. Nothing (more) was deleted. Correct the name, or remove it if the"
             " repository was deleted."
         )
     return {name: uri for name, uri in others.items() if name in wanted}
 
 
 def open_referring(run: Run, name: str, namespace: str) -> ReferringRun:
-    """Open another repository for a run.
-
-    Args:
-        run: the run.
-        name: of the other repository.
-        namespace: URI of its storage namespace.
-    """
+    """Open another repository for a run, by its name and namespace."""
     config = replace(
         run.plan.config, repository=name, referring_repositories=None, policy=None, keep_tags=False
     )
@@ -139,12 +131,7 @@ def open_referring(run: Run, name: str, namespace: str) -> ReferringRun:
 
 @contextmanager
 def refusing(name: str, repository: str) -> Iterator[None]:
-    """Say of an error which repository it is about, and that nothing was deleted for want of it.
-
-    Args:
-        name: of the repository that is read.
-        repository: that is collected.
-    """
+    """Add to errors the repository `name`, whose entries may name objects of the collected `repository`."""
     about = f"repository {name}, one of referring_repositories, cannot be read"
     try:
         yield
@@ -154,26 +141,15 @@ def refusing(name: str, repository: str) -> Iterator[None]:
         raise UnavailableError(f"{about}: {error}") from error
     except DredgeError as error:
         raise RefusedError(
-            f"{about}: {error} Its entries may name objects of {repository}, so nothing (more) was deleted. Mend that,"
-            " or take it off referring_repositories."
+            f"{about}: {error} Its entries may name objects of {repository}, so nothing (more) was deleted. Correct"
+            " this, or remove it from referring_repositories."
         ) from error
 
 
-_QUESTIONS_AT_ONCE = 16
-
-
 def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> None:
-    """Read everything that is staged and lies in the namespace that is collected.
-
-    Args:
-        run: on the referring repository.
-        branches: of it.
-        files: takes the addresses.
-
-    Raises:
-        RefusedError: the changes of a branch cannot be read to their end, or are too many to ask for.
-    """
-    if run.plan.config.read_kv and not read_records(run, files, NONE).standing.doubt:
+    """Write the staged addresses of another repository in the collected namespace to `files`. Raises RefusedError:
+    the changes of a branch cannot be read completely, or are too many."""
+    if run.plan.config.read_kv and not read_records(run, files, NONE).check.doubt:
         return
     most = run.plan.config.safety.staged_questions_max
     reader = BranchReader(run, NONE)
@@ -186,34 +162,27 @@ def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles
         raise RefusedError(f"{error}.") from None
     except TooManyError:
         raise RefusedError(
-            f"its branches have more uncommitted changes than {most:,} questions tell about. Commit them, raise"
+            f"its branches have too many uncommitted changes for {most:,} questions. Commit them, raise"
             " staged_questions_max, or name lakeFS's own key-value store (kv_conn_id)."
         ) from None
     if reader.addresses:
         files.write(pa.array(sorted(reader.addresses), pa.string()))
 
 
-_OTHERS = "others.parquet"
-_AT_ONCE = 16
-
-
 def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
-    """Find every range file in the namespace of a referring repository, whatever names it.
+    """Find every range file of another repository, with or without a commit.
 
     Args:
-        run: on the referring repository; its staging has been read.
-        runner: spreads the reading of metaranges.
-        where: folder for files and progress, in the run folder.
-        metaranges: ids of those of the branch heads, seen before now.
+        metaranges: ids of those of the branch heads.
 
     Raises:
-        RefusedError: a file that a branch head needs is not there.
-        FormatError: a file cannot be read.
+        RefusedError: a file of a branch head is missing.
+        FormatError: an unreadable file.
     """
     files = list_tables(run.reader)
     heads = read_ranges(run, runner, f"{where}/heads", metaranges)
     if missing := sorted({*heads, *metaranges} - files.keys()):
-        raise RefusedError(f"{METADATA}{missing[0]}, which a branch needs, is not in {run.reader.uri}.")
+        raise RefusedError(f"{METADATA}{missing[0]} of a branch head is missing in {run.reader.uri}.")
     index = CommittedIndex.load(run.state, run.keys.namespace)
     others = _read_others(run)
     ranges: Ranges = {}
@@ -241,7 +210,7 @@ def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: C
 
 
 def _read_others(run: ReferringRun) -> set[str]:
-    """Names of files that are no ranges; none where that is not known any more: they are opened again."""
+    """Names of files that are not ranges; empty after a loss, so they are opened again."""
     try:
         return set(read_parquet(run.state.get(_OTHERS))["name"].to_pylist())
     except UnavailableError:
@@ -251,46 +220,30 @@ def _read_others(run: ReferringRun) -> set[str]:
         return set()
 
 
-_RANGES = "ranges"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referred:
-    """What a repository names below the namespace that is collected; a payload.
-
-    Attributes:
-        repository: its name.
-        namespace: URI of its storage namespace.
-        heads: metarange id by commit that was the head of a branch.
-        branches: (name, commit) of each branch.
-        addresses: files of staged addresses.
-        ranges: rows of its ranges.
-        live: hashes of everything.
-    """
+    """The addresses of another repository in the collected namespace."""
 
     repository: str
     namespace: str
-    heads: dict[str, str]
-    branches: list[tuple[str, str]]
-    addresses: list[PartInfo]
-    ranges: PartInfo
-    live: ShardedSet
+    heads: dict[str, str]  # metarange id by head commit
+    branches: list[tuple[str, str]]  # (name, commit)
+    addresses: list[PartInfo]  # files of staged addresses
+    ranges: PartInfo  # rows of its ranges
+    live: ShardedSet  # hashes of all addresses
 
 
 def look_at_referring(
     run: Run, runner: TaskRunner, where: str, note: Callable[[list[PartInfo]], None] = lambda _: None
 ) -> list[Referred]:
-    """Read every repository that refers to this one.
+    """Read every repository with entries in this namespace.
 
     Args:
-        run: the run.
-        runner: spreads the reading of ranges.
-        where: folder of the files, in the run folder.
-        note: takes the files that were written.
+        note: called with the written files.
 
     Raises:
-        ConfigError: a repository is named that there is not.
-        RefusedError: one of them cannot be read.
+        ConfigError: the server does not list a named repository.
+        RefusedError: a repository cannot be read.
         UnavailableError: the server or a store does not answer.
     """
     if not run.plan.config.referring:
@@ -313,17 +266,15 @@ def look_at_referring(
 
 
 def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, list[PartInfo]]:
-    branches = run.client.branches(run.plan.repository)
-    if not branches:
-        raise RefusedError("lakeFS lists no branches of it; every repository has one.")
+    branches = list_branches(run.client, run.plan.repository)
     files = StagedFiles(run.folder, where)
     read_staged(run, branches, files)
     commits = sorted({branch.commit_id for branch in branches})
-    told = ordered_map(lambda item: _metarange_of(run, item), commits, _AT_ONCE)
-    heads = dict(zip(commits, told, strict=True))
+    metaranges = ordered_map(lambda item: _metarange_of(run, item), commits, _AT_ONCE)
+    heads = dict(zip(commits, metaranges, strict=True))
     ranges = find_ranges(run, runner, where, {item for item in heads.values() if item})
     collected = collect_ranges(run, runner, where, Roles(ranges), files.hashes)
-    table = _write(run, where, ranges)
+    table = run.folder.write_table(where, 0, ranges_table(ranges), _RANGES)
     referred = Referred(
         repository=run.plan.repository,
         namespace=run.plan.namespace,
@@ -337,20 +288,8 @@ def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, 
 
 
 def _metarange_of(run: ReferringRun, commit_id: str) -> str:
-    told = f"a branch is at commit {commit_id}, and lakeFS does not know it"
-    return known_commit(run.client, run.plan.repository, commit_id, told).metarange_id
-
-
-def _write(run: ReferringRun, where: str, ranges: Ranges) -> PartInfo:
-    return run.folder.write_table(where, 0, table_of(ranges), _RANGES)
-
-
-_CHECK = "referring"
-_REPOSITORIES_MAX = 20
-_PAGES_MAX = 5
-_PAGE = 200
-_OTHERS_AT_ONCE = 8
-_LAST = "\U0010ffff"
+    about = f"a branch is at commit {commit_id}, which lakeFS does not have"
+    return known_commit(run.client, run.plan.repository, commit_id, about).metarange_id
 
 
 def check_referring(
@@ -361,14 +300,11 @@ def check_referring(
     *,
     repositories_max: int = _REPOSITORIES_MAX,
 ) -> Iterator[Line]:
-    """Look at the other repositories of the server.
+    """Yield preflight lines: whether the named repositories can be read, and whether a sample of the other ones refers
+    to this one.
 
     Args:
-        config: of the runs to come.
-        client: the server.
-        namespace: URI of the storage namespace of the repository.
-        options: how stores are reached; None reads the environment.
-        repositories_max: repositories that are searched for references; each takes a few requests.
+        repositories_max: repositories in the sample; each takes a few requests.
     """
     every = client.repositories()
     named = find_referring(config, {found.name: found.namespace for found in every})
@@ -394,15 +330,15 @@ def check_referring(
         yield Line(
             _CHECK,
             "warning",
-            f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. They go when"
-            " this repository does not use them any more",
+            f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. They are"
+            " deleted when this repository does not use them any more",
             f"Name {name} in referring_repositories, or let it import copies.",
         )
     if not found:
-        yield ok(_CHECK, _words(len(named), len(looked), len(others)))
+        yield ok(_CHECK, _describe(len(named), len(looked), len(others)))
 
 
-def _words(named: int, looked: int, others: int) -> str:
+def _describe(named: int, looked: int, others: int) -> str:
     text = (
         f"entries of {number_of(named, 'other repository', 'other repositories')} count as live"
         if named
@@ -415,19 +351,17 @@ def _words(named: int, looked: int, others: int) -> str:
 
 
 def _named(client: LakeFS, name: str, uri: str, options: StorageOptions | None) -> Sequence[Line]:
-    """Errors of what a run will read."""
     try:
         client.branches(name)
         next(iter(open_reader(uri, options).list(METADATA)), None)
     except DredgeError as error:
-        todo = f"Let the credentials of the runs read {uri} and the repository, or take it off referring_repositories."
+        todo = f"Let the runs read {uri} and the repository, or remove it from referring_repositories."
         return [line_of(_CHECK, error, todo)]
     return []
 
 
 def _example(client: LakeFS, other: Repository, namespace: str) -> str:
-    """A key of the namespace that the default branch of another repository names; "" where the first entries of its
-    first folders name none, or where it cannot be read."""
+    """A key of the namespace in the first folders of another repository's default branch; "" for none found."""
     after = ""
     try:
         for _ in range(_PAGES_MAX):

@@ -16,7 +16,7 @@ from typing import Any
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.index import store as index
-from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
 from dredge.runs import versions
@@ -151,7 +151,7 @@ class Base:
 
     def ranges(self) -> Ranges:
         """Read the active ranges."""
-        return dict(facts_of(self.folder.read_part(self.state.ranges)))
+        return dict(read_facts(self.folder.read_part(self.state.ranges)))
 
     def looked_at(self) -> set[str]:
         """Read the names in `looked_at`."""

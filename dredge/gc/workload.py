@@ -43,7 +43,7 @@ def _to_list(run: Run) -> int | None:
     except NotFoundError:
         return 0
     # Slices have similar numbers of objects: lakeFS starts a new slice after a number of objects.
-    chosen = len(choose_slices(run.plan, level.folders).listed)
+    chosen = len(choose_slices(run.plan, level.folders)[0])
     return len(level.objects) + base.state.objects * chosen // max(1, len(level.folders) - chosen)
 
 

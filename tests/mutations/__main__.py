@@ -74,21 +74,13 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass
 class Job:
-    """Tests that run in a process forked from this one.
+    """Tests that run in a process forked from this one."""
 
-    Attributes:
-        name: of the breakage.
-        tests: as pytest names them.
-        folder: for what they write.
-        breakages: what is broken.
-        code: how pytest ended.
-    """
-
-    name: str
-    tests: list[str]
-    folder: Path
-    breakages: tuple[Breakage, ...] = ()
-    code: int = NOT_RUN
+    name: str  # of the breakage
+    tests: list[str]  # as pytest names them
+    folder: Path  # for what they write
+    breakages: tuple[Breakage, ...] = ()  # what is broken
+    code: int = NOT_RUN  # how pytest ended
 
     def start(self) -> int:
         """Fork; gives the number of the process."""
@@ -142,12 +134,10 @@ class Job:
             ).returncode
 
     def said(self) -> str:
-        """What pytest said."""
         return (self.folder / "said").read_text(errors="replace")
 
 
 def _run_all(jobs: Sequence[Job]) -> list[Job]:
-    """Run jobs, some at once, and tell each as it ends."""
     waiting, running = list(reversed(jobs)), dict[int, tuple[Job, float]]()
     while waiting or running:
         while waiting and len(running) < AT_ONCE:
@@ -172,7 +162,6 @@ def _tell(name: str, code: int, seconds: float) -> None:
 
 
 def _import_tests(tests: Iterable[str]) -> None:
-    """Import modules of tests, and all that they import, under the names that pytest gives them."""
     sys.path.insert(0, str(ROOT))
     for plugin in entry_points(group="pytest11"):
         plugin.load()
@@ -182,7 +171,6 @@ def _import_tests(tests: Iterable[str]) -> None:
 
 
 def _run_in_trees(jobs: Sequence[Job], folder: Path) -> None:
-    """Run jobs in copies of the tree, with processes that import the product anew."""
     trees: SimpleQueue[BrokenTree] = SimpleQueue()
     for number in range(min(AT_ONCE, len(jobs))):
         trees.put(BrokenTree(folder / f"tree{number}"))

@@ -25,11 +25,6 @@ _LEFT_OUT = shutil.ignore_patterns(
 
 
 def file_of(module: str, root: Path = ROOT) -> Path:
-    """Give the file of a module.
-
-    Raises:
-        NotThereError: there is none.
-    """
     path = root / f"{module.replace('.', '/')}.py"
     path = path if path.exists() else path.with_suffix("") / "__init__.py"
     if not path.exists():
@@ -38,11 +33,7 @@ def file_of(module: str, root: Path = ROOT) -> Path:
 
 
 def broken_tree_of(module: str, breakages: Sequence[Breakage]) -> ast.Module:
-    """Give a module's syntax tree with guards broken, those of other modules passed over.
-
-    Raises:
-        NotThereError: a breakage names a module, function or node that is not there.
-    """
+    """Give a module's syntax tree with guards broken, those of other modules passed over."""
     ours = [each for each in breakages if each.module == module]
     name, place = ours[0].name if ours else "", module
     try:
@@ -68,11 +59,7 @@ def _text(path: Path) -> str:
 
 
 def break_in_place(breakages: Sequence[Breakage]) -> bool:
-    """Break the product in this process, which has imported it: a quick way where nothing but functions change.
-
-    Returns:
-        Whether that was so; otherwise nothing was changed.
-    """
+    """Break the product in this process, which has imported it: a quick way where nothing but functions change."""
     found: dict[str, tuple[CodeType, CodeType]] = {}
     for module in dict.fromkeys(each.module for each in breakages):
         path = file_of(module)
@@ -97,7 +84,6 @@ def break_in_place(breakages: Sequence[Breakage]) -> bool:
 def _differing(
     before: CodeType, after: CodeType, module: str, found: dict[str, tuple[CodeType, CodeType]]
 ) -> bool:
-    """Find the functions of a module or class that differ; says whether nothing else does."""
     olds, news = ([each for each in code.co_consts if isinstance(each, CodeType)] for code in (before, after))
     if _own(before) != _own(after) or len(olds) != len(news):
         return False
@@ -113,14 +99,12 @@ def _differing(
 
 
 def _own(code: CodeType) -> tuple[object, ...]:
-    """What a body does by itself."""
     plain = [repr(each) for each in code.co_consts if not isinstance(each, CodeType) and each is not None]
     plain = [each for each in plain if not each.isdigit()]  # line numbers of classes
     return code.co_code, code.co_names, code.co_varnames, plain
 
 
 def _whole(code: CodeType) -> tuple[object, ...]:
-    """What a function does, with all that is in it."""
     consts = [_whole(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, consts
 
@@ -160,11 +144,7 @@ class _Finder(MetaPathFinder):
 
 
 class BrokenTree:
-    """A copy of the tree, for what processes of their own import.
-
-    Args:
-        folder: where it goes.
-    """
+    """A copy of the tree, for what processes of their own import."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "tree"

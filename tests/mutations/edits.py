@@ -39,22 +39,13 @@ class NotThereError(AssertionError):
 
 @dataclass(frozen=True)
 class Edit:
-    """What is done to a node; see the module.
+    """What is done to a node; see the module."""
 
-    Attributes:
-        kind: of the node.
-        which: its number, or its name.
-    """
-
-    kind: str
-    which: Which
+    kind: str  # of the node
+    which: Which  # its number, or its name
 
     def apply(self, scope: ast.AST) -> None:
-        """Change a function, class or module.
-
-        Raises:
-            NotThereError: it has no such node.
-        """
+        """Change a function, class or module."""
         raise NotImplementedError
 
     def _node(self, scope: ast.AST) -> ast.AST:
@@ -249,11 +240,7 @@ def literal(value: object) -> ast.expr:
 
 
 def find_scope(tree: ast.Module, name: str) -> ast.AST:
-    """Give a function or class by its name with those around it.
-
-    Raises:
-        NotThereError: there is none.
-    """
+    """Give a function or class by its name with those around it."""
     scope: ast.AST = tree
     for part in name.split(".") if name else ():
         named = (ast.FunctionDef, ast.ClassDef)
@@ -265,7 +252,6 @@ def find_scope(tree: ast.Module, name: str) -> ast.AST:
 
 
 def _find(scope: ast.AST, node: ast.AST, part: str) -> tuple[ast.AST, str, int | None]:
-    """Where a node or a part of it is: its owner, the field there, and its place in a list."""
     for step in part.split(".") if part else ():
         inner: Any = getattr(node, step, None)
         if isinstance(node, _Members):
@@ -293,7 +279,6 @@ class _Members(ast.AST):
         self.owner, self.field, self.nodes = owner, field, nodes
 
     def get(self, name: str) -> ast.AST | None:
-        """The member with a place or a name."""
         if name.isdigit():
             return self.nodes[int(name)] if int(name) < len(self.nodes) else None
         named = [each for each in self.nodes if name_of(each) == name]
@@ -306,7 +291,6 @@ def _get(owner: ast.AST, field: str, index: int | None) -> Any:
 
 
 def _replace(owner: ast.AST, field: str, index: int | None, nodes: list[Any]) -> None:
-    """Put nodes in the place of one; a keyword keeps its name, and what stands alone as a statement is one."""
     if index is None:
         setattr(owner, field, nodes[0])
         return

@@ -12,11 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def find_tests(names: Sequence[str]) -> list[str]:
-    """Give pytest's names of test functions, wherever they live.
-
-    Raises:
-        AssertionError: there is none of that name.
-    """
+    """Give pytest's names of test functions, wherever they live."""
     found = list[str]()
     for name in names:
         assert name in _places(), (
@@ -28,7 +24,6 @@ def find_tests(names: Sequence[str]) -> list[str]:
 
 @functools.cache
 def _places() -> dict[str, list[Path]]:
-    """The files that have a test, by its name."""
     places: dict[str, list[Path]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name in re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE):

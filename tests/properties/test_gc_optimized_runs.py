@@ -144,15 +144,11 @@ def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
 
 @dataclass
 class Waits:
-    """What runs found, where garbage waits.
+    """What runs found, where garbage waits."""
 
-    Attributes:
-        since: when a mark found each object for the first time since one saw it alive.
-        garbage: of the last complete run.
-    """
-
+    # when a mark found each object for the first time since one saw it alive
     since: dict[str, datetime] = field(default_factory=dict)
-    garbage: set[str] = field(default_factory=set)
+    garbage: set[str] = field(default_factory=set)  # of the last complete run
 
     def look(self, context: Run, gone: set[str], living: set[str]) -> None:
         """See that a run deleted only what has waited, and take in what it found."""

@@ -9,20 +9,12 @@ from tests.simulation.focus import ANYTHING, Focus
 
 @dataclass(frozen=True)
 class KnownBug:
-    """A bug.
+    """A bug."""
 
-    Attributes:
-        world: that is to find it.
-        name: half a sentence.
-        seed: of the history that shows it.
-        rule: that this history breaks.
-        focus: what the histories that hunt it have more often than others.
-        breaks: names of breakages, all at once where several guards catch one fault; () for the one of its name.
-    """
-
-    world: str
-    name: str
-    seed: int
-    rule: str
-    focus: Focus = ANYTHING
+    world: str  # that is to find it
+    name: str  # half a sentence
+    seed: int  # of the history that shows it
+    rule: str  # that this history breaks
+    focus: Focus = ANYTHING  # what the histories that hunt it have more often than others
+    # names of breakages, all at once where several guards catch one fault; () for the one of its name
     breaks: tuple[str, ...] = ()

@@ -18,21 +18,14 @@ def instant(seconds: float) -> datetime:
 
 @dataclass
 class Clock:
-    """A clock of some machine.
+    """A clock of some machine."""
 
-    Attributes:
-        true_seconds: gives the true time, in seconds since the start.
-        offset: seconds by which it is ahead at the start.
-        drift: seconds gained per second.
-        jumps: (when, seconds): from then on it is ahead by that much more.
-        whole_seconds: it shows whole seconds only, rounded down.
-    """
-
-    true_seconds: Callable[[], float]
-    offset: float = 0.0
-    drift: float = 0.0
+    true_seconds: Callable[[], float]  # gives the true time, in seconds since the start
+    offset: float = 0.0  # seconds by which it is ahead at the start
+    drift: float = 0.0  # seconds gained per second
+    # (when, seconds): from then on it is ahead by that much more
     jumps: list[tuple[float, float]] = field(default_factory=list)
-    whole_seconds: bool = False
+    whole_seconds: bool = False  # it shows whole seconds only, rounded down
 
     def seconds(self) -> float:
         """What it shows, in seconds since the start."""

@@ -26,16 +26,7 @@ def displaced(
     kinds: Sequence[str],
     at: float,
 ) -> list[Move]:
-    """Draw some moves and some weather for one step, each kind as often as any other.
-
-    Args:
-        chance: draws.
-        pool: moves of all kinds, with arguments that fit the history.
-        steps: that may be met.
-        calls: names of calls that all of them make.
-        kinds: of weather.
-        at: when the run begins that they are to meet, in seconds.
-    """
+    """Draw some moves and some weather for one step, each kind as often as any other."""
     by_verb: dict[str, list[tuple[Any, ...]]] = {}
     for verb, args in map(_made, pool):
         if verb not in OF_THE_BASE:
@@ -50,7 +41,6 @@ def displaced(
 
 
 def _made(move: Move) -> tuple[str, tuple[Any, ...]]:
-    """The move that is made in the end: verb and arguments."""
     first = {"when": 3, "each": 4}.get(move.verb)
     return (move.verb, move.args) if first is None else (move.args[first], tuple(move.args[first + 1 :]))
 

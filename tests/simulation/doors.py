@@ -25,36 +25,23 @@ SLOWER = ("slow", "slow server")
 
 @dataclass(frozen=True)
 class Accident:
-    """What a move has planned: the first such process that gets to its n-th call dies there, or falls asleep.
+    """What a move has planned: the first such process that gets to its n-th call dies there, or falls asleep."""
 
-    Attributes:
-        process: beginning of its name.
-        call: from 1.
-        sleep_seconds: 0 kills.
-    """
-
-    process: str
-    call: int
-    sleep_seconds: float = 0.0
+    process: str  # beginning of its name
+    call: int  # from 1
+    sleep_seconds: float = 0.0  # 0 kills
 
 
 @dataclass
 class Trigger:
-    """Wakes somebody in the moment in which a call is about to be done.
+    """Wakes somebody in the moment in which a call is about to be done."""
 
-    Attributes:
-        role: of the process that calls; or the last word of the actor's name, which for servers is what they serve.
-        name: of the call; after a space may come a part of what it is about.
-        left: calls until then, that one included.
-        actor: who is woken.
-        caller: who makes the call.
-    """
-
+    # of the process that calls; or the last word of the actor's name, which for servers is what they serve
     role: str
-    name: str
-    left: int
-    actor: Actor
-    caller: Actor | None = None
+    name: str  # of the call; after a space may come a part of what it is about
+    left: int  # calls until then, that one included
+    actor: Actor  # who is woken
+    caller: Actor | None = None  # who makes the call
 
 
 type Deed[T] = Callable[[], T]
@@ -64,43 +51,25 @@ type Fault[T] = Callable[[Deed[T]], T]
 
 @dataclass
 class Doors:
-    """The doors of one history.
+    """The doors of one history."""
 
-    Attributes:
-        scheduler: who runs.
-        weather: what strikes.
-        pace: mean latency of a call in seconds, by the beginning of the name of its process.
-        haste: by which clients' requests take less time than what servers do for long; 1 is none.
-        accidents: what was planned.
-        triggers: who waits for which call.
-        asleep: processes that fell asleep.
-        late: seconds by which the call is late that somebody is about to make.
-    """
-
-    scheduler: Scheduler
-    weather: Weather = field(default_factory=Weather)
+    scheduler: Scheduler  # who runs
+    weather: Weather = field(default_factory=Weather)  # what strikes
+    # mean latency of a call in seconds, by the beginning of the name of its process
     pace: dict[str, float] = field(default_factory=dict)
-    haste: float = 1.0
-    accidents: list[Accident] = field(default_factory=list)
-    triggers: list[Trigger] = field(default_factory=list)
+    haste: float = 1.0  # by which clients' requests take less time than what servers do for long; 1 is none
+    accidents: list[Accident] = field(default_factory=list)  # what was planned
+    triggers: list[Trigger] = field(default_factory=list)  # who waits for which call
     calls: int = 0
     kills: int = 0
     sleeps: int = 0
-    asleep: list[Process] = field(default_factory=list)
+    asleep: list[Process] = field(default_factory=list)  # processes that fell asleep
+    # seconds by which the call is late that somebody is about to make
     late: dict[Actor, float] = field(default_factory=dict)
 
     def call[T](
         self, door: Door, name: str, deed: Deed[T], faults: Mapping[str, Fault[T]], what: str = ""
     ) -> T:
-        """Pass a door.
-
-        Args:
-            door: which.
-            name: of the call.
-            deed: does it.
-            faults: what kinds of weather do to it.
-            what: the call is about, for the trace.
-        """
         scheduler = self.scheduler
         actor = scheduler.current
         if actor is None:
@@ -126,14 +95,7 @@ class Doors:
         return -math.log(1 - unit(mix(draw, 1))) * pace
 
     def await_call(self, role: str, name: str, number: int, seconds: float) -> Actor | None:
-        """Wait until the n-th such call from now on is about to be done (called by actors); gives who makes it.
-
-        Args:
-            role: see `Trigger`.
-            name: of the call.
-            number: which, from 1.
-            seconds: how long at most.
-        """
+        """Wait until the n-th such call from now on is about to be done (called by actors); gives who makes it."""
         assert self.scheduler.current is not None, "only actors wait"
         trigger = Trigger(role, name, number, self.scheduler.current)
         self.triggers.append(trigger)
@@ -160,17 +122,12 @@ class Doors:
         process.give_up()
 
     def rouse(self, name: str) -> None:
-        """Let processes go on that fell asleep, now.
-
-        Args:
-            name: beginning of their names.
-        """
+        """Let processes go on that fell asleep, now."""
         for process in [found for found in self.asleep if found.name.startswith(name)]:
             self.asleep.remove(process)
             process.rouse()
 
     def _trigger(self, roles: tuple[str, ...], name: str, what: str, caller: Actor) -> bool:
-        """Wake who waits for a call; says whether somebody did."""
         woken = False
         for trigger in list(self.triggers):
             wanted, _, about = trigger.name.partition(" ")
@@ -197,7 +154,6 @@ class Doors:
 
 
 def not_done(words: str) -> Fault[object]:
-    """The deed is not done."""
 
     def fault(_deed: Deed[object]) -> object:
         raise UnavailableError(f"{words} (not done)")

@@ -35,12 +35,7 @@ def chosen(text: str, world_name: str) -> list[KnownBug]:
 
 
 def find_all(bugs: Sequence[KnownBug], cpu_seconds: float) -> int:
-    """Find some bugs; gives 1 when the list does not say where one shows.
-
-    Args:
-        bugs: to be found.
-        cpu_seconds: how long each is hunted whose history does not show it, in seconds of one core.
-    """
+    """Find some bugs; gives 1 when the list does not say where one shows."""
     wrong = 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for bug, (rule, seed, words) in zip(
@@ -57,10 +52,7 @@ def find_all(bugs: Sequence[KnownBug], cpu_seconds: float) -> int:
 
 
 def find(bug: KnownBug, cpu_seconds: float) -> tuple[str, int, str]:
-    """Give the rule that a bug breaks and the seed of the history that does; ("", …) where none was found.
-
-    A history that breaks the rule without the bug as well finds nothing.
-    """
+    """Give the rule that a bug breaks and the seed of the history that does; ("", …) where none was found."""
     seeds, began, words = [bug.seed] if bug.rule else [], time.monotonic(), "no history was played"
     first = 0
     while seeds or time.monotonic() - began < cpu_seconds * _AT_ONCE:
@@ -77,7 +69,6 @@ def find(bug: KnownBug, cpu_seconds: float) -> tuple[str, int, str]:
 
 
 def _hunt(bug: KnownBug, seeds: Sequence[int] | None, first: int, cpu_seconds: float) -> tuple[str, int, str]:
-    """Play some histories, or those from a seed on for some time, until one breaks a rule."""
     from tests.simulation.history import play
     from tests.simulation.worlds import WORLDS
 
@@ -105,7 +96,6 @@ def _context() -> ForkServerContext:
 
 
 def _in_a_process(do: Callable[[], _Found], breakages: Sequence[Breakage]) -> _Found:
-    """Do something with guards broken: in a process that has the product already, where that is possible."""
     contexts: list[ForkServerContext | SpawnContext] = [_context(), multiprocessing.get_context("spawn")]
     for context in contexts:
         ours, theirs = context.Pipe(duplex=False)

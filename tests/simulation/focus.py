@@ -19,40 +19,22 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Focus:
-    """What histories have more often.
+    """What histories have more often."""
 
-    Attributes:
-        scenes: names of scenes; each history has one of them. () is no focus on scenes.
-        settings: some of the values that a part of the setting may have, by its name; one of them is drawn.
-    """
-
-    scenes: tuple[str, ...] = ()
+    scenes: tuple[str, ...] = ()  # names of scenes; each history has one of them. () is no focus on scenes
+    # some of the values that a part of the setting may have, by its name; one of them is drawn
     settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.scenes or self.settings)
 
     def draw(self, chance: random.Random, table: Mapping[str, Sequence[Any]], name: str) -> Any:
-        """Draw a part of the setting.
-
-        Args:
-            chance: draws.
-            table: all values by name; one that is there twice is drawn twice as often.
-            name: of the part.
-        """
+        """Draw a part of the setting."""
         values = [value for value in table[name] if value in self.settings.get(name, table[name])]
         return chance.choice(values)
 
     def check(self, scenes: Mapping[str, object], table: Mapping[str, Sequence[Any]]) -> None:
-        """Demand that general histories draw all that is named.
-
-        Args:
-            scenes: of the world, by name.
-            table: all values of its settings, by name.
-
-        Raises:
-            ValueError: something is unknown.
-        """
+        """Demand that general histories draw all that is named."""
         unknown = [name for name in self.scenes if name not in scenes]
         for name, values in self.settings.items():
             unknown += [f"{name}={value!r}" for value in values if value not in table.get(name, ())]
@@ -61,13 +43,11 @@ class Focus:
             raise ValueError(f"no history has {', '.join(unknown)}")
 
     def to_text(self) -> str:
-        """As a text for a command."""
         settings = {name: list(values) for name, values in self.settings.items()}
         return json.dumps({"scenes": list(self.scenes), "settings": settings})
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """From what `to_text` made."""
         value = json.loads(text)
         settings = {name: tuple(values) for name, values in value.get("settings", {}).items()}
         return cls(tuple(value.get("scenes", ())), settings)

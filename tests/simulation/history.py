@@ -39,21 +39,17 @@ OF_THE_BASE = ("weather", "kill", "sleep", "when", "each", "faint", "suspend", "
 
 @dataclass(frozen=True)
 class Move:
-    """Something that is done at a time.
+    """Something that is done at a time."""
 
-    Attributes:
-        at: true seconds after the beginning; negative is the past, which is made one after the other and in peace.
-        verb: what; those `OF_THE_BASE` are the base's own, others the world's.
-        args: of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is
-            made in the moment in which that call is about to be done, the n-th from the move's own time on. `each` does
-            so at every n-th call, and has after the number how often. As such a move, `faint` lets the process that
-            makes the call sleep for some seconds, `suspend` that and all of its run, as if their machine was
-            suspended, `dawdle` lets this one call take so much longer, and `give up` lets that process be taken for
-            lost and tried again while it goes on. `wake` wakes processes that sleep, by the beginning of their names.
-    """
-
+    # true seconds after the beginning; negative is the past, which is made one after the other and in peace
     at: float
-    verb: str
+    verb: str  # what; those `OF_THE_BASE` are the base's own, others the world's
+    # of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is made
+    # in the moment in which that call is about to be done, the n-th from the move's own time on. `each` does so
+    # at every n-th call, and has after the number how often. As such a move, `faint` lets the process that makes
+    # the call sleep for some seconds, `suspend` that and all of its run, as if their machine was suspended,
+    # `dawdle` lets this one call take so much longer, and `give up` lets that process be taken for lost and tried
+    # again while it goes on. `wake` wakes processes that sleep, by the beginning of their names
     args: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
@@ -63,12 +59,7 @@ class Move:
 
 
 class Violation(AssertionError):
-    """Something that must never be. An actor reports it by `Simulation.violate`.
-
-    Args:
-        rule: its short name; shrinking keeps to the same rule.
-        words: what was seen.
-    """
+    """Something that must never be. An actor reports it by `Simulation.violate`."""
 
     def __init__(self, rule: str, words: str) -> None:
         super().__init__(f"{rule}: {words}")
@@ -93,26 +84,17 @@ class Scene(Protocol):
 
 
 class World(Protocol):
-    """What can be simulated.
+    """What can be simulated."""
 
-    Attributes:
-        name: for the command line.
-        steps: that moves may meet.
-        verbs: its moves.
-        hours_max: virtual hours after which everything must have come to its end by itself.
-        focus: what its histories have more often than others.
-        scenes: that a focus may name, by name.
-        settings: parts of the setting that a focus may name, by name: the values that are drawn.
-        installs: whether the product runs as a whole, so that its time, chance and threads are the history's.
-    """
-
-    name: str
-    steps: Sequence[str]
-    verbs: Sequence[str]
-    hours_max: float
-    focus: Focus
-    scenes: Mapping[str, object]
+    name: str  # for the command line
+    steps: Sequence[str]  # that moves may meet
+    verbs: Sequence[str]  # its moves
+    hours_max: float  # virtual hours after which everything must have come to its end by itself
+    focus: Focus  # what its histories have more often than others
+    scenes: Mapping[str, object]  # that a focus may name, by name
+    # parts of the setting that a focus may name, by name: the values that are drawn
     settings: Mapping[str, Sequence[Any]]
+    # whether the product runs as a whole, so that its time, chance and threads are the history's
     installs: bool
 
     def draw(self, chance: random.Random) -> list[Move]:
@@ -124,25 +106,16 @@ class World(Protocol):
 
 @dataclass
 class Simulation:
-    """What a scene works with.
+    """What a scene works with."""
 
-    Attributes:
-        seed: of the history.
-        scheduler: who runs.
-        doors: what is between them.
-        stores: all buckets.
-        states: kinds of states that were seen, for figures.
-    """
-
-    seed: int
-    scheduler: Scheduler
-    doors: Doors
-    stores: Stores
-    states: Counter[str] = field(default_factory=Counter)
+    seed: int  # of the history
+    scheduler: Scheduler  # who runs
+    doors: Doors  # what is between them
+    stores: Stores  # all buckets
+    states: Counter[str] = field(default_factory=Counter)  # kinds of states that were seen, for figures
 
     @classmethod
     def make(cls, seed: int, trace: Callable[[str], None] | None = None) -> Simulation:
-        """A fresh one."""
         scheduler = Scheduler(seed, trace)
         doors = Doors(scheduler)
         return cls(seed, scheduler, doors, Stores(doors))
@@ -173,25 +146,17 @@ class Simulation:
 
 @dataclass
 class Outcome:
-    """What became of a history.
-
-    Attributes:
-        moves: those that were made, with their numbers.
-        digest: of everything that happened.
-        error: the first violation, or an error of the simulator itself.
-        trace: the last lines, when they were kept.
-        figures: counts.
-    """
+    """What became of a history."""
 
     world: str
     seed: int
-    moves: list[tuple[int, Move]]
+    moves: list[tuple[int, Move]]  # those that were made, with their numbers
     drawn: int
     focus: Focus = ANYTHING
-    digest: str = ""
-    error: BaseException | None = None
-    trace: list[str] = field(default_factory=list)
-    figures: Counter[str] = field(default_factory=Counter)
+    digest: str = ""  # of everything that happened
+    error: BaseException | None = None  # the first violation, or an error of the simulator itself
+    trace: list[str] = field(default_factory=list)  # the last lines, when they were kept
+    figures: Counter[str] = field(default_factory=Counter)  # counts
     struck: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     real_seconds: float = 0.0
@@ -209,7 +174,6 @@ class Outcome:
         return isinstance(self.error, Violation)
 
     def command(self) -> str:
-        """The command that repeats it."""
         only = ",".join(str(number) for number, _ in self.moves)
         short = f" --only {only or 'none'}" if len(self.moves) < self.drawn else ""
         focus = f" --focus {shlex.quote(self.focus.to_text())}" if self.focus else ""
@@ -225,14 +189,6 @@ class Outcome:
 
 
 def play(world: World, seed: int, only: Collection[int] | None = None, keep_trace: int = 0) -> Outcome:
-    """Play the history of a seed.
-
-    Args:
-        world: which.
-        seed: of everything.
-        only: numbers of the moves that are made; None is all.
-        keep_trace: so many last lines of the trace are kept; -1 is all.
-    """
     began = real_seconds()
     drawn = sorted(world.draw(chance_of(seed, world.name, "moves")), key=lambda move: move.at)
     moves = [(number, move) for number, move in enumerate(drawn) if only is None or number in only]
@@ -290,12 +246,10 @@ def _play(world: World, simulation: Simulation, moves: Sequence[tuple[int, Move]
 
 
 def _past(moves: Sequence[tuple[int, Move]]) -> float:
-    """Seconds that the past takes."""
     return max((-move.at for _, move in moves), default=0.0)
 
 
 def _base(doors: Doors, move: Move, at: float) -> bool:
-    """Plan what the base itself knows; says whether it was that."""
     if move.verb == "weather":
         kind, seconds, rate = move.args
         doors.weather.add(kind, at, seconds, rate)
@@ -358,7 +312,6 @@ def _delay(doors: Doors, due: Move, caller: Actor) -> None:
 
 
 def _run(scheduler: Scheduler, seconds: float) -> None:
-    """Run until all is quiet; raises the first error, and when it takes too long."""
     scheduler.run(scheduler.now + seconds)
     if scheduler.error is not None:
         raise scheduler.error

@@ -15,16 +15,10 @@ from tests.simulation.trash import known_bugs as trash
 DECISION = (
     KnownBug("decision", "a run deletes what has not waited long enough", 34, "lost"),
     KnownBug("decision", "what changed goes on waiting", 75, "lost"),
-    KnownBug("decision", "a wait goes on that began while the object was young", 211, "lost"),
 )
 BUGS = (*DECISION, *gc.BUGS, *bugs_marking.BUGS, *bugs_sweeping.BUGS, *icechunk.BUGS, *trash.BUGS)
 BREAKAGES_BY_NAME = {each.name: each for each in (*BREAKAGES, *gc.OWN, *icechunk.OWN, *trash.OWN)}
 
 
 def breakages_of(bug: KnownBug) -> list[Breakage]:
-    """Give what is broken where a bug is.
-
-    Raises:
-        KeyError: there is no breakage of a name.
-    """
     return [BREAKAGES_BY_NAME[name] for name in bug.breaks or (bug.name,)]

@@ -21,12 +21,7 @@ _NOT_CUT: dict[str, Any] = {**_FAULTS, "staging cut short": lambda deed: deed()}
 
 
 class DoorKV:
-    """A store behind a door.
-
-    Args:
-        store: that everybody shares.
-        doors: of the history.
-    """
+    """A store behind a door."""
 
     def __init__(self, store: Store, doors: Doors) -> None:
         self._store = store
@@ -78,11 +73,7 @@ class DoorKV:
 
 
 class WatchedKV(MemoryKV):
-    """The shared store itself; says what was changed.
-
-    Attributes:
-        on_change: called after each change with partition, key, and the value, None where there is none any more.
-    """
+    """The shared store itself; says what was changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,12 +92,6 @@ class WatchedKV(MemoryKV):
         rows: Mapping[tuple[bytes, bytes], bytes],
         among: Callable[[bytes], bool] = lambda _partition: True,
     ) -> None:
-        """Restore a backup.
-
-        Args:
-            rows: values by partition and key.
-            among: whether a partition is restored; the others stay as they are.
-        """
         for place in [place for place in self.rows() if place not in rows and among(place[0])]:
             self._remove(*place)
         now = self.rows()

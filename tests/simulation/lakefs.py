@@ -59,21 +59,13 @@ PAGES = (
 
 @dataclass
 class Server:
-    """One lakeFS server: a process with a catalog, which is made anew when it restarts.
+    """One lakeFS server: a process with a catalog, which is made anew when it restarts."""
 
-    Attributes:
-        name: of the process.
-        kv: the shared key-value store.
-        doors: of the history.
-        clock: its own.
-        settings: of the server, with its defects.
-    """
-
-    name: str
-    kv: Store
-    doors: Doors
-    clock: Clock
-    settings: ServerSettings
+    name: str  # of the process
+    kv: Store  # the shared key-value store
+    doors: Doors  # of the history
+    clock: Clock  # its own
+    settings: ServerSettings  # of the server, with its defects
     lives: int = 0
     requests: int = 0
     process: Process = field(init=False)
@@ -137,14 +129,7 @@ def make_settings(catalog: Any, defects: frozenset[str] = frozenset()) -> Server
 
 
 class Balancer(Transport):
-    """What stands between a client and the servers: it chooses one for each connection, and sometimes answers itself.
-
-    Args:
-        servers: behind it.
-        doors: of the history.
-        kept: answers that a cache on the way has kept, each the first to its question.
-        url: by which it is reached.
-    """
+    """What stands between a client and the servers: it chooses one for each connection, or answers itself."""
 
     def __init__(
         self, servers: list[Server], doors: Doors, kept: dict[str, Response], url: str = URL
@@ -188,7 +173,6 @@ class Balancer(Transport):
         return found
 
     def _note_look(self, operation: Operation, body: Mapping[str, Any] | None) -> None:
-        """A sweep that begins to look at staging again must see all that is readable by then."""
         current = self._doors.scheduler.current
         begins = operation.name == SCAN_OF_STAGING and not (body or {}).get("continuation_token")
         if begins and current is not None and current.process.role == "bulk_delete":

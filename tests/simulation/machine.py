@@ -123,7 +123,6 @@ def import_product() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing is logged, and garbage of Python's own is collected between histories only."""
     logging.disable(logging.CRITICAL)
     gc.disable()
     try:

@@ -75,66 +75,43 @@ _OF_SWEEPS = tuple(f"/bulk_delete/_{name}.json" for name in ("try", "SUCCESS", "
 
 @dataclass
 class Oracle:
-    """Watches one bucket with one repository.
-
-    Attributes:
-        truth: what is readable.
-        bucket: that holds the namespace.
-        root: of the namespace in the bucket, with a trailing slash.
-        min_age: of all runs.
-        secrets: that no file may hold.
-        deleted: addresses that went, with the time.
-        in_records: those that staging records had named since before the sweep began.
-        asked: what runs were asked for, by name.
-        shared_since: since when another repository has this namespace.
-        clocks: of the servers.
-        clocks_set: when those were set last.
-        marked: what was staged when some run's mark ended, of each mark.
-        others: when a run of another collector ended.
-        first_deleted: when addresses went first.
-        parts: what steps wrote, by key.
-        serving: what servers are about to stage.
-        copy_read: whether a copy of the records was read that fell behind.
-        fences: rules about leases and tries.
-        answers: rules about asking people.
-        latecomers: what only a clean run finds.
-        saved: when a report, or what ends a mark, or begins or ends a sweep's try, was written, by key.
-        put_by_hand: when somebody put an object under the key of one that went.
-        undone: rules about what can be taken back.
-        trees: when a range or metarange was written last, by its id.
-        looked: when the sweep's last look began that deleted an address.
-        owner: first word of the name of the run that made its server the owner.
-    """
+    """Watches one bucket with one repository."""
 
     simulation: Simulation
-    truth: Truth
-    bucket: Bucket
-    root: str
-    min_age: timedelta
-    secrets: tuple[bytes, ...] = ()
-    deleted: dict[str, float] = field(default_factory=dict)
+    truth: Truth  # what is readable
+    bucket: Bucket  # that holds the namespace
+    root: str  # of the namespace in the bucket, with a trailing slash
+    min_age: timedelta  # of all runs
+    secrets: tuple[bytes, ...] = ()  # that no file may hold
+    deleted: dict[str, float] = field(default_factory=dict)  # addresses that went, with the time
+    # those that staging records had named since before the sweep began
     in_records: set[str] = field(default_factory=set)
     first: dict[str, bytes] = field(default_factory=dict)
     by_run: dict[str, set[str]] = field(default_factory=dict)
-    asked: dict[str, Asked] = field(default_factory=dict)
-    shared_since: float | None = None
-    clocks: Sequence[Clock] = ()
-    clocks_set: float = float("-inf")
+    asked: dict[str, Asked] = field(default_factory=dict)  # what runs were asked for, by name
+    shared_since: float | None = None  # since when another repository has this namespace
+    clocks: Sequence[Clock] = ()  # of the servers
+    clocks_set: float = float("-inf")  # when those were set last
+    # what was staged when some run's mark ended, of each mark
     marked: list[set[str]] = field(default_factory=list)
-    others: list[float] = field(default_factory=list)
-    first_deleted: dict[str, float] = field(default_factory=dict)
-    parts: dict[str, bytes] = field(default_factory=dict)
-    serving: Serving = field(default_factory=Serving)
-    copy_read: bool = False
-    fences: Fences = field(init=False)
-    answers: Answers = field(init=False)
-    latecomers: Latecomers = field(default_factory=Latecomers)
+    others: list[float] = field(default_factory=list)  # when a run of another collector ended
+    first_deleted: dict[str, float] = field(default_factory=dict)  # when addresses went first
+    parts: dict[str, bytes] = field(default_factory=dict)  # what steps wrote, by key
+    serving: Serving = field(default_factory=Serving)  # what servers are about to stage
+    copy_read: bool = False  # whether a copy of the records was read that fell behind
+    fences: Fences = field(init=False)  # rules about leases and tries
+    answers: Answers = field(init=False)  # rules about asking people
+    latecomers: Latecomers = field(default_factory=Latecomers)  # what only a clean run finds
+    # when a report, or what ends a mark, or begins or ends a sweep's try, was written, by key
     saved: dict[str, float] = field(default_factory=dict)
+    # when somebody put an object under the key of one that went
     put_by_hand: dict[str, float] = field(default_factory=dict)
-    undone: Undone = field(init=False)
+    undone: Undone = field(init=False)  # rules about what can be taken back
+    # when a range or metarange was written last, by its id
     trees: dict[str, float] = field(default_factory=dict)
+    # when the sweep's last look began that deleted an address
     looked: dict[str, float] = field(default_factory=dict)
-    owner: str = ""
+    owner: str = ""  # first word of the name of the run that made its server the owner
 
     def __post_init__(self) -> None:
         self.fences = Fences(self.simulation, self.bucket.clock)
@@ -201,12 +178,7 @@ class Oracle:
                 self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
 
     def brought_back(self, commit_id: str, since: float) -> None:
-        """A server has made a commit of what other commits have; its tree was written before its hooks ran.
-
-        Args:
-            commit_id: of the commit.
-            since: when the server was asked to make it.
-        """
+        """A server has made a commit of what other commits have; its tree was written before its hooks ran."""
         written = self.trees.get(self.truth.commits[commit_id].metarange_id, 0.0)
         if written < since:
             self.simulation.states["commit without a file of its own"] += 1
@@ -219,9 +191,6 @@ class Oracle:
         return self.root + address in self.bucket.objects
 
     def _could_be_known(self, address: str, seconds: float) -> bool:
-        """Whether a deletion that came so long after the commit began could be avoided: what a sealed token has below a
-        newer write is in no answer of a server, only in staging records: there before whoever deleted it began. And
-        what some mark saw staged waits anew afterwards, for longer than the commit takes."""
         reads_records = not self.copy_read and any(asked.read_kv for asked in self.asked.values())
         waits = seconds < self.serving.given and any(address in staged for staged in self.marked)
         return (reads_records and address in self.in_records) or waits
@@ -313,12 +282,7 @@ class Oracle:
         self.simulation.states["held in peace"] += len(named)
 
     def check_figures(self, run: Run, ended: Orchestrated) -> None:
-        """Look whether the report of a run tells what happened.
-
-        Args:
-            run: it.
-            ended: what became of it.
-        """
+        """Look whether the report of a run tells what happened."""
         self.answers.check_told(run, ended)
         summary = run.folder.read_summary(ledger.STEP)
         if summary is None or run.plan.dry_run:
@@ -348,8 +312,6 @@ class Oracle:
             )
 
     def _is_swept_after_report(self, folder: str) -> bool:
-        """Whether a try of the sweep was begun or at work after the last report: its task was cleared alone, or a lost
-        worker woke before its try (docs/when-a-run-stops.md)."""
         report = self.saved.get(f"{folder}/report.json")
         return report is not None and any(
             self.saved.get(folder + each, report) > report for each in _OF_SWEEPS
@@ -377,7 +339,6 @@ class Oracle:
                     self.simulation.violate("secret", f"{key} holds a secret")
 
     def _judge_last_copy(self, address: str) -> None:
-        """Look whether what is about to go for good is the only copy of something that is readable."""
         process, since = self._process(), self.truth.since.get(address)
         if since is None or since > process.begun or self._is_there(address):
             return
@@ -391,7 +352,6 @@ class Oracle:
             self.simulation.violate("young", f"{process.name} deletes {address}, which is only {age} old")
 
     def _is_put_meanwhile(self, address: str, process: Process) -> bool:
-        """Whether a run that copies nothing meets what somebody put by hand under a listed key (docs/safety.md)."""
         asked, put = self.asked.get(process.name.partition(" ")[0]), self.put_by_hand.get(address)
         return asked is not None and put is not None and asked.undo != "quarantine" and asked.begun < put
 
@@ -419,8 +379,6 @@ class Oracle:
             )
 
     def _looked(self, address: str, process: Process) -> float:
-        """When the last look began that could find that an address is in use: no re-check sees what is staged over its
-        like."""
         asked = self.asked.get(process.name.partition(" ")[0])
         if (
             asked is None
@@ -435,7 +393,6 @@ class Oracle:
         return ours is None or other is None or ours.data == other.data
 
     def _judge_request(self, address: str, process: Process) -> None:
-        """Look whether the run was to keep more than what is readable."""
         name, _, _ = process.name.partition(" ")
         asked = self.asked.get(name)
         if asked is None:
@@ -473,7 +430,6 @@ class Oracle:
             self.simulation.violate("live", f"{process.name} deletes {address}, which a staging record names")
 
     def _judge_others(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
-        """Look whether somebody else is at work in the namespace."""
         since = self.shared_since
         if since is not None and (since < process.begun or self.fences.can_know(process, since)):
             self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
@@ -485,7 +441,6 @@ class Oracle:
             self.simulation.violate("foreign", f"{address} is deleted, and another collector is at work")
 
     def _judge_clocks(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
-        """Look whether clocks were so far off that the run had to be refused."""
         store = self.bucket.clock.seconds()
         ours = 0.0 if run.clock is None else abs(run.clock.seconds() - store)
         theirs = min((abs(clock.seconds() - store) for clock in self.clocks), default=0.0)
@@ -494,7 +449,6 @@ class Oracle:
             self.simulation.violate("clocks", f"{process.name} deletes {address}, {words}")
 
     def _judge_state(self) -> None:
-        """Look whether the state that a sweep builds on is the last one: a person may go on with a run days later."""
         process = self._process()
         asked = self.asked.get(process.name.partition(" ")[0])
         if asked is None or not asked.run().by_person:
@@ -521,19 +475,16 @@ class Oracle:
 
 
 def _is_complete(run: Orchestrated) -> bool:
-    """Whether a run has moved the state on."""
     return run.outcome == "success" and not run.config["dry_run"] and "window_begin" not in run.config
 
 
 def _waiting(run: Run) -> set[str]:
-    """Addresses in the pending list."""
     listed = from_json(PendingList, json.loads(run.state.get(POINTER)))
     tables = RunFolder(run.state, "the list").read_parts(listed.parts.values(), ["address"])
     return {address for table in tables for address in table["address"].to_pylist()}
 
 
 def _settled(run: Run) -> list[dict[str, Any]]:
-    """The ledger of a run that has swept: a row for each object."""
     summary = run.folder.read_summary(ledger.STEP)
     if summary is None:
         raise NotFoundError("the run did not come to deleting")

@@ -55,58 +55,35 @@ LEASE_RETRIES = 10
 
 @dataclass
 class Said:
-    """What a person answered a run.
+    """What a person answered a run."""
 
-    Attributes:
-        decision: approved or rejected.
-        shown: when what it is about was looked at.
-        acknowledged: when it was written down for sure; None when nobody knows.
-    """
-
-    decision: str
-    shown: float
-    acknowledged: float | None = None
+    decision: str  # approved or rejected
+    shown: float  # when what it is about was looked at
+    acknowledged: float | None = None  # when it was written down for sure; None when nobody knows
 
 
 @dataclass
 class Orchestrated:
-    """One DAG run.
+    """One DAG run."""
 
-    Attributes:
-        name: begins the names of all its processes.
-        config: of the run, as a user gives it.
-        outcome: how it ended: of its report, or the first error's kind.
-        by_person: whether no orchestrator does it.
-        said: what people answered it.
-        waiting: who waits for an answer in Airflow.
-        response: that answer: decision and user.
-        question: what is asked in Airflow: its digest, and when it was put.
-        patience: how long an answer is waited for there, in seconds.
-        marked_failed: whether somebody marked the task that is at work as failed.
-        ended_at: when; never, where a process of it was lost, which may live on.
-        lost: whether one was.
-        begun: when tasks began, each by all of its tries.
-        clock: of the machine that planned it.
-    """
-
-    name: str
-    config: dict[str, Any]
+    name: str  # begins the names of all its processes
+    config: dict[str, Any]  # of the run, as a user gives it
     run_uri: str = ""
     grant: LeaseGrant | None = None
-    outcome: str = ""
+    outcome: str = ""  # how it ended: of its report, or the first error's kind
     errors: list[str] = field(default_factory=list)
     ended: bool = False
-    ended_at: float = 0.0
-    lost: bool = False
-    by_person: bool = False
-    said: list[Said] = field(default_factory=list)
-    waiting: Actor | None = None
-    response: tuple[steps.Decision, str] | None = None
-    question: tuple[str, float] | None = None
-    patience: float = 0.0
-    marked_failed: bool = False
-    begun: dict[str, list[float]] = field(default_factory=dict)
-    clock: Clock | None = None
+    ended_at: float = 0.0  # when; never, where a process of it was lost, which may live on
+    lost: bool = False  # whether one was
+    by_person: bool = False  # whether no orchestrator does it
+    said: list[Said] = field(default_factory=list)  # what people answered it
+    waiting: Actor | None = None  # who waits for an answer in Airflow
+    response: tuple[steps.Decision, str] | None = None  # that answer: decision and user
+    question: tuple[str, float] | None = None  # what is asked in Airflow: its digest, and when it was put
+    patience: float = 0.0  # how long an answer is waited for there, in seconds
+    marked_failed: bool = False  # whether somebody marked the task that is at work as failed
+    begun: dict[str, list[float]] = field(default_factory=dict)  # when tasks began, each by all of its tries
+    clock: Clock | None = None  # of the machine that planned it
 
     @property
     def folder(self) -> str:
@@ -125,21 +102,13 @@ class Orchestrated:
 
 @dataclass
 class Orchestrator:
-    """Starts DAG runs.
+    """Starts DAG runs."""
 
-    Attributes:
-        simulation: of the history.
-        make_client: a collector's client of the servers.
-        clocks: of the machines that processes run on.
-        workers: spread the tasks.
-        runs: all that were started, by name.
-    """
-
-    simulation: Simulation
-    make_client: Callable[[], LakeFSClient]
-    clocks: Sequence[Clock]
-    workers: Workers
-    runs: dict[str, Orchestrated] = field(default_factory=dict)
+    simulation: Simulation  # of the history
+    make_client: Callable[[], LakeFSClient]  # a collector's client of the servers
+    clocks: Sequence[Clock]  # of the machines that processes run on
+    workers: Workers  # spread the tasks
+    runs: dict[str, Orchestrated] = field(default_factory=dict)  # all that were started, by name
 
     def start(self, name: str, config: dict[str, Any]) -> Orchestrated:
         """Do a DAG run to its end (called by an actor of a process that never dies)."""
@@ -216,7 +185,6 @@ class Orchestrator:
         self.simulation.scheduler.note(f"{run.name} has ended: {run.outcome} {run.errors}")
 
     def _task(self, run: Orchestrated, task: str) -> BaseException | None:
-        """Do one task with its retries; gives the error that it failed with."""
         tries = (LEASE_RETRIES if task == "acquire_lease" else RETRIES) + 1
         error: BaseException | None = None
         for _ in range(tries):
@@ -230,7 +198,6 @@ class Orchestrator:
         return error
 
     def _approve(self, run: Orchestrated) -> BaseException | None:
-        """Ask, where somebody has to be asked, and wait as Airflow does; a retry asks again."""
         error: BaseException | None = None
         for _ in range(RETRIES + 1):
             error = self._task(run, "approve")
@@ -247,7 +214,6 @@ class Orchestrator:
         return error
 
     def _answer(self, opened: steps.Run, run: Orchestrated) -> None:
-        """Write down what was answered; without an answer that is a no, unless a command said something."""
         if run.response is not None:
             self.say(opened, run, *run.response, steps.AIRFLOW, run.question)
         else:
@@ -296,7 +262,6 @@ class Orchestrator:
         return actor.error
 
     def _took(self, run: Orchestrated, task: str, result: Any) -> None:
-        """Note what a task has left for later ones."""
         if task == "acquire_lease":
             run.grant = result
         elif task == "plan":
@@ -305,7 +270,6 @@ class Orchestrator:
             run.outcome = result
 
     def process(self, name: str, role: str) -> Process:
-        """A process on some machine."""
         scheduler = self.simulation.scheduler
         number = stable_hash(self.simulation.seed, name, scheduler.now)
         clock = self.clocks[number % len(self.clocks)]
@@ -319,14 +283,12 @@ class Orchestrator:
             self.simulation.violate("defect", f"{task} ends with {error!r}\n{places}")
 
     def _collect(self, run: Orchestrated, process: Process) -> None:
-        """What `dredge gc run` does."""
         client = self.make_client()
         plan = steps.plan_run(from_json(GCConfig, run.config), None, client, None, process.clock)
         run.run_uri = plan.run_uri
         self._to_its_end(run, process, steps.Run.open(plan.run_uri, None, client, process.clock))
 
     def _resume(self, run: Orchestrated, process: Process) -> None:
-        """What `dredge gc resume` does."""
         opened = reopen_run(run.run_uri, self.make_client(), None, process.clock)
         self._to_its_end(run, process, opened)
 

@@ -29,16 +29,7 @@ class Killed(BaseException):
 
 
 class Process:
-    """A process of some machine: what dies together, and shares a clock.
-
-    Args:
-        name: of its own in a history.
-        scheduler: that it lives under.
-        clock: of its machine; None is the true time.
-        role: what it is at, such as the step of a driver; may change.
-        begun: true seconds of the beginning of its work; None is now.
-        may_fail: its errors are the product's business; those of others are the simulator's, and end the history.
-    """
+    """A process of some machine: what dies together, and shares a clock."""
 
     def __init__(
         self,
@@ -95,41 +86,23 @@ class Process:
 
 @dataclass(eq=False)
 class Actor:
-    """One thread of control.
+    """One thread of control."""
 
-    Attributes:
-        name: for the trace.
-        process: whose clock and life it shares at the moment.
-        result: what its body returned, once it has ended.
-        error: what its body raised.
-        ended: whether it has.
-        asked: when it began the call that it is making, or made last, through a door.
-    """
-
-    name: str
-    process: Process
+    name: str  # for the trace
+    process: Process  # whose clock and life it shares at the moment
     chance: random.Random
     glet: greenlet.greenlet
-    result: object = None
-    error: BaseException | None = None
-    ended: bool = False
-    asked: float = 0.0
+    result: object = None  # what its body returned, once it has ended
+    error: BaseException | None = None  # what its body raised
+    ended: bool = False  # whether it has
+    asked: float = 0.0  # when it began the call that it is making, or made last, through a door
     wakes: int = 0
     ticket: int = 0
     waiters: list[Actor] = field(default_factory=list)
 
 
 class Scheduler:
-    """Runs actors.
-
-    Args:
-        seed: of the history.
-        trace: is given a line for everything that happens; None throws them away.
-
-    Attributes:
-        now: true seconds since the start.
-        current: the running actor; None outside of all.
-    """
+    """Runs actors."""
 
     def __init__(self, seed: int = 0, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
@@ -153,14 +126,7 @@ class Scheduler:
     def spawn(
         self, name: str, body: Callable[[], object], process: Process, at: float | None = None
     ) -> Actor:
-        """Let an actor begin, now or at a time.
-
-        Args:
-            name: a number is added where it is used again.
-            body: what it does; its errors stay with it (`Actor.error`).
-            process: that it belongs to.
-            at: true seconds.
-        """
+        """Let an actor begin, now or at a time."""
         count = self._names[name] = self._names.get(name, 0) + 1
         unique = name if count == 1 else f"{name}#{count}"
         actor = Actor(unique, process, chance_of(self.seed, "actor", unique), greenlet.greenlet(lambda: None))
@@ -177,11 +143,7 @@ class Scheduler:
         self._switch(actor)
 
     def park(self, seconds: float | None = None) -> bool:
-        """Wait until somebody wakes the current actor (called by actors); says whether somebody did.
-
-        Args:
-            seconds: how long at most; None is for ever.
-        """
+        """Wait until somebody wakes the current actor (called by actors); says whether somebody did."""
         actor = self._me()
         before = actor.wakes
         if seconds is not None:

@@ -9,13 +9,7 @@ from tests.simulation.machine import real_seconds
 
 
 def shrink(world: World, failing: Outcome, seconds: float = 120.0) -> Outcome:
-    """Find a short history of the same seed that breaks the same rule.
-
-    Args:
-        world: of the history.
-        failing: it.
-        seconds: how long to try.
-    """
+    """Find a short history of the same seed that breaks the same rule."""
     end = real_seconds() + seconds
     best = failing
 
@@ -34,12 +28,7 @@ def shrink(world: World, failing: Outcome, seconds: float = 120.0) -> Outcome:
 
 
 def reduce_list(items: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Leave out as many items as possible (Zeller's ddmin, complements only).
-
-    Args:
-        items: a list that fails.
-        fails: whether a shorter one still does.
-    """
+    """Leave out as many items as possible (Zeller's ddmin, complements only)."""
     size = max(1, len(items) // 2)
     while True:
         at = 0

@@ -47,18 +47,14 @@ type Infos = list[ObjectInfo]
 
 @dataclass
 class Stores:
-    """All buckets of a history.
-
-    Attributes:
-        rows: the key-value store as a collector reads it; None where it has no way there.
-    """
+    """All buckets of a history."""
 
     doors: Doors
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    # the key-value store as a collector reads it; None where it has no way there
     rows: RowReader | None = None
 
     def bucket(self, name: str) -> Bucket:
-        """A bucket by name."""
         if name not in self.buckets:
             self.buckets[name] = Bucket(name, Clock(lambda: self.doors.scheduler.now, whole_seconds=True))
         return self.buckets[name]
@@ -89,7 +85,6 @@ def _denied(_deed: object) -> Any:
 
 
 def _repeated(deed: Callable[[], Any]) -> Any:
-    """The client asked again after a lost answer, and met its own first request."""
     deed()
     raise ConflictError("PreconditionFailed")
 
@@ -101,7 +96,6 @@ LATEST = 60.0
 
 
 def _again(deed: Callable[[], Any]) -> Any:
-    """The client took its first request for lost and sent it again; the store gets that one last."""
     scheduler = _current[-1].doors.scheduler
     assert scheduler.current is not None, "weather strikes actors"
     process, wire = scheduler.current.process, Process(WIRE, scheduler)
@@ -327,7 +321,6 @@ class SimDeleter:
 
 
 def _some_fail(keys: Sequence[str], remove: Callable[[int], DeleteOutcome]) -> dict[str, Any]:
-    """What weather does to a deletion: each second one fails, or is done and said to have failed, or as `FAULTS`."""
 
     def some(after_all: bool) -> list[DeleteOutcome]:
         done: list[DeleteOutcome] = []

@@ -201,7 +201,6 @@ def _sweep_of_what_was_begun_anew(scene: GcScene) -> None:
 
 
 def _sweep_what_a_head_has_for_long(scene: GcScene, seconds: float = 80.0) -> None:
-    """Somebody sleeps, so that sweeps may be slow to notice; but no look may be so old."""
     scheduler, doors, key = scene.simulation.scheduler, scene.simulation.doors, _orphan(scene)
     sweep = Process("run0 bulk_delete", scheduler, may_fail=True)
     doors.sleeps = 1

@@ -30,24 +30,16 @@ SURE = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Policy:
-    """The only rule of a retention policy; a pattern is a name, or ends in `**`.
+    """The only rule of a retention policy; a pattern is a name, or ends in `**`."""
 
-    Attributes:
-        branches: patterns of their names.
-        last: commits of a branch's main line that count; None is all of them.
-        paths: patterns of paths; none is every path.
-    """
-
-    branches: tuple[str, ...]
-    last: int | None
-    paths: tuple[str, ...] = ()
+    branches: tuple[str, ...]  # patterns of their names
+    last: int | None  # commits of a branch's main line that count; None is all of them
+    paths: tuple[str, ...] = ()  # patterns of paths; none is every path
 
     def names(self, branch: str) -> bool:
-        """Whether it is about a branch."""
         return any(_matches(pattern, branch) for pattern in self.branches)
 
     def has(self, path: bytes) -> bool:
-        """Whether it is about a path."""
         text = path.decode("utf-8", "surrogateescape")
         return not self.paths or any(_matches(pattern, text) for pattern in self.paths)
 
@@ -58,39 +50,29 @@ def _matches(pattern: str, name: str) -> bool:
 
 @dataclass
 class Truth:
-    """The truth about one repository.
+    """The truth about one repository."""
 
-    Attributes:
-        repository: its record.
-        scheduler: gives the true time.
-        ranges: reads tables, past all doors.
-        rules: versions of the retention rules, with the times since when.
-        since: since when an address has been readable without a gap; only what is.
-        head_since: the same for what a branch's head names.
-        named_since: the same for what any token of a branch names.
-        moved: when a branch, commit, tag or staging record changed last.
-        lost: commits that were active when the database was put back to a day on which it had none of them. Their
-            content counts as readable until a person says that they may go: they can be made known again.
-        was_put_back: whether it was, ever.
-        given_up: addresses of lost commits that a person gave up.
-    """
-
-    repository: Repository
-    scheduler: Scheduler
-    ranges: RangeReader
+    repository: Repository  # its record
+    scheduler: Scheduler  # gives the true time
+    ranges: RangeReader  # reads tables, past all doors
     branches: dict[str, Branch] = field(default_factory=dict)
     commits: dict[str, Commit] = field(default_factory=dict)
     tags: dict[str, Tag] = field(default_factory=dict)
     staged: dict[str, dict[bytes, str | None]] = field(default_factory=dict)
+    # versions of the retention rules, with the times since when
     rules: list[tuple[float, Rules | None]] = field(default_factory=lambda: [(0.0, None)])
+    # since when an address has been readable without a gap; only what is
     since: dict[str, float] = field(default_factory=dict)
-    head_since: dict[str, float] = field(default_factory=dict)
+    head_since: dict[str, float] = field(default_factory=dict)  # the same for what a branch's head names
+    # the same for what any token of a branch names
     named_since: dict[str, float] = field(default_factory=dict)
     following: bool = False
-    moved: float = 0.0
+    moved: float = 0.0  # when a branch, commit, tag or staging record changed last
+    # commits that were active when the database was put back to a day on which it had none of them. Their content
+    # counts as readable until a person says that they may go: they can be made known again
     lost: dict[str, Commit] = field(default_factory=dict)
-    was_put_back: bool = False
-    given_up: set[str] = field(default_factory=set)
+    was_put_back: bool = False  # whether it was, ever
+    given_up: set[str] = field(default_factory=set)  # addresses of lost commits that a person gave up
     _entries: dict[str, dict[bytes, str]] = field(default_factory=dict)
 
     def changed(self, partition: bytes, key: bytes, value: bytes | None) -> None:
@@ -144,10 +126,6 @@ class Truth:
     def readable(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
         """Addresses that can be read now: what branches have staged, and what commits name that no rule lets go; and
         what commits name that were lost with the database.
-
-        Args:
-            since: only what every version of the rules since this time keeps; None asks the newest version.
-            sure: commits count that no rule lets go so much later; a negative time adds those that one let go since.
         """
         found = self.by_staging()
         for commit in (*self.active(since, sure), *self.lost):
@@ -155,10 +133,7 @@ class Truth:
         return found
 
     def by_staging(self) -> set[str]:
-        """What branches read from their staging: of every path the newest change of all tokens.
-
-        What a newer token covers cannot be read. A commit under way may still bring it up; `Oracle.committed` looks.
-        """
+        """What branches read from their staging: of every path the newest change of all tokens."""
         found: set[str] = set()
         for branch in self.branches.values():
             changes: dict[bytes, str | None] = {}
@@ -168,12 +143,7 @@ class Truth:
         return found
 
     def is_unseen(self, address: str, is_like: Callable[[str], bool]) -> bool:
-        """Whether a branch has an address staged over an entry of its head that may be equal: then no answer shows it.
-
-        Args:
-            address: staged somewhere, or not.
-            is_like: whether the object of an entry may be equal to it.
-        """
+        """Whether a branch has an address staged over an equal entry of its head: then no answer shows it."""
         for branch in self.branches.values():
             head = self.entries(branch.commit_id)
             for token in branch.tokens:
@@ -183,11 +153,7 @@ class Truth:
         return False
 
     def unnamed(self, tables: Iterable[str]) -> set[str]:
-        """What metaranges name to which no ref leads.
-
-        Args:
-            tables: ids of ranges and metaranges.
-        """
+        """What metaranges name to which no ref leads."""
         waiting = [branch.commit_id for branch in self.branches.values()]
         waiting += [tag.commit_id for tag in self.tags.values()]
         reached: set[str] = set()
@@ -272,7 +238,6 @@ class Truth:
         return {} if commit is None or not commit.metarange_id else self.entries_in(commit.metarange_id)
 
     def entries_in(self, metarange: str) -> Mapping[bytes, str]:
-        """What a metarange names."""
         known = self._entries.get(metarange)
         if known is None:
             known = {

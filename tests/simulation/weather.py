@@ -18,19 +18,12 @@ type Door = Literal["kv", "store", "lakefs", "any"]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of weather.
+    """A kind of weather."""
 
-    Attributes:
-        name: what people read.
-        door: the calls that it may strike.
-        only: names of the calls that it may strike; empty is all of the door.
-        role: of the processes that it may strike; "" is all.
-    """
-
-    name: str
-    door: Door
-    only: frozenset[str] = frozenset()
-    role: str = ""
+    name: str  # what people read
+    door: Door  # the calls that it may strike
+    only: frozenset[str] = frozenset()  # names of the calls that it may strike; empty is all of the door
+    role: str = ""  # of the processes that it may strike; "" is all
 
 
 PUTS = frozenset({"put", "put_if_absent", "put_if_match", "put_stream", "copy"})
@@ -71,14 +64,10 @@ _SALT = {kind.name: stable_hash("weather", kind.name) for kind in KINDS}
 
 @dataclass
 class Weather:
-    """The spells of a history.
-
-    Attributes:
-        struck: how often each kind did something.
-    """
+    """The spells of a history."""
 
     spells: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
-    struck: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)  # how often each kind did something
 
     def add(self, kind: str, begin: float, seconds: float, rate: float) -> None:
         """Let there be a spell."""
@@ -90,15 +79,7 @@ class Weather:
         self.spells.clear()
 
     def strikes(self, door: Door, name: str, now: float, draw: int, role: str = "") -> str:
-        """What strikes a call; "" for nothing.
-
-        Args:
-            door: that the call goes through.
-            name: of the call.
-            now: true seconds.
-            draw: a hash that belongs to the call.
-            role: of the process that calls.
-        """
+        """What strikes a call; "" for nothing."""
         if not self.spells:
             return ""
         for kind in _BY_DOOR[door]:

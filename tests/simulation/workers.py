@@ -21,18 +21,12 @@ TASK_TRIES = 4
 
 @dataclass
 class Workers:
-    """A task runner whose workers are processes of their own.
+    """A task runner whose workers are processes of their own."""
 
-    Attributes:
-        simulation: of the history.
-        clocks: of the machines that they run on.
-        twice: share of tasks that are started twice.
-    """
-
-    simulation: Simulation
-    clocks: Sequence[Clock]
+    simulation: Simulation  # of the history
+    clocks: Sequence[Clock]  # of the machines that they run on
     at_once: int = 2
-    twice: float = 0.0
+    twice: float = 0.0  # share of tasks that are started twice
 
     @property
     def default_parallelism(self) -> int:

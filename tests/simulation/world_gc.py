@@ -230,7 +230,6 @@ class GcScene:
         self.oracle.check_secrets()
 
     def _begin(self, pace: float) -> None:
-        """The past is over: from now on everything takes its time."""
         doors = self.simulation.doors
         doors.pace = {"rest ": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05), "": pace}
         doors.haste = self.haste
@@ -252,17 +251,14 @@ class GcScene:
         )
 
     def _set_clocks(self, seconds: float) -> None:
-        """All servers' clocks are off by so much from now on."""
         for server in self.servers:
             server.clock.offset = seconds
         self.oracle.clocks_set = self.simulation.scheduler.now
 
     def _hurry(self) -> None:
-        """Clients' requests take little time beside what servers do for long."""
         self.simulation.doors.haste = 0.05
 
     def _give_defect(self, defect: str) -> None:
-        """All servers are restarted in another version, which has a defect, and writes pages as long as real ones."""
         for server in self.servers:
             catalog = replace(server.settings.catalog, prepare_file_bytes_max=20 << 20)
             defects = server.settings.defects | {defect}
@@ -270,7 +266,6 @@ class GcScene:
             server.start()
 
     def _beside(self, verb: str, *args: Any) -> None:
-        """Somebody works in another repository of the same servers and the same bucket."""
         if not self.beside.made:
             with suppress(DredgeError):
                 self.serve(
@@ -280,13 +275,11 @@ class GcScene:
         self.beside.make(verb, args)
 
     def _run_of_clone(self, name: str, *args: Any) -> None:
-        """The collector of the other installation does a run."""
         orchestrator = self.database.other_orchestrator()
         if orchestrator is not None:
             self._run(f"clone{name}", *args, orchestrator=orchestrator)
 
     def _keep_busy(self, branch: str, seconds: float) -> None:
-        """Somebody commits on a branch all the time, also during the last run."""
         self.busy = branch, seconds
 
     def _ingest(self) -> None:
@@ -302,7 +295,6 @@ class GcScene:
             scheduler.wait(seconds)
 
     def _rest(self, mode: str, policy: int) -> None:
-        """How the last run is asked for."""
         self.rest = mode, policy
 
     def _run(

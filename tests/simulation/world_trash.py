@@ -97,17 +97,6 @@ class TrashScene:
         ahead: float,
         moment: tuple[str, str, int] | tuple[()],
     ) -> None:
-        """Let a server of its own do something, and freeze at one of its calls.
-
-        Args:
-            verb: of the move.
-            args: of the move.
-            call: of the store, before which it freezes.
-            number: which of these calls.
-            seconds: how long; below 0 until the cleaner is about to do its n-th deletion from then on.
-            ahead: seconds by which the server's clock is ahead.
-            moment: a call for which it waits then: role, name, and which of them; empty for none.
-        """
         self.frozen += 1
         first = self.servers[0]
         doors = self.simulation.doors
@@ -192,13 +181,11 @@ class TrashScene:
         doors.pace = {"dag": pace, "hand": pace, "server": min(pace, 0.05), "client": min(pace, 0.05)}
 
     def _look_at(self, errors: Sequence[str], number: int) -> None:
-        """A run in peace does its work; the first may find and put back what a frozen operation named."""
         told = [error for error in errors if not (number == 0 and "NamedAgainError" in error)]
         if told:
             self.simulation.violate("peace", f"a run in peace ends with {told}")
 
     def _end_deletions(self) -> None:
-        """Somebody asks again for each deletion that was interrupted, and for each create that failed."""
         for life in list(read_named(self.kv).lives.values()):
             if life.state == IN_DELETION:
                 self.users.make("delete", (life.name,))
@@ -208,7 +195,6 @@ class TrashScene:
                 self.users.make("delete", (life.name,))
 
     def _check_whole(self) -> None:
-        """Every repository in use is whole for its server."""
         if self.disasters.torn:
             return
         catalog = self.servers[0].catalog

@@ -104,37 +104,26 @@ VERBS = tuple(DRAWS)
 
 @dataclass
 class Writer:
-    """Makes the moves of writers on one repository.
+    """Makes the moves of writers on one repository."""
 
-    Attributes:
-        scheduler: gives the time.
-        repository: its name.
-        namespace: its URI.
-        serve: has a server do something with its catalog; gives what it returns.
-        acknowledged: is told of each physical address that a server promised to keep.
-        committed: is told of each commit that a server made, and when it was asked to.
-        brought_back: the same for commits of what other commits have.
-        made: every address so far, relative to the namespace.
-        handed: addresses that were handed out and uploaded to, with their branch, path and size.
-        uploads: uploads in parts that were begun: branch, path, id, and the ETag of their only part.
-        refused: moves that a server refused.
-        orphans: objects that no server knows of.
-        serial: objects that were ingested.
-    """
-
-    scheduler: Scheduler
-    repository: str
-    namespace: str
+    scheduler: Scheduler  # gives the time
+    repository: str  # its name
+    namespace: str  # its URI
+    # has a server do something with its catalog; gives what it returns
     serve: Callable[[Callable[[Catalog], Any]], Any]
+    # is told of each physical address that a server promised to keep
     acknowledged: Callable[[str, str], None]
+    # is told of each commit that a server made, and when it was asked to
     committed: Callable[[str, float], None]
-    brought_back: Callable[[str, float], None]
-    made: list[str] = field(default_factory=list)
+    brought_back: Callable[[str, float], None]  # the same for commits of what other commits have
+    made: list[str] = field(default_factory=list)  # every address so far, relative to the namespace
+    # addresses that were handed out and uploaded to, with their branch, path and size
     handed: list[tuple[str, str, str, int]] = field(default_factory=list)
+    # uploads in parts that were begun: branch, path, id, and the ETag of their only part
     uploads: list[tuple[str, str, str, str]] = field(default_factory=list)
-    refused: int = 0
-    orphans: int = 0
-    serial: int = 0
+    refused: int = 0  # moves that a server refused
+    orphans: int = 0  # objects that no server knows of
+    serial: int = 0  # objects that were ingested
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
         """Make a move; a refusal of the server ends it."""
@@ -211,7 +200,6 @@ class Writer:
         self._keep("multipart", stats.physical_address)
 
     def _put_at_upload(self, number: int, content: bytes) -> None:
-        """Put an object where an upload in parts is going to lie, once: whoever uploads knows the address."""
         if self.uploads:
             _, _, wanted, _ = self.uploads[number % len(self.uploads)]
             for each in open_writer(self.namespace).uploads().open():
@@ -260,7 +248,6 @@ class Writer:
         self._keep("link", physical)
 
     def _stage(self, branch: str, path: str, number: int) -> None:
-        """Stage an address that was made before, with its true size; nobody checks whether anything names it."""
         if not self.made:
             return
         address = self.made[number % len(self.made)]
@@ -277,7 +264,6 @@ class Writer:
         )
 
     def _stage_alike(self, branch: str, path: str) -> None:
-        """Stage the oldest other object with the same bytes over what a branch has, and claim its checksum."""
         there = self.serve(lambda catalog: catalog.reading.stat(self.repository, branch, path))
         reader = open_reader(self.namespace)
         data = self._read(reader, there.physical_address.removeprefix(self.namespace + "/"))
@@ -338,7 +324,6 @@ class Writer:
         return str(commit.id)
 
     def _ingest(self, branch: str) -> None:
-        """Add a new object to a branch and commit it."""
         self.serial += 1
         self._upload(branch, f"in/{self.serial}", bytes(300 + self.serial % 500))
         self._commit(branch, 0)
@@ -397,15 +382,12 @@ class Writer:
         self._create_branch_from_commit(branch, number)
 
     def _carry(self, branch: str, path: str, number: int, hours: float) -> None:
-        """Commit what is staged as if it was old, have it in staging again, and leave the commit behind."""
         self._commit(branch, 40)
         self._pass(hours)
         self._metadata(branch, path)
         self._hard_reset(branch, number)
 
     def _carry_over(self, source: str, target: str, path: str, number: int) -> None:
-        """Have what a branch has staged, or what a commit has, in the staging of another branch, and leave the commit
-        behind; a negative number commits what is staged as if it was old."""
         commit = self._commit(source, 40) if number < 0 else self._commit_id(number)
         self.serve(lambda catalog: catalog.branches.hard_reset(self.repository, target, commit))
         self._metadata(target, path)
@@ -413,8 +395,6 @@ class Writer:
             self._hard_reset(branch, OLDEST)
 
     def _leave_behind(self, source: str, target: str, path: str, number: int, tagged: bool) -> None:
-        """Have what a branch has staged in a new child of an old commit that has it, too, and which a tag leads to or
-        nothing; then take it out of staging."""
         self._hard_reset(target, number)
         self._upload(target, f"{path}-beside", b"x")
         commit = self._commit(target, 40 if tagged else 0)
@@ -424,7 +404,6 @@ class Writer:
         self._reset_path(source, path)
 
     def _take_from_tag(self, branch: str, path: str, number: int) -> None:
-        """Have what a tagged commit has in the staging of a branch that does not lead there, and remove the tag."""
         self._hard_reset(branch, number)
         self._metadata(branch, path)
         self._hard_reset(branch, OLDEST)

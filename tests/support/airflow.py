@@ -60,18 +60,14 @@ class Airflow:
 
 @dataclass(frozen=True)
 class DagRun:
-    """A finished run: its state, its tasks' states, what they returned, and why they failed.
-
-    Attributes:
-        xcom: every value, by `<task>.<key>`.
-    """
+    """A finished run: its state, its tasks' states, what they returned, and why they failed."""
 
     state: str
     tasks: dict[str, str]
     returned: dict[str, Any]
     rendered: dict[str, dict[str, Any]]
     failures: dict[str, str]
-    xcom: dict[str, Any]
+    xcom: dict[str, Any]  # every value, by `<task>.<key>`
 
     @classmethod
     def of(cls, run: Any) -> DagRun:
@@ -120,7 +116,6 @@ def _migrate(home: str) -> None:
 
 
 def _never_wait_for_the_disk() -> None:
-    """Let Airflow's database lose what it has when the machine falls over."""
     from airflow.settings import get_engine
     from sqlalchemy import event
 
@@ -135,7 +130,6 @@ _checked_schemas: set[str] = set()
 
 @contextmanager
 def _schemas_checked_once() -> Iterator[None]:
-    """Have jsonschema check each Param's schema once: a run asks for that 1600 times, a quarter of its time."""
     from jsonschema import Draft202012Validator
 
     honest = Draft202012Validator.check_schema
@@ -172,7 +166,6 @@ def load_dag(dag_id: str) -> Any:
 
 
 def _without_waiting(dag: Any) -> Any:
-    """Retry as often as the DAG says, but at once."""
     for task in dag.tasks:
         task.retry_delay = timedelta(0)
         rules = [replace(rule, retry_delay=timedelta(0)) for rule in task.retry_policy.rules]

@@ -10,11 +10,9 @@ class BrokenVault(BaseSecretsBackend):
     """A backend of the workers' own, which does not answer."""
 
     def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
-        """Fail."""
         raise OSError("hunter2: no route to host")
 
     def get_variable(self, key: str, team_name: str | None = None) -> str | None:
-        """Fail."""
         raise OSError("hunter2: no route to host")
 
 

@@ -14,19 +14,13 @@ __all__ = ["ACCOUNT", "KEY", "TestContainer", "azurite", "make_container"]
 
 @dataclass(frozen=True)
 class TestContainer:
-    """A fresh container on a running emulator.
-
-    Attributes:
-        options: how to reach it.
-        uri: of the container.
-        client: the bare SDK's, for what tests do without going through `dredge.storage`.
-    """
+    """A fresh container on a running emulator."""
 
     __test__ = False
 
-    options: StorageOptions
-    uri: str
-    client: Any
+    options: StorageOptions  # how to reach it
+    uri: str  # of the container
+    client: Any  # the bare SDK's, for what tests do without going through `dredge.storage`
 
     def names(self) -> list[str]:
         """All blobs, as the SDK lists them."""

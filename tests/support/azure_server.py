@@ -33,16 +33,7 @@ type Fault = Callable[[str, str, Query], Answer | None]
 
 
 class AzureServer(HTTPServer):
-    """A server that keeps containers in memory.
-
-    Attributes:
-        containers: by name.
-        requests: method, path and parameters of each request.
-        parts: the same of each part of a batch.
-        fault: asked first for each request and each part of a batch. A ConnectionError drops the connection without an
-            answer, or leaves a part of a batch without one.
-        page_rows: names on a page, at most.
-    """
+    """A server that keeps containers in memory."""
 
     def __init__(self) -> None:
         self.containers: dict[str, Container] = {}
@@ -79,13 +70,11 @@ class AzureServer(HTTPServer):
         return StorageOptions(azure=AzureOptions(ACCOUNT, KEY, endpoint_url=self.url))
 
     def container(self, versioned: bool = False, soft_delete_days: int = 0) -> str:
-        """Make a container; gives its URL."""
         name = f"lake-{uuid.uuid4().hex[:12]}"
         self.containers[name] = Container(versioned, soft_delete_days)
         return f"{self.url}/{name}"
 
     def held(self, uri: str) -> Container:
-        """The container that a URI is in."""
         return self.containers[uri.removeprefix(self.url).split("/")[1]]
 
     def answer(self, method: str, path: str, query: Query, headers: Headers, body: bytes) -> Answer:
@@ -222,14 +211,12 @@ class AzureServer(HTTPServer):
 
 
 def _split(target: str) -> tuple[str, Query]:
-    """The path below the account, and the parameters."""
     parts = urlsplit(target)
     path = unquote(parts.path.removeprefix(f"/{ACCOUNT}").removeprefix("/"))
     return path, dict(parse_qsl(parts.query, keep_blank_values=True))
 
 
 def _about(blob: Blob) -> dict[str, str]:
-    """Headers that describe a blob."""
     told = {"ETag": f'"{blob.tag}"', "Last-Modified": blob.modified, "x-ms-blob-type": "BlockBlob"}
     told |= {f"x-ms-meta-{name}": value for name, value in blob.metadata.items()}
     told |= {"Content-Type": blob.content_type}

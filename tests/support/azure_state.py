@@ -18,12 +18,7 @@ _ticks = itertools.count(1)
 
 
 class Refused(Exception):
-    """An answer that is an error.
-
-    Args:
-        status: of HTTP.
-        code: the service's.
-    """
+    """An answer that is an error."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
@@ -32,24 +27,17 @@ class Refused(Exception):
 
 @dataclass
 class Blob:
-    """One state of a blob: the current one, or a version.
-
-    Attributes:
-        version: its id; "" where the account kept none when it was written.
-        current: whether it is what the name means.
-        archive_status: of a blob that is being rehydrated.
-        held: by a legal hold or a policy.
-    """
+    """One state of a blob: the current one, or a version."""
 
     name: str
     data: bytes
     metadata: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/octet-stream"
-    version: str = ""
-    current: bool = True
+    version: str = ""  # its id; "" where the account kept none when it was written
+    current: bool = True  # whether it is what the name means
     tier: str = ""
-    archive_status: str = ""
-    held: bool = False
+    archive_status: str = ""  # of a blob that is being rehydrated
+    held: bool = False  # by a legal hold or a policy
     leased: bool = False
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     tag: str = field(default_factory=lambda: f"0x8DE{next(_ticks):012X}")
@@ -61,19 +49,12 @@ class Blob:
 
 @dataclass
 class Container:
-    """A container of an account.
+    """A container of an account."""
 
-    Attributes:
-        versioned: whether the account keeps versions; may change.
-        soft_delete_days: for which versions stay that were deleted.
-        blobs: by name, the oldest state first.
-        deleted: versions that soft delete keeps.
-    """
-
-    versioned: bool = False
-    soft_delete_days: int = 0
-    blobs: dict[str, list[Blob]] = field(default_factory=dict)
-    deleted: list[Blob] = field(default_factory=list)
+    versioned: bool = False  # whether the account keeps versions; may change
+    soft_delete_days: int = 0  # for which versions stay that were deleted
+    blobs: dict[str, list[Blob]] = field(default_factory=dict)  # by name, the oldest state first
+    deleted: list[Blob] = field(default_factory=list)  # versions that soft delete keeps
     blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     _last: datetime = field(default_factory=lambda: datetime.min.replace(tzinfo=UTC))
@@ -109,7 +90,6 @@ class Container:
         return blob
 
     def delete(self, name: str, version: str = "", if_match: str = "") -> None:
-        """Delete what the name means, or a version."""
         with self.lock:
             found = self.get(name, version)
             if version and found.current:

@@ -31,12 +31,7 @@ def marked() -> tuple[World, Run]:
 
 
 def check_of(run: Run, **counts: dict[str, int]) -> Check:
-    """What a guard is shown of a run, with other figures of some steps.
-
-    Args:
-        run: has its candidates.
-        counts: by step.
-    """
+    """What a guard is shown of a run, with other figures of some steps."""
     inputs = {}
     for output in CheckLimitsOutput.INPUTS:
         summary = summary_of(run, output.STEP)

@@ -15,13 +15,7 @@ from tests.support.lakes import START
 def histories(
     draw: st.DrawFn, now: datetime = START, in_order: bool = False
 ) -> tuple[list[Commit], list[Branch], Rules]:
-    """Draw commits, each after its parents, branches that have some of them, and rules.
-
-    Args:
-        draw: of Hypothesis.
-        now: when rules are asked.
-        in_order: no commit is younger than one that comes after it. Else dates are any.
-    """
+    """Draw commits, each after its parents, branches that have some of them, and rules."""
     names = draw(st.permutations([f"{number:02x}" for number in range(draw(st.integers(1, 10)))]))
     ages = [draw(st.integers(-5, 60)) for _ in names]
     commits: list[Commit] = []

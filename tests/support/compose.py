@@ -20,17 +20,11 @@ _VARIABLE = re.compile(r"\$\{(\w+):\?\}")
 
 @dataclass(frozen=True)
 class Service:
-    """What the file says about a service.
+    """What the file says about a service."""
 
-    Attributes:
-        command: its words; empty for what its image does.
-        environment: its variables.
-        replicas: how many of it there are.
-    """
-
-    command: list[str]
-    environment: dict[str, str]
-    replicas: int
+    command: list[str]  # its words; empty for what its image does
+    environment: dict[str, str]  # its variables
+    replicas: int  # how many of it there are
 
 
 def secrets_wanted() -> list[str]:
@@ -40,16 +34,6 @@ def secrets_wanted() -> list[str]:
 
 
 def read_services(secrets: Mapping[str, str], places: Mapping[str, str]) -> dict[str, Service]:
-    """Read the file.
-
-    Args:
-        secrets: what `.env` has.
-        places: addresses of the file, and what stands for each here.
-
-    Raises:
-        KeyError: a secret is missing.
-        AssertionError: an address does not occur in the file.
-    """
     text = COMPOSE.read_text()
     for place in places:
         assert place in text, f"{place} is not in docker-compose.yaml any more"

@@ -38,25 +38,15 @@ _SERVE = "from dredge.cli import main; main()"
 
 @dataclass
 class Stack:
-    """A running stack; make it with `compose_stack`.
+    """A running stack; make it with `compose_stack`."""
 
-    Attributes:
-        python: of the environment that has Dredge installed.
-        folder: homes, working folders and logs of all components.
-        services: as the file has them, at addresses of this machine.
-        bucket: a bucket of the S3 server.
-        airflow_url: of Airflow's API and pages.
-        lakefs_url: of lakeFS.
-        master_url: of the pages of Spark's master.
-    """
-
-    python: Path
-    folder: Path
-    services: dict[str, Service]
-    bucket: TestBucket
-    airflow_url: str
-    lakefs_url: str
-    master_url: str
+    python: Path  # of the environment that has Dredge installed
+    folder: Path  # homes, working folders and logs of all components
+    services: dict[str, Service]  # as the file has them, at addresses of this machine
+    bucket: TestBucket  # a bucket of the S3 server
+    airflow_url: str  # of Airflow's API and pages
+    lakefs_url: str  # of lakeFS
+    master_url: str  # of the pages of Spark's master
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _token: str = ""
 
@@ -98,13 +88,6 @@ class Stack:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def start(self, name: str, service: str, **local: str) -> None:
-        """Start a component.
-
-        Args:
-            name: of its folder and log.
-            service: in the file.
-            **local: variables that belong to this machine.
-        """
         said = self.services[service]
         home = self.folder / name
         home.mkdir()
@@ -155,7 +138,6 @@ class Stack:
                 time.sleep(0.1)
 
     def _command(self, words: list[str]) -> list[str]:
-        """The words of a service, for programs of the environment."""
         programs = {
             "airflow": [str(self.python), "-m", "airflow"],
             "spark-class": [str(SPARK_HOME / "bin" / "spark-class")],
@@ -175,16 +157,7 @@ class Stack:
 
 
 def variables(service: Service, home: Path, **local: str) -> dict[str, str]:
-    """The variables of a component: those of its image, those of the file, and where things are on this machine.
-
-    Args:
-        service: as the file has it.
-        home: folder of the component.
-        **local: more about this machine.
-
-    Raises:
-        AssertionError: something about this machine would replace what the file says.
-    """
+    """The variables of a component: those of its image, those of the file, and where things are on this machine."""
     here = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__API__HOST": "127.0.0.1",
@@ -207,14 +180,7 @@ def variables(service: Service, home: Path, **local: str) -> dict[str, str]:
 def compose_stack(
     folder: Path, python: Path, postgres: PostgresServer, secrets: Mapping[str, str]
 ) -> Iterator[Stack]:
-    """Run everything of the file until the end of the block.
-
-    Args:
-        folder: an empty one.
-        python: of an environment that has Dredge installed.
-        postgres: gets the two databases of the file.
-        secrets: what `.env` has.
-    """
+    """Run everything of the file until the end of the block."""
     api, lakefs, master, pages, logs = (free_port() for _ in range(5))
     with ExitStack() as held:
         options = StorageOptions(
@@ -260,12 +226,10 @@ def compose_stack(
 
 
 def _database(postgres: PostgresServer, name: str) -> str:
-    """What stands behind user and password in the URL of a database."""
     return f"/{name}?host={quote(postgres.url().partition('host=')[2], safe='%')}"
 
 
 def _make_database(postgres: PostgresServer, said: Mapping[str, str]) -> None:
-    """Do what the image does with its variables."""
     user, password, database = (said[f"POSTGRES_{name}"] for name in ("USER", "PASSWORD", "DB"))
     postgres.admin(f"CREATE ROLE {user} LOGIN PASSWORD '{password}'")
     postgres.admin(f"CREATE DATABASE {database} OWNER {user}")

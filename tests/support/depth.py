@@ -14,13 +14,7 @@ IS_LONG = os.environ.get("DREDGE_TESTS") == "long"
 
 
 def depth(quick: int, long: int, variable: str = "") -> int:
-    """Give the number of cases of a hunt.
-
-    Args:
-        quick: cases in `./run test`.
-        long: cases in `./run test long`.
-        variable: of the environment, that names another number.
-    """
+    """Give the number of cases of a hunt."""
     return int(os.environ.get(variable, long if IS_LONG else quick))
 
 

@@ -20,17 +20,7 @@ PATH = "x"
 
 
 class Detours:
-    """Carries the object of `PATH` from the last of some branches to the one before, and so on.
-
-    Args:
-        world: with rules, under which old commits expire.
-        times: how often it can be carried.
-        others: staged besides, behind `PATH`, on each branch that it comes to.
-
-    Attributes:
-        address: of the object.
-        made: how often it was carried.
-    """
+    """Carries the object of `PATH` from the last of some branches to the one before, and so on."""
 
     def __init__(self, world: World, times: int, others: int = 0) -> None:
         self._world = world
@@ -56,7 +46,6 @@ class Detours:
 
     @property
     def token(self) -> bytes:
-        """Its staging token."""
         return self._world.lake.tokens(self.at)[0].encode()
 
     def make(self) -> None:
@@ -86,13 +75,7 @@ class Detours:
 
 @contextmanager
 def during_the_scan(world: World, before: Callable[[], str], action: Callable[[], None]) -> Iterator[None]:
-    """Do something once during each page of the server's scan.
-
-    Args:
-        world: the lake.
-        before: names the branch; it is done when branches are listed up to it, and then the branch is read as it is.
-        action: to be done.
-    """
+    """Do something once during each page of the server's scan."""
     catalog = world.lake.catalog
     prepare, scan = catalog.garbage.prepare_uncommitted, catalog.refs.branches.scan
     waiting: list[str] = []

@@ -68,11 +68,7 @@ def table_url(endpoint: str) -> str:
 
 
 class Faults:
-    """Makes the next requests of a client fail before or after they reach the server.
-
-    Args:
-        client: a boto3 client.
-    """
+    """Makes the next requests of a client fail before or after they reach the server."""
 
     def __init__(self, client: Any) -> None:
         self._before: list[Any] = []

@@ -132,7 +132,6 @@ def _yes(kind: type[DredgeError]) -> str:
 
 
 def _first(kind: type[DredgeError]) -> str:
-    """The first paragraph of a class's docstring, in one line."""
     return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
 
 

@@ -15,11 +15,7 @@ from dredge.settings import Setting
 
 
 def read_by(*arguments: Mapping[str, Any]) -> set[str]:
-    """Names of the Params that templates read.
-
-    Args:
-        arguments: of tasks.
-    """
+    """Names of the Params that templates read."""
     return set(re.findall(r"\bparams\.(\w+)", json.dumps(arguments, default=str)))
 
 
@@ -29,12 +25,7 @@ def asked_for(form: Iterable[Setting]) -> set[str]:
 
 
 def sat_out(params: dict[str, Param], defaults: Mapping[str, Any]) -> timedelta:
-    """How long a task tries until it fails, where what it needs does not answer.
-
-    Args:
-        params: of its DAG.
-        defaults: of its DAG's tasks.
-    """
+    """How long a task tries until it fails, where what it needs does not answer."""
     with DAG("some", params=params, default_args=dict(defaults)):
         task = EmptyOperator(task_id="some")
     return (task.retries or 0) * task.retry_delay

@@ -61,13 +61,7 @@ PAGE = 1000
 
 
 class CatalogClient:
-    """The calls of `dredge.lakefs.LakeFS` answered by a catalog in this process.
-
-    Attributes:
-        before: called with the name and arguments of each call; may change the lake, or raise.
-        url: of the server, as `Environment` has it.
-        may_update: whether the user has `fs:UpdateRepository`.
-    """
+    """The calls of `dredge.lakefs.LakeFS` answered by a catalog in this process."""
 
     def __init__(self, catalog: Catalog, url: str = "http://lakefs:8000") -> None:
         self.catalog = catalog
@@ -246,7 +240,6 @@ class World:
         return set(self.lake.keys("data/"))
 
     def upload(self, path: str, content: bytes = b"content", branch: str = "main", **more: Any) -> str:
-        """Upload; gives the address."""
         return self.lake.address(self.lake.upload(path, content, branch, **more))
 
     def orphan(self, name: str, content: bytes = b"orphan") -> str:
@@ -259,7 +252,6 @@ class World:
         return self.lake.clock.advance(**parts)
 
     def rules(self, days: int = 30, **branches: int) -> None:
-        """Set the rules."""
         self.lake.catalog.garbage.set_gc_rules(self.lake.repository, CatalogRules(days, branches))
 
     def served(self, branch: str = "main") -> dict[str, str]:
@@ -267,7 +259,6 @@ class World:
         return {stats.path: self.lake.address(stats) for stats in self.lake.listing(branch)}
 
     def assert_readable(self, branch: str = "main") -> None:
-        """Read every object of a branch."""
         for path in self.lake.paths(branch):
             self.lake.read(path, branch)
 
@@ -289,11 +280,7 @@ class World:
 
 
 def make_world(**settings: Any) -> World:
-    """Make a lake with one repository without rules, a clock that stands still, and runs that delete.
-
-    Args:
-        settings: of every run, as for `GCConfig`.
-    """
+    """Make a lake with one repository without rules, a clock that stands still, and runs that delete."""
     lake = make_lake()
     client = CatalogClient(lake.catalog)
     client.environment()  # a real server has its installation id from its setup on, and so has a copy of it
@@ -385,17 +372,13 @@ class WatchedDeleter:
 
 @dataclass
 class Requests:
-    """What the sweep asks its deleters.
+    """What the sweep asks its deleters."""
 
-    Attributes:
-        before: called with the number of the request (from 1) and its keys; may raise.
-        answer: the outcome of a key instead of deleting it, or None.
-        made: keys of each request.
-    """
-
+    # called with the number of the request (from 1) and its keys; may raise
     before: Callable[[int, Sequence[str]], None] = lambda _number, _keys: None
+    # the outcome of a key instead of deleting it, or None
     answer: Callable[[str], DeleteOutcome | None] = lambda _key: None
-    made: list[list[str]] = field(default_factory=list)
+    made: list[list[str]] = field(default_factory=list)  # keys of each request
 
 
 @contextmanager

@@ -37,18 +37,7 @@ type Fault = Callable[[str, str, Query], Answer | None]
 
 
 class GcsServer(HTTPServer):
-    """A server that keeps buckets in memory.
-
-    Attributes:
-        buckets: by name.
-        requests: method and path of each request.
-        parts: method and path of each part of a batch.
-        fault: asked first for each request and each part of a batch; None goes on as usual. A ConnectionError drops
-            the connection without an answer.
-        page_rows: names on a page, at most.
-        rewrite_bytes: what one step of a rewrite copies.
-        packs: whether what is no object goes compressed to those who take that, as the service sends it.
-    """
+    """A server that keeps buckets in memory."""
 
     def __init__(self) -> None:
         self.buckets: dict[str, Bucket] = {}
@@ -90,7 +79,6 @@ class GcsServer(HTTPServer):
         return StorageOptions(gcs=GcsOptions(endpoint_url=self.url, retry_seconds=1))
 
     def bucket(self, **more: Any) -> str:
-        """Make a bucket; gives its URI."""
         name = f"lake-{uuid.uuid4().hex[:12]}"
         self.buckets[name] = Bucket(**more)
         return f"gs://{name}"

@@ -15,13 +15,7 @@ import crc32c
 
 
 class Refused(Exception):
-    """An answer that is an error.
-
-    Args:
-        status: of HTTP.
-        reason: the service's code.
-        message: its words.
-    """
+    """An answer that is an error."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)

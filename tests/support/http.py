@@ -26,20 +26,13 @@ class Asked:
 
 @dataclass
 class Script:
-    """What the server answers.
+    """What the server answers."""
 
-    Attributes:
-        endpoint: URL.
-        answer: gives status and body of a request; a body that is no bytes is sent as JSON; None drops the
-            connection.
-        asked: every request.
-        headers: of every answer, besides the usual ones.
-    """
-
-    endpoint: str = ""
+    endpoint: str = ""  # URL
+    # gives status and body of a request; a body that is no bytes is sent as JSON; None drops the connection
     answer: Callable[[Asked], tuple[int, Any] | None] = lambda _: (404, {"message": "invalid API endpoint"})
-    asked: list[Asked] = field(default_factory=list)
-    headers: dict[str, str] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)  # every request
+    headers: dict[str, str] = field(default_factory=dict)  # of every answer, besides the usual ones
 
 
 @contextmanager

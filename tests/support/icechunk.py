@@ -72,18 +72,7 @@ def local_storage(folder: Path) -> Any:
 
 
 def build(storage: Any, graph: Graph, spec_version: int, *, chunks: bool = True) -> dict[str, str]:
-    """Write a history with the real library.
-
-    Args:
-        storage: the library's storage, empty.
-        graph: what to write; commits are made in its order, each on a branch of its own that goes afterwards.
-        spec_version: 1 or 2.
-        chunks: each commit writes one chunk of its own and overwrites a shared one, no chunk inline;
-            without, commits are empty.
-
-    Returns:
-        Snapshot id by short name.
-    """
+    """Write a history with the real library."""
     icechunk = quiet()
     config = icechunk.RepositoryConfig.default()
     config.inline_chunk_threshold_bytes = 0

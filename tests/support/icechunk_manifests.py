@@ -15,16 +15,7 @@ _REF_BYTES = 32
 
 
 def manifest_file(ids: Any, manifest_id: bytes = b"\1" * 12, node_id: bytes = b"\2" * 8) -> tuple[str, bytes]:
-    """Write a manifest with one array of one dimension and a native chunk for each id.
-
-    Args:
-        ids: shape (n, 12), the chunks' ids in the order of their coordinates.
-        manifest_id: 12 bytes.
-        node_id: 8 bytes.
-
-    Returns:
-        Its key and its bytes; the library reads it too.
-    """
+    """Write a manifest with one array of one dimension and a native chunk for each id."""
     return f"manifests/{encode_id(manifest_id)}", close_file(HEADER, _body(ids, manifest_id, node_id))
 
 

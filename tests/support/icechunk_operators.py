@@ -34,7 +34,6 @@ class Dated(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Of its history."""
         return read_history(open_reader(self.repo.uri)).digest
 
 

@@ -21,12 +21,7 @@ from tests.support.icechunk import local_storage, objects, quiet
 
 
 class Past:
-    """A repository that is collected again and again.
-
-    Args:
-        folder: where it lies; made here.
-        spec: 1 or 2.
-    """
+    """A repository that is collected again and again."""
 
     def __init__(self, folder: Path, spec: int) -> None:
         self.folder, self.uri = folder, f"file://{folder}"
@@ -56,12 +51,7 @@ class Past:
         return quiet().Repository.open(local_storage(self.folder), config=self._config())
 
     def commit(self, branch: str = "main", repo: Any = None) -> str:
-        """Write an array of its own and commit it.
-
-        Args:
-            branch: its name.
-            repo: opened before; None opens it now.
-        """
+        """Write an array of its own and commit it."""
         import zarr
 
         session = (repo or self.library).writable_session(branch)
@@ -74,12 +64,7 @@ class Past:
         return made
 
     def read(self, snapshot: str, number: int) -> list[int]:
-        """Read the array that a commit wrote; raises when a chunk is gone.
-
-        Args:
-            snapshot: its id; a branch is put on it for a moment.
-            number: of the commit, from 1.
-        """
+        """Read the array that a commit wrote; raises when a chunk is gone."""
         import zarr
 
         repo = self.library
@@ -90,16 +75,11 @@ class Past:
         return [int(value) for value in found]
 
     def tip(self, branch: str = "main") -> str:
-        """Give the tip of a branch."""
         return read_history(open_reader(self.uri)).branches[branch]
 
     @contextmanager
     def put_back(self, what: str) -> Iterator[None]:
-        """Keep a backup of a folder or a file, and put it back in the end.
-
-        Args:
-            what: `refs`, or `repo`.
-        """
+        """Keep a backup of a folder or a file, and put it back in the end."""
         place, backup = self.folder / what, self.folder.with_name(f"{self.folder.name}-{what}")
         _copy(place, backup)
         yield
@@ -112,7 +92,6 @@ class Past:
         return collect(self.config(**changes))
 
     def config(self, **changes: Any) -> CollectConfig:
-        """Give the settings of a collection."""
         settings = {
             "mode": "clean",
             "dry_run": False,
@@ -141,11 +120,7 @@ class Past:
         return path.read_bytes() if path.exists() else None
 
     def pass_days(self, days: float) -> None:
-        """Let days go by: files and notes are as much older.
-
-        Args:
-            days: how many.
-        """
+        """Let days go by: files and notes are as much older."""
         for kind in ("snapshots", "manifests", "chunks", "transactions", "refs"):
             for path in (self.folder / kind).rglob("*"):
                 at = path.stat().st_mtime - days * 86_400

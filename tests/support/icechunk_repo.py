@@ -42,12 +42,7 @@ _HERE = LocalRunner()
 
 
 class Repo:
-    """A repository in a local folder.
-
-    Args:
-        folder: where it lies.
-        ids: snapshots by their short names.
-    """
+    """A repository in a local folder."""
 
     def __init__(self, folder: Path, ids: Mapping[str, str] | None = None) -> None:
         self.folder, self.ids, self.uri = folder, ids or {}, f"file://{folder}"
@@ -59,7 +54,6 @@ class Repo:
 
     @property
     def spec(self) -> int:
-        """Its spec, 1 or 2."""
         return read_history(open_reader(self.uri)).spec_version
 
     def config(self, **changes: Any) -> CollectConfig:
@@ -75,7 +69,6 @@ class Repo:
         return CollectConfig(uri=self.uri, **settings)
 
     def plan(self, **changes: Any) -> Run:
-        """Plan a run."""
         return Run.open(plan_collection(self.config(**changes)).run_uri)
 
     def listed(self, **changes: Any) -> Run:
@@ -119,7 +112,6 @@ def expire_middle(uri: str, ids: Mapping[str, str], **where: Any) -> None:
 
 
 def expired_sample(folder: Path, spec: int) -> Repo:
-    """Build `SAMPLE` and expire it."""
     ids = build(local_storage(folder), graph_of(SAMPLE), spec)
     expire_middle(f"file://{folder}", ids)
     return Repo(folder, ids)

@@ -41,11 +41,7 @@ def named(number: int, tail: int = 0) -> str:
 
 
 class Task:
-    """A repository, its state and a run's folder, as a task of a step sees them.
-
-    Args:
-        step: that the task is of.
-    """
+    """A repository, its state and a run's folder, as a task of a step sees them."""
 
     def __init__(self, step: str) -> None:
         place = f"task-{uuid.uuid4().hex}"

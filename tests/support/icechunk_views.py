@@ -16,15 +16,7 @@ from tests.support.icechunk_past import Past
 
 
 class Views(Past):
-    """A repository whose arrays may lie in files of its own.
-
-    Args:
-        folder: where it lies; made here.
-        spec: 1 or 2.
-        count: chunks of each array.
-        container: name of the container of virtual chunks; without one locations are whole.
-        inside: where in the repository the container lies, with its slash.
-    """
+    """A repository whose arrays may lie in files of its own."""
 
     def __init__(
         self, folder: Path, spec: int, count: int = 3, container: str = "", inside: str = "chunks/"

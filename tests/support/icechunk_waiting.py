@@ -34,7 +34,6 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def waiting(folder: Path) -> set[str]:
-    """What waits."""
     return {address for address, row in rows(folder).items() if row["status"] == WAITING}
 
 

@@ -16,11 +16,7 @@ _LEFT_OUT = ("AIRFLOW", "AWS_", "DREDGE_", "LAKECTL_", "PYTEST_", "PYTHON", "SPA
 
 
 def build_wheel(folder: Path) -> Path:
-    """Make the wheel of this tree, as the build backend does.
-
-    Args:
-        folder: an empty one.
-    """
+    """Make the wheel of this tree, as the build backend does."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (made,) = folder.glob("*.whl")
@@ -28,12 +24,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install(wheel: Path, home: Path) -> Path:
-    """Make an environment that has the wheel, and what it depends on from this one; gives its Python.
-
-    Args:
-        wheel: to be installed.
-        home: an empty folder.
-    """
+    """Make an environment that has the wheel, and what it depends on from this one; gives its Python."""
     venv.create(home, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
     with zipfile.ZipFile(wheel) as content:

@@ -64,25 +64,15 @@ def rows_of(world: World) -> list[Row]:
 
 @dataclass
 class Inventory:
-    """An inventory in a bucket of its own; change what it is made of, then write it.
+    """An inventory in a bucket of its own; change what it is made of, then write it."""
 
-    Attributes:
-        world: whose bucket it is of.
-        kind: "csv", "orc" or "parquet".
-        rows: of all files.
-        created: when it was begun.
-        files: how many there are.
-        manifest: members of the manifest to be replaced.
-        place: folder of the manifest.
-    """
-
-    world: World
-    kind: str = "csv"
-    rows: list[Row] = field(default_factory=list)
-    created: datetime | None = None
-    files: int = 2
-    manifest: dict[str, Any] = field(default_factory=dict)
-    place: str = "2026-01-04T01-00Z"
+    world: World  # whose bucket it is of
+    kind: str = "csv"  # "csv", "orc" or "parquet"
+    rows: list[Row] = field(default_factory=list)  # of all files
+    created: datetime | None = None  # when it was begun
+    files: int = 2  # how many there are
+    manifest: dict[str, Any] = field(default_factory=dict)  # members of the manifest to be replaced
+    place: str = "2026-01-04T01-00Z"  # folder of the manifest
 
     def __post_init__(self) -> None:
         self.rows = self.rows or rows_of(self.world)

@@ -33,10 +33,7 @@ def killed_at(number: int) -> Iterator[list[int]]:
 
 @contextmanager
 def kept_at_every_write(store: MemoryStore) -> Iterator[list[Objects]]:
-    """Gives what the store held right before each write and delete, and right after each delete.
-
-    It is what a process leaves that is killed there and does nothing any more, also gives no lease back.
-    """
+    """Gives what the store held right before each write and delete, and right after each delete."""
     states: list[Objects] = []
 
     def keep() -> None:
@@ -49,7 +46,6 @@ def kept_at_every_write(store: MemoryStore) -> Iterator[list[Objects]]:
 
 @contextmanager
 def _at_every_write(act: Callable[[], None]) -> Iterator[None]:
-    """Act right before each write and delete, and right after each delete, before anybody wrote down what happened."""
 
     def write(honest, *arguments, **more):  # type: ignore[no-untyped-def]
         act()

@@ -16,27 +16,19 @@ from tests.support.dynamodb import dynamodb_server, table_url
 
 @dataclass(frozen=True)
 class Driver:
-    """How the suite gets a fresh, empty store.
+    """How the suite gets a fresh, empty store."""
 
-    Attributes:
-        fresh_url: context manager: a URL for `open_store` that nobody has used, valid inside the context.
-        shared: whether a second `open_store` of the URL, also in another process, sees the same keys.
-        longest_value: bytes of the largest value the suite may write.
-        most_keys: how many keys a test may write, where the test is about many.
-        counts: how many keys a test about pages writes: around the driver's pages.
-        racers: threads or processes that race.
-        race_writes: writes of each that races.
-        examples: random histories.
-    """
-
+    # context manager: a URL for `open_store` that nobody has used, valid inside the context
     fresh_url: Callable[[Path, pytest.FixtureRequest], Any]
+    # whether a second `open_store` of the URL, also in another process, sees the same keys
     shared: bool = True
-    longest_value: int = 20 << 20
-    most_keys: int = 10_000
+    longest_value: int = 20 << 20  # bytes of the largest value the suite may write
+    most_keys: int = 10_000  # how many keys a test may write, where the test is about many
+    # how many keys a test about pages writes: around the driver's pages
     counts: tuple[int, ...] = (1, 255, 256, 257, 499, 500, 501, 999, 1000, 1001, 1024, 1025, 2500)
-    racers: int = 6
-    race_writes: int = 40
-    examples: int = 60
+    racers: int = 6  # threads or processes that race
+    race_writes: int = 40  # writes of each that races
+    examples: int = 60  # random histories
 
 
 @contextmanager

@@ -32,14 +32,7 @@ class Crash(Exception):
 
 
 class Gate:
-    """Holds one operation of the server until the test opens it.
-
-    Args:
-        operation: of the store.
-        partition: only in a partition that begins so.
-        key: only of a key that begins so.
-        skip: let so many such operations through first.
-    """
+    """Holds one operation of the server until the test opens it."""
 
     def __init__(self, operation: str, partition: bytes = b"", key: bytes = b"", skip: int = 0) -> None:
         self.reached = threading.Event()
@@ -86,13 +79,7 @@ class CleanerRows(PostgresRows):
 
 
 class Ground:
-    """One database, one server, one cleaner.
-
-    Args:
-        url: of the database.
-        folder: for objects and the cleaner's state.
-        margins: the cleaner's margins.
-    """
+    """One database, one server, one cleaner."""
 
     def __init__(
         self, url: str, folder: Path, lake: Lake, store: WatchedStore, margins: TrashMargins
@@ -171,14 +158,7 @@ LIMITS = TrashLimits(partitions=10**6, partition_percent=100)
 
 @contextlib.contextmanager
 def hunting_ground(url: str, folder: Path, grace: float, id_age: float | None = None) -> Iterator[Ground]:
-    """Run a server and a cleaner on a database.
-
-    Args:
-        url: of an empty database.
-        folder: for everything else.
-        grace: seconds between two looks.
-        id_age: seconds an id must be old; the grace by default.
-    """
+    """Run a server and a cleaner on a database."""
     margins = TrashMargins(
         grace=timedelta(seconds=grace),
         id_age=timedelta(seconds=grace if id_age is None else id_age),

@@ -18,16 +18,11 @@ from tests.support.memory_rows import MemoryRows
 
 @dataclass
 class WithoutSnapshots:
-    """A store as DynamoDB is: each read sees what is there then.
-
-    Attributes:
-        before: called with the partition before it is scanned.
-        kv: another store than the world's.
-    """
+    """A store as DynamoDB is: each read sees what is there then."""
 
     world: World
-    before: Callable[[bytes], None] = lambda _: None
-    kv: MemoryKV | None = None
+    before: Callable[[bytes], None] = lambda _: None  # called with the partition before it is scanned
+    kv: MemoryKV | None = None  # another store than the world's
     location: str = "test://"
     consistent: bool = False
     scanned: list[bytes] = field(default_factory=list)
@@ -50,14 +45,10 @@ class WithoutSnapshots:
 
 @dataclass
 class Snapshots:
-    """A store as PostgreSQL is: all reads of a view see what was there when it was opened.
-
-    Attributes:
-        kv: another store than the world's.
-    """
+    """A store as PostgreSQL is: all reads of a view see what was there when it was opened."""
 
     world: World
-    kv: MemoryKV | None = None
+    kv: MemoryKV | None = None  # another store than the world's
 
     def open(self) -> contextlib.closing[MemoryRows]:
         kv = self.kv or self.world.lake.kv

@@ -39,12 +39,7 @@ def dump(name: str) -> tuple[Row, ...]:
 
 
 class Store:
-    """Any row cleaner, with a clock that a test sets, and a place to interfere.
-
-    Args:
-        rows: the store.
-        now: its time.
-    """
+    """Any row cleaner, with a clock that a test sets, and a place to interfere."""
 
     def __init__(self, rows: RowCleaner, now: datetime = START) -> None:
         self.rows = rows
@@ -130,11 +125,7 @@ def memory_store(now: datetime = START) -> Store:
 
 
 class World:
-    """Writes what a server would write into a store in memory.
-
-    Args:
-        now: time of everything that is written.
-    """
+    """Writes what a server would write into a store in memory."""
 
     def __init__(self, now: datetime = START) -> None:
         self.kv = MemoryKV()

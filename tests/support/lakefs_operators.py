@@ -76,13 +76,7 @@ class FirstTry:
 
 
 class ApprovalTask:
-    """The task of one run that asks a person, with what it tells Airflow.
-
-    Args:
-        operator: of either collector.
-        deletes: the task after it.
-        monkeypatch: of the test.
-    """
+    """The task of one run that asks a person, with what it tells Airflow."""
 
     def __init__(self, operator: Any, deletes: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.operator = operator

@@ -38,12 +38,7 @@ KEY_PAIR = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEX
 
 
 class Clock:
-    """A clock that a test can set: the real one moved by an offset, or standing still.
-
-    Args:
-        fixed: stand still at this time (aware); None runs.
-        offset: how far from the real time, as timedelta's arguments.
-    """
+    """A clock that a test can set: the real one moved by an offset, or standing still."""
 
     def __init__(self, fixed: datetime | None = None, **offset: float) -> None:
         self.fixed = fixed
@@ -59,21 +54,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class Lake:
-    """A running server and its clients.
+    """A running server and its clients."""
 
-    Attributes:
-        server: with `.catalog`, `.kv`, `.faults`, `.endpoint`.
-        base: URI that storage namespaces go below, without trailing slash.
-        clock: the server's.
-    """
-
-    server: ThreadedServer
-    base: str
-    clock: Clock
+    server: ThreadedServer  # with `.catalog`, `.kv`, `.faults`, `.endpoint`
+    base: str  # URI that storage namespaces go below, without trailing slash
+    clock: Clock  # the server's
 
     @cached_property
     def sdk(self) -> LakeFSClient:
-        """The generated SDK."""
         return LakeFSClient(self.configuration())
 
     @cached_property
@@ -98,7 +86,6 @@ class Lake:
         return f"{self.base}/{repository}"
 
     def repository(self, name: str = "lake", **kwargs: Any) -> lakefs.Repository:
-        """Create a repository."""
         return lakefs.Repository(name, self.client).create(storage_namespace=self.namespace(name), **kwargs)
 
     def writer(self, repository: str = "lake") -> ObjectWriter:
@@ -144,17 +131,7 @@ class Lake:
         headers: Mapping[str, str] | None = None,
         credentials: tuple[str, str] | None = ("", ""),
     ) -> urllib3.BaseHTTPResponse:
-        """Send one plain request, for what no client sends.
-
-        Args:
-            method: of HTTP.
-            path: below the API's base path, as it stands in the URL.
-            query: parameters.
-            body: raw bytes or chunks.
-            json_body: a value to send as JSON.
-            headers: more headers.
-            credentials: key pair; None sends none; the default is the right one.
-        """
+        """Send one plain request, for what no client sends."""
         sent = dict(headers or {})
         if credentials is not None:
             pair = (
@@ -193,20 +170,6 @@ def lakefs_server(
     open_namespace: Callable[[str], ObjectWriter] | None = None,
     **settings: Any,
 ) -> Iterator[Lake]:
-    """Run a server.
-
-    Args:
-        folder: for objects, unless there is a bucket.
-        bucket: keep objects in this bucket instead.
-        kv: a store to use (and to leave open), such as a `WatchedStore`.
-        kv_url: a store to open otherwise.
-        clock: the server's; real time by default.
-        defects: names of `lakefs_embedded.server.DEFECTS`.
-        faults: fault injection rules.
-        open_namespace: instead of the block store, such as one that gives `WatchedWriter`s.
-        settings: more of `ServerSettings` (`catalog=Settings(…)`, `prepare_commits_answer="single"`, …). Unlike a real
-            server one in tests pre-signs only if told to (`presign=True`): else bytes go through it.
-    """
     clock = clock or Clock()
     given: dict[str, Any] = {
         "listen": "127.0.0.1:0",
@@ -233,10 +196,7 @@ def lakefs_server(
 
 @pytest.fixture
 def lakefs_servers(tmp_path: Path) -> Iterator[Callable[..., Lake]]:
-    """Start any number of servers in one test, each with `lakefs_server`'s options and a folder of its own.
-
-    Import it into a conftest to use it.
-    """
+    """Start any number of servers in one test, each with `lakefs_server`'s options and a folder of its own."""
     with ExitStack() as running:
 
         def start(**options: Any) -> Lake:
@@ -247,13 +207,7 @@ def lakefs_servers(tmp_path: Path) -> Iterator[Callable[..., Lake]]:
 
 
 class WatchedStore:
-    """A key-value store that shows each operation to a callable before doing it.
-
-    Args:
-        inner: the real store.
-        before: called with operation ("get", "scan", "next", "set", "set_if", "delete"), partition and key;
-            "next" comes before each entry of a scan. It may wait, raise, or work on another store handle.
-    """
+    """A key-value store that shows each operation to a callable before doing it."""
 
     def __init__(self, inner: Store, before: Callable[[str, bytes, bytes], None]) -> None:
         self._inner = inner

@@ -60,7 +60,6 @@ class Lake:
     def upload(
         self, path: str, content: bytes = b"content", branch: str = BRANCH, **more: object
     ) -> ObjectStats:
-        """Upload to a branch of the repository."""
         return self.catalog.objects.upload_object(self.repository, branch, path, content, **more)  # type: ignore[arg-type]
 
     def commit(
@@ -70,7 +69,6 @@ class Lake:
         metadata: Mapping[str, str] | None = None,
         **more: object,
     ) -> Commit:
-        """Commit a branch of the repository."""
         return self.catalog.commits.commit(
             self.repository,
             branch,
@@ -86,15 +84,12 @@ class Lake:
         return stats.physical_address.removeprefix(self.namespace + "/")
 
     def read(self, path: str, ref: str = BRANCH) -> bytes:
-        """The bytes that a path of a ref reads as."""
         return self.catalog.reading.get_object(self.repository, ref, path).read(0, None)
 
     def paths(self, ref: str = BRANCH, prefix: str = "") -> list[str]:
-        """All paths of a ref."""
         return [stats.path for stats in self.listing(ref, prefix)]
 
     def listing(self, ref: str = BRANCH, prefix: str = "") -> Iterator[ObjectStats]:
-        """All objects of a ref, page by page."""
         after = ""
         while True:
             page = self.catalog.reading.list_entries(self.repository, ref, prefix=prefix, after=after)
@@ -128,15 +123,7 @@ def make_lake(
     repository: str = REPOSITORY,
     create: bool = True,
 ) -> Lake:
-    """Make a lake with one empty repository; nothing runs in the background unless settings say so.
-
-    Args:
-        settings: of the catalog.
-        kv: instead of a fresh one in memory.
-        namespace: instead of a fresh one in memory.
-        repository: its name.
-        create: False leaves the repository to the test.
-    """
+    """Make a lake with one empty repository; nothing runs in the background unless settings say so."""
     settings = settings or Settings(background=False)
     clock = ManualClock()
     if namespace is None:

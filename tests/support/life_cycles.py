@@ -44,11 +44,7 @@ class ListedStore:
 
 @dataclass
 class Ground:
-    """A store, a clock, and repositories under a life-cycle.
-
-    Args:
-        life_cycle: which.
-    """
+    """A store, a clock, and repositories under a life-cycle."""
 
     life_cycle: LifeCycle
     clock: ManualClock = field(default_factory=ManualClock)
@@ -117,11 +113,7 @@ def clean_handed_over(kv: Store, is_named: Callable[[bytes], bool]) -> None:
 
 
 def crash_everywhere(make: Callable[[], Ground], act: Actor) -> Iterator[tuple[list[Operation], Ground]]:
-    """Let an actor die after 0, 1, 2 … operations, each time on fresh ground, the last time not at all.
-
-    Yields:
-        The operations that were done, and the ground as it was left.
-    """
+    """Let an actor die after 0, 1, 2 … operations, each time on fresh ground, the last time not at all."""
     count = 0
     while True:
         ground = make()

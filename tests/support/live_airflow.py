@@ -29,19 +29,12 @@ COMPONENTS = ("api-server", "dag-processor", "scheduler")
 
 @dataclass
 class LiveAirflow:
-    """A running Airflow; make it with `live_airflow`.
+    """A running Airflow; make it with `live_airflow`."""
 
-    Attributes:
-        port: of the API server.
-        database: URL of its database.
-        logs: folder with a log of each component.
-        components: names of what runs.
-    """
-
-    port: int
-    database: str
-    logs: Path
-    components: tuple[str, ...] = COMPONENTS
+    port: int  # of the API server
+    database: str  # URL of its database
+    logs: Path  # folder with a log of each component
+    components: tuple[str, ...] = COMPONENTS  # names of what runs
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _token: str = ""
 
@@ -130,14 +123,7 @@ class LiveAirflow:
 def live_airflow(
     home: Path, postgres: PostgresServer, environ: Mapping[str, str], *more_components: str
 ) -> Iterator[LiveAirflow]:
-    """Run Airflow with the DAGs of `airflow_files`, until the end of the block.
-
-    Args:
-        home: its folder.
-        postgres: where its database goes.
-        environ: variables for all components and tasks, such as connections.
-        more_components: beside those that every Airflow needs, such as the triggerer.
-    """
+    """Run Airflow with the DAGs of `airflow_files`, until the end of the block."""
     home.mkdir()
     database = postgres.new_database()
     port = free_port()

@@ -13,15 +13,7 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
 class LosingProxy(HTTPServer):
-    """Passes requests on, and drops the connection instead of some answers.
-
-    Args:
-        upstream: URL of the store.
-        loses: called with method and path of each request once the store has done it; true loses the answer.
-
-    Attributes:
-        requests: method and path of each.
-    """
+    """Passes requests on, and drops the connection instead of some answers."""
 
     def __init__(self, upstream: str, loses: Callable[[str, str], bool]) -> None:
         self._upstream = urlsplit(upstream)

@@ -79,11 +79,7 @@ def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
 
 
 class CatalogWriter(CatalogClient):
-    """A client that also makes commits and branches.
-
-    Attributes:
-        makes_records: whether the server has the call that makes commit records.
-    """
+    """A client that also makes commits and branches."""
 
     makes_records = True
 

@@ -15,7 +15,6 @@ from tests.support.memory_store import (
 
 
 def reader(location: Location, options: StorageOptions) -> MemoryReader:
-    """Open for reading."""
     return MemoryReader(location)
 
 
@@ -25,7 +24,6 @@ def writer(location: Location, options: StorageOptions) -> MemoryWriter:
 
 
 def deleter(location: Location, options: StorageOptions) -> MemoryDeleter:
-    """Open for deleting."""
     return MemoryDeleter(location)
 
 
@@ -40,7 +38,6 @@ def versions(location: Location, options: StorageOptions) -> MemoryVersions:
 
 
 def version_deleter(location: Location, options: StorageOptions) -> MemoryVersionDeleter:
-    """Open for deleting versions."""
     return MemoryVersionDeleter(location)
 
 

@@ -73,11 +73,7 @@ class MemoryRows:
 
 
 class FrozenView:
-    """A view of a fixed set of rows.
-
-    Args:
-        rows: in any order; keys must be unique.
-    """
+    """A view of a fixed set of rows."""
 
     consistent = True
 

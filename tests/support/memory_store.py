@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Self
 
 import pyarrow as pa
@@ -44,17 +44,12 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class MemoryStore:
-    """The objects of one named store, by whole key.
+    """The objects of one named store, by whole key."""
 
-    Attributes:
-        objects: key to (content, time).
-        clock: gives the time of each write; tests set it.
-        older: where the store keeps what is deleted or replaced: its earlier versions, by key.
-    """
-
-    objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)  # key to (content, time)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)  # gives the time of each write; tests set it
     lock: threading.RLock = field(default_factory=threading.RLock)
+    # where the store keeps what is deleted or replaced: its earlier versions, by key
     older: OlderVersions | None = None
 
     @can_be_stood_in
@@ -69,14 +64,7 @@ class MemoryStore:
 
     @can_be_stood_in
     def remove(self, key: str) -> str | None:
-        """Take an object away.
-
-        Returns:
-            The id of the delete marker, where the store keeps versions.
-
-        Raises:
-            KeyError: there is none, and the store keeps no versions.
-        """
+        """Take an object away."""
         with self.lock:
             if self.older is None:
                 del self.objects[key]
@@ -91,9 +79,11 @@ _stores_lock = threading.Lock()
 
 
 def memory_store(name: str) -> MemoryStore:
-    """The store of this name, made when it is new."""
-    with _stores_lock:
-        return _stores.setdefault(name, MemoryStore())
+    store = _stores.get(name)
+    if store is None:
+        with _stores_lock:
+            store = _stores.setdefault(name, MemoryStore())
+    return store
 
 
 def forget_memory_store(name: str) -> None:
@@ -105,6 +95,11 @@ def forget_memory_store(name: str) -> None:
 @can_be_stood_in
 def etag_of(data: bytes) -> str:
     """The tag of an object."""
+    return _md5(data)
+
+
+@lru_cache(maxsize=4096)
+def _md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
@@ -176,7 +171,6 @@ class MemoryReader:
 
     @can_be_stood_in
     def list_level(self, prefix: str = "") -> Level:
-        """List one level."""
         level = Level([], [])
         for info in self._infos(prefix):
             name, slash, _ = info.key.removeprefix(prefix).partition("/")
@@ -187,22 +181,17 @@ class MemoryReader:
         return level
 
     def _infos(self, prefix: str) -> Iterator[ObjectInfo]:
-        with self._store.lock:
-            names = sorted(self._store.objects)
-            found = {name: self._store.objects[name] for name in names}
-        start = bisect_left(names, self._root + prefix)
-        for name in names[start:]:
-            if not name.startswith(self._root + prefix):
-                return
-            data, modified = found[name]
+        store, first = self._store, self._root + prefix
+        with store.lock:
+            found = sorted(item for item in store.objects.items() if item[0].startswith(first))
+        for name, (data, modified) in found:
             yield ObjectInfo(name.removeprefix(self._root), len(data), modified, etag_of(data))
 
     def _find(self, key: str) -> tuple[bytes, datetime]:
-        with self._store.lock:
-            try:
-                return self._store.objects[self._root + key]
-            except KeyError:
-                raise NotFoundError(f"no object {key!r} in {self.uri}") from None
+        try:
+            return self._store.objects[self._root + key]
+        except KeyError:
+            raise NotFoundError(f"no object {key!r} in {self.uri}") from None
 
 
 def batch_of(infos: Sequence[ObjectInfo]) -> pa.RecordBatch:
@@ -241,7 +230,6 @@ class MemoryWriter(MemoryReader):
     """Reads and writes objects of a memory store."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """Write an object."""
         return self._write(key, data).etag
 
     @can_be_stood_in
@@ -255,11 +243,9 @@ class MemoryWriter(MemoryReader):
 
     @can_be_stood_in
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """Write an object from pieces."""
         return self._write(key, b"".join(chunks), if_absent=if_absent)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        """Copy an object."""
         return self._write(target, self.get(source))
 
     def uploads(self) -> Uploads:
@@ -300,7 +286,6 @@ class MemoryDeleter:
 
     @can_be_stood_in
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key."""
         if not may_send():
             return [DeleteOutcome(key, "failed", NOT_SENT) for key in keys]
         outcomes: dict[str, DeleteOutcome] = {}
@@ -349,7 +334,6 @@ class MemoryVersionDeleter:
 
     @can_be_stood_in
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions for good."""
         if not may_send():
             return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in wanted]
         return [self._delete(key, version_id) for key, version_id in wanted]

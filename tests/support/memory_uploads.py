@@ -36,7 +36,6 @@ class MemoryUploads:
         self._now = now
 
     def begin(self, key: str) -> str:
-        """Begin an upload and give its id."""
         if not key or not is_text(key):
             raise ConfigError(f"{key!r} cannot be the name of an object; nothing was begun")
         upload_id = secrets.token_hex(16)

@@ -24,19 +24,14 @@ class OlderVersions:
 
     As in S3, what is written or deleted while versioning is suspended has the id `NULL_VERSION`, and takes the place of
     what had it before.
-
-    Attributes:
-        by_key: all of them.
-        current: ids of current versions that somebody has asked for.
-        made: how many there have been.
-        suspended: whether versioning is suspended.
-        nameless: keys whose current version has no id of its own: it was written while versioning was off or suspended.
     """
 
-    by_key: dict[str, list[Older]] = field(default_factory=dict)
+    by_key: dict[str, list[Older]] = field(default_factory=dict)  # all of them
+    # ids of current versions that somebody has asked for
     current: dict[str, str] = field(default_factory=dict)
-    made: int = 0
-    suspended: bool = False
+    made: int = 0  # how many there have been
+    suspended: bool = False  # whether versioning is suspended
+    # keys whose current version has no id of its own: it was written while versioning was off or suspended
     nameless: set[str] = field(default_factory=set)
 
     def supersede(self, key: str, data: bytes, last_modified: datetime) -> None:
@@ -75,7 +70,6 @@ class OlderVersions:
         return version_id
 
     def versions(self, key: str, current: tuple[bytes, datetime] | None) -> list[ObjectVersion]:
-        """All of a key, the current one first."""
         found = [] if current is None else [_version(Older(self._current(key), *current), True)]
         older = self.by_key.get(key, [])
         return found + [_version(item, not found and not number) for number, item in enumerate(older)]

@@ -18,19 +18,13 @@ from dredge.storage import StorageOptions
 
 @dataclass(frozen=True)
 class TestBucket:
-    """A fresh bucket on a running server.
-
-    Attributes:
-        options: how to reach it.
-        bucket: its name.
-        client: a plain boto3 client, for what tests do without going through `dredge.storage`.
-    """
+    """A fresh bucket on a running server."""
 
     __test__ = False
 
-    options: StorageOptions
-    bucket: str
-    client: Any
+    options: StorageOptions  # how to reach it
+    bucket: str  # its name
+    client: Any  # a plain boto3 client, for what tests do without going through `dredge.storage`
 
     @property
     def uri(self) -> str:
@@ -69,11 +63,7 @@ def moto_server() -> Iterator[StorageOptions]:
 
 @contextmanager
 def moto_server_for(options: StorageOptions) -> Iterator[StorageOptions]:
-    """Run moto's S3 server on a free port, for whoever signs with a key; gives the options with its address.
-
-    Args:
-        options: have the key.
-    """
+    """Run moto's S3 server on a free port, for whoever signs with a key; gives the options with its address."""
     with _moto() as (server, url):
         inner, wanted = server.app, f"Credential={options.access_key_id}/"
 
@@ -89,7 +79,6 @@ def moto_server_for(options: StorageOptions) -> Iterator[StorageOptions]:
 
 @contextmanager
 def _moto() -> Iterator[tuple[Any, str]]:
-    """A running server of werkzeug's, and its address."""
     from moto.server import ThreadedMotoServer
 
     quicken_moto()
@@ -133,14 +122,7 @@ type Answer = tuple[int, str]
 
 
 class ScriptedS3:
-    """An HTTP server whose answers a test decides, for what a well-behaved server never says.
-
-    Args:
-        answer: called with method, path with query, and body; gives status and XML. A raised ConnectionError
-            drops the connection without an answer.
-        tls: speak TLS by it.
-        more: further headers of each answer.
-    """
+    """An HTTP server whose answers a test decides, for what a well-behaved server never says."""
 
     def __init__(
         self,

@@ -27,15 +27,7 @@ BEFORE_ALL = -1.0
 
 @dataclass
 class Write:
-    """A write of one path.
-
-    Args:
-        path: where.
-        value: what; None deletes.
-        began: time of the call.
-        ended: time of the answer, good or bad; NEVER while there is none.
-        acknowledged: it was a good one.
-    """
+    """A write of one path."""
 
     path: str
     value: str | None
@@ -51,11 +43,7 @@ class Write:
 
 @dataclass
 class History:
-    """All writes, of any number of writers.
-
-    Args:
-        paths: all that are ever written; absent at the beginning.
-    """
+    """All writes, of any number of writers."""
 
     paths: Sequence[str]
     writes: list[Write] = field(default_factory=list)
@@ -69,13 +57,6 @@ class History:
         return self.writes[-1]
 
     def require_readable(self, seen: Mapping[str, str | None], began: float, ended: float) -> None:
-        """Check a read.
-
-        Args:
-            seen: values by path; a path that is missing was not looked at.
-            began: when the read began; everything acknowledged before counts.
-            ended: when it ended.
-        """
         for path, value in seen.items():
             wrong = self._wrong(path, value, began, ended)
             assert not wrong, f"{path} reads {value}: {wrong}"
@@ -106,7 +87,6 @@ def stage(catalog: Catalog, repository: str, path: str, value: str, branch: str 
 
 
 def listing(catalog: Catalog, repository: str, ref: str = "main") -> dict[str, str]:
-    """All values of a ref."""
     found: dict[str, str] = {}
     after = ""
     while True:

@@ -59,7 +59,6 @@ def grown(world: World, number: int) -> None:
 
 
 def run(world: World, **settings: Any) -> Run:
-    """A whole run."""
     context = world.plan(**settings)
     world.run(context)
     return context

@@ -72,17 +72,11 @@ class Browser:
 
 @dataclass
 class Site:
-    """Pages of a world, in a browser without scripts.
+    """Pages of a world, in a browser without scripts."""
 
-    Attributes:
-        world: what was collected.
-        client: the browser.
-        place: address of the repository's page.
-    """
-
-    world: World
-    client: Browser
-    place: str
+    world: World  # what was collected
+    client: Browser  # the browser
+    place: str  # address of the repository's page
 
     def text(self, address: str, status: int = 200) -> str:
         answer = self.client.get(address)
@@ -106,18 +100,13 @@ def newest(site: Site) -> str:
 
 @dataclass
 class Around:
-    """Airflow as the pages see it.
+    """Airflow as the pages see it."""
 
-    Attributes:
-        known: what it says.
-        started: runs that were started: DAG and settings.
-        blocking: runs that hold up later ones.
-    """
-
-    known: Facts
+    known: Facts  # what it says
     starts: list[Any] | None = None
+    # runs that were started: DAG and settings
     started: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    blocking: tuple[Blocking, ...] = ()
+    blocking: tuple[Blocking, ...] = ()  # runs that hold up later ones
 
     async def facts(self, request: Request) -> Facts:
         return self.known
@@ -145,7 +134,6 @@ class Fixed:
 
 
 def pages_of(*places: Place, around: Around | None = None, **more: Any) -> Browser:
-    """A browser on the pages of places."""
 
     def anybody() -> None:
         """Everybody may."""

@@ -16,11 +16,7 @@ MOST = 331
 
 
 def patches(tree: ast.Module) -> Iterator[int]:
-    """Yield the line of each place that replaces an attribute of something that the file imports.
-
-    These are `monkeypatch.setattr` and `delattr`, `mock.patch` and its kin (without `patch.dict`), the built-in
-    `setattr`, and assignments such as `module.NAME = 1`.
-    """
+    """Yield the line of each place that replaces an attribute of something that the file imports."""
     imported = set(_imported(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _patches(node, imported):
@@ -52,7 +48,6 @@ def _patches(call: ast.Call, imported: set[str]) -> bool:
 
 
 def _root(node: ast.expr) -> str:
-    """The first name of `first.second.third`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

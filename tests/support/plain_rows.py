@@ -53,7 +53,6 @@ def _rows(bodies: Sequence[bytes], stated: Stated) -> list[Row]:
 
 
 def _data_of(value: bytes) -> bytes:
-    """Skip the identity; what comes behind the data is nobody's business."""
     at = 0
     piece = b""
     for _ in range(2):

@@ -73,13 +73,7 @@ class PlantedLake:
 
 
 class PlantedServer:
-    """A server with a planted lake that several tests use, each as it was planted.
-
-    Args:
-        folder: an empty one, for objects.
-        server: a running one, without repositories, whose objects are in the folder.
-        kv: its records.
-    """
+    """A server with a planted lake that several tests use, each as it was planted."""
 
     def __init__(self, folder: Path, server: Server, kv: MemoryKV) -> None:
         self.server = server

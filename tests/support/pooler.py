@@ -19,14 +19,7 @@ _PROTOCOL = 196608
 
 @contextlib.contextmanager
 def pooler(url: str) -> Iterator[str]:
-    """Run a pooler in front of a database.
-
-    Args:
-        url: the database, with the folder of the server's socket as `host`.
-
-    Yields:
-        The URL of the same database through the pooler.
-    """
+    """Run a pooler in front of a database."""
     parts = urlsplit(url)
     user, database = parts.username or "postgres", parts.path.lstrip("/")
     with (

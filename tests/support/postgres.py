@@ -16,11 +16,7 @@ import psycopg
 
 
 class PostgresServer:
-    """A running server that can be stopped and started again.
-
-    Args:
-        folder: its data; a short path, for the socket lies in it too.
-    """
+    """A running server that can be stopped and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,11 +62,7 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def postgres_server(fsync: bool = True) -> Iterator[PostgresServer]:
-    """Run a server in a folder of its own: the server runs as another user, who cannot enter pytest's.
-
-    Args:
-        fsync: wait for the disk at every write; without it the tests are several times as fast.
-    """
+    """Run a server in a folder of its own: the server runs as another user, who cannot enter pytest's."""
     folder = Path(tempfile.mkdtemp(prefix="dredge-pg-"))
     try:
         server = PostgresServer(folder)

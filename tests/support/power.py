@@ -18,12 +18,7 @@ _REAL_FSYNC = os.fsync
 
 
 class Disk:
-    """Notes what is on the disk below a folder that is there.
-
-    Args:
-        root: the folder; its own name is on the disk.
-        monkeypatch: ends the watching.
-    """
+    """Notes what is on the disk below a folder that is there."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -63,11 +58,7 @@ class Disk:
             self.files[found.st_ino] = os.pread(held, found.st_size, 0)
 
     def lose_power(self, target: Path) -> None:
-        """Write what is on the disk into a new folder.
-
-        Args:
-            target: the folder.
-        """
+        """Write what is on the disk into a new folder."""
         self._restore(os.stat(self.root).st_ino, target)
 
     def close(self) -> None:

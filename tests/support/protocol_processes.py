@@ -39,11 +39,7 @@ def open_catalog(store: Store, life_cycle: LifeCycle = "lakefs") -> Catalog:
 
 
 class Journal:
-    """Notes calls and their outcomes.
-
-    Args:
-        path: of the file.
-    """
+    """Notes calls and their outcomes."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -28,13 +28,7 @@ def captured(name: str) -> dict[str, Any]:
 
 
 class Replay:
-    """Answers requests from the fixture.
-
-    Attributes:
-        asked: method and path of every request, in order.
-        metadata: of the repository, which a client may set.
-        unknown: requests that nothing was captured for.
-    """
+    """Answers requests from the fixture."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -48,7 +42,6 @@ class Replay:
         self._reads = {read["ref"]: read["objects"] for read in truth()["reads"] if read["kind"] == "branch"}
 
     def answer(self, method: str, path: str, query: dict[str, str], body: dict[str, Any]) -> tuple[int, Any]:
-        """Give status and body."""
         self.asked.append(f"{method} {path}")
         found = self._post(path, body) if method == "POST" else self._get(path, query)
         if found is None:

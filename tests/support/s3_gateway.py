@@ -73,19 +73,7 @@ def send(
     unsigned: Mapping[str, str] | None = None,
     key: tuple[str, str] | None = None,
 ) -> urllib3.BaseHTTPResponse:
-    """Send one signed request.
-
-    Args:
-        lake: whose gateway.
-        method: of HTTP.
-        path: decoded, with its first slash.
-        query: parameters.
-        body: to send.
-        payload: what to sign as its hash; None hashes it.
-        headers: signed ones.
-        unsigned: added behind the signing.
-        key: key pair; the server's own by default.
-    """
+    """Send one signed request."""
     url = lake.server.url + quote(path, safe="/-_.~")
     if query:
         url += "?" + urlencode(query, quote_via=quote)

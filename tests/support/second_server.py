@@ -14,12 +14,7 @@ from tests.support.gc import CatalogClient, World, make_world
 
 
 def copy_of(production: World, url: str | None = None) -> World:
-    """Copy the database as it is now, and start a server on the copy; the bucket is the same one.
-
-    Args:
-        production: whose database is copied.
-        url: of the second server; None is the same URL, as in two networks that name their server alike.
-    """
+    """Copy the database as it is now, and start a server on the copy; the bucket is the same one."""
     database = MemoryKV()
     database._partitions = deepcopy(production.lake.kv._partitions)  # type: ignore[attr-defined]
     lake = replace(production.lake, kv=database, catalog=production.lake.another_server(database))

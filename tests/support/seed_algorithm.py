@@ -24,17 +24,11 @@ TOKEN_EXPIRY = timedelta(hours=24)
 
 @dataclass(frozen=True)
 class Saved:
-    """GC saved information.
+    """GC saved information."""
 
-    Attributes:
-        uncommitted: addresses.
-        started: of the run.
-        last_slice: name of the newest slice that was read; names are sorted newest first.
-    """
-
-    uncommitted: set[str]
-    started: datetime
-    last_slice: str
+    uncommitted: set[str]  # addresses
+    started: datetime  # of the run
+    last_slice: str  # name of the newest slice that was read; names are sorted newest first
 
 
 def clean_run(world: World) -> tuple[set[str], Saved]:
@@ -57,7 +51,6 @@ def optimized_run(world: World, before: Saved) -> tuple[set[str], Saved]:
 
 
 def _store(world: World, stop_at: str | None) -> tuple[set[str], str]:
-    """List slices newest first, without those newer than the tokens' expiry, up to the last one read."""
     limit = world.lake.clock() - TOKEN_EXPIRY
     keys, newest = set[str](), ""
     for folder in world.lake.objects.list_level("data/").folders:
@@ -72,7 +65,6 @@ def _store(world: World, stop_at: str | None) -> tuple[set[str], str]:
 
 
 def _uncommitted(world: World) -> set[str]:
-    """PrepareUncommittedForGC, all pages."""
     found, token = set[str](), None
     while True:
         page = world.client.prepare_uncommitted(world.lake.repository, token)
@@ -87,7 +79,6 @@ def _uncommitted(world: World) -> set[str]:
 
 
 def _committed(world: World, since: datetime | None) -> set[str]:
-    """Addresses of the repository's commits, or of those newer than an instant."""
     reader, found = RangeReader(world.lake.objects), set[str]()
     for branch in world.client.branches(world.lake.repository):
         for commit in world.client.log(world.lake.repository, branch.id):

@@ -18,12 +18,7 @@ from dredge.errors import NotFoundError, RefusedError, UnavailableError
 
 
 class ConnectServer:
-    """Spark's Connect server on a free port, two cores; a context manager.
-
-    Args:
-        folder: for its log and files.
-        environ: variables for it and so for its Python workers.
-    """
+    """Spark's Connect server on a free port, two cores; a context manager."""
 
     def __init__(self, folder: Path, environ: dict[str, str] | None = None) -> None:
         self.folder = folder
@@ -79,12 +74,7 @@ class ConnectServer:
 
 
 class SparkCluster:
-    """A standalone cluster: a master and its workers, each a process with one core; a context manager.
-
-    Args:
-        folder: for logs and working folders.
-        workers: how many there are.
-    """
+    """A standalone cluster: a master and its workers, each a process with one core; a context manager."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
         self.folder = folder

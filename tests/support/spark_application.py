@@ -62,11 +62,7 @@ job_main(steps | {"last": Job(see).ending()}, serve=serve)
 
 
 class Program:
-    """The program in a folder, and what it does there.
-
-    Args:
-        folder: an empty one.
-    """
+    """The program in a folder, and what it does there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -153,11 +149,7 @@ def connected(address: Path) -> Connection:
 
 @contextmanager
 def programs(folder: Path) -> Iterator[Program]:
-    """A program, whose sockets are in a folder that nobody else has; what was started ends with the block.
-
-    Args:
-        folder: an empty one.
-    """
+    """A program, whose sockets are in a folder that nobody else has; what was started ends with the block."""
     with (
         tempfile.TemporaryDirectory(prefix="dredge-") as short,
         mock.patch.object(tempfile, "tempdir", short),

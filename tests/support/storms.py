@@ -15,19 +15,7 @@ from tests.support.gc import World
 
 
 class Storm:
-    """Deletes branches when a page comes to them.
-
-    Args:
-        world: behind a server with the defect `rows_lost_on_branch_delete`.
-        names: of the branches.
-        remake: the branches exist between the calls too.
-        when: tells by the number of a call, from 1, whether branches go during it.
-        slow: after the branch of this name a page has taken too long.
-
-    Attributes:
-        calls: made so far.
-        deleted: branches deleted so far.
-    """
+    """Deletes branches when a page comes to them."""
 
     def __init__(
         self,

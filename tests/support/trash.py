@@ -161,15 +161,7 @@ def applier(ground: Ground, check_right: Callable[[], None] = lambda: None, **op
 
 
 def trashed_store(folder: Path) -> tuple[set[Row], set[Row]]:
-    """Make a SQLite store `kv.db` with a live repository, written three days ago, and trash of two kinds.
-
-    Args:
-        folder: where to.
-
-    Returns:
-        Rows of a staging partition nobody names, which is trash at a second look; and of an import that expired, which
-        is at the first.
-    """
+    """Make a SQLite store `kv.db` with a live repository, written three days ago, and trash of two kinds."""
     world = World(datetime.now(UTC) - timedelta(days=3))
     partition, token = world.repository("lake")
     world.stage(token)
@@ -186,11 +178,7 @@ def trashed_store(folder: Path) -> tuple[set[Row], set[Row]]:
 
 
 def age_waits(state: Path) -> None:
-    """Pretend that what waits began to wait two days ago.
-
-    Args:
-        state: the state folder.
-    """
+    """Pretend that what waits began to wait two days ago."""
     writer = open_writer(f"file://{state}")
     pointer = json.loads(writer.get(POINTER))
     pending = from_json(PendingList, pointer)

@@ -92,11 +92,7 @@ class _Performer:
 
 
 class Stage:
-    """Lets actors on, one operation of one actor at a time.
-
-    Args:
-        store: what they share.
-    """
+    """Lets actors on, one operation of one actor at a time."""
 
     def __init__(self, store: Store) -> None:
         self.results: dict[str, object] = {}
@@ -162,7 +158,6 @@ class Stage:
         del self.taken[taken:]
 
     def _turn(self, name: str, performer: _Performer, operation: Operation) -> str:
-        """Wait for the turn (called by actors); returns the fault to show."""
         assert threading.current_thread() is performer.thread, f"{name} must not use threads of its own"
         if not performer.dead:
             performer.pending = operation
@@ -186,17 +181,6 @@ class Stage:
 def run_turns(
     store: Store, actors: Mapping[str, Actor], schedule: Sequence[str] | Callable[[list[str]], str]
 ) -> tuple[dict[str, object], list[str]]:
-    """Run actors to their ends.
-
-    Args:
-        store: what they share.
-        actors: each gets its view of the store; what it returns or raises is its result.
-        schedule: moves in order (those of actors that have ended are passed over; at the end the first in
-            name order goes on), or a choice among the names of those who wait.
-
-    Returns:
-        Results by name, and the moves as they were taken.
-    """
     stage = Stage(store)
     for name, actor in actors.items():
         stage.start(name, actor)
@@ -212,13 +196,7 @@ def run_turns(
 
 @dataclass(frozen=True)
 class Scene:
-    """A fresh world with actors, and what must hold when all have ended.
-
-    Args:
-        store: what they share.
-        actors: by name.
-        check: gets the results by name; raises when something is wrong.
-    """
+    """A fresh world with actors, and what must hold when all have ended."""
 
     store: Store
     actors: Mapping[str, Actor]
@@ -227,14 +205,7 @@ class Scene:
 
 @dataclass
 class Explored:
-    """What an exploration did.
-
-    Args:
-        schedules: how many ran to the end and were checked.
-        cut: how many were left because all that could follow had been seen in another order.
-        longest: moves of the longest.
-        outcomes: how often the actors ended with which kinds of results.
-    """
+    """What an exploration did."""
 
     schedules: int = 0
     cut: int = 0
@@ -253,18 +224,7 @@ class _Node:
 def explore(
     scene: Callable[[], Scene], *, crashes: int = 0, faults: str = "", reduce: bool = True
 ) -> Explored:
-    """Run every schedule of a scene and check each.
-
-    Args:
-        scene: makes the same world anew; must not depend on chance or time in what it does.
-        crashes: up to so many actors may die, each instead of any of its operations.
-        faults: kinds of failing operations to try ("-", "?"), together up to one a schedule.
-        reduce: of schedules that differ only in the order of operations that cannot notice each other (other
-            partitions, other keys, reads) run one (sleep sets). Everything that can be seen is still seen.
-
-    Raises:
-        AssertionError: a check failed; the message holds the schedule.
-    """
+    """Run every schedule of a scene and check each."""
     explored = Explored()
     stack: list[_Node] = []
     while True:
@@ -294,7 +254,6 @@ def explore(
 
 
 def _follow(stage: Stage, stack: list[_Node], crashes: int, faults: str, reduce: bool) -> bool:
-    """Go down the tree of schedules, first as the stack says, then by the first way; False: nothing new."""
     asleep: frozenset[str] = frozenset()
     for depth in itertools.count():
         pending = stage.pending()
@@ -332,7 +291,6 @@ def _moves(pending: Mapping[str, Operation], taken: Sequence[str], crashes: int,
 
 
 def _commute(left: str, right: str, pending: Mapping[str, Operation]) -> bool:
-    """Say whether two moves can change places without anybody noticing."""
     one, other = left.rstrip(FAULTS), right.rstrip(FAULTS)
     if one == other or (left[-1] in FAULTS and right[-1] in FAULTS):
         return False  # faults share a budget

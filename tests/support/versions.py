@@ -17,15 +17,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Told:
-    """A state.
-
-    Args:
-        run_id: the run it came from.
-        about: what it is about.
-        parts: files that it names; they lie beside it.
-        clean_at: the same for all.
-        format: of the state.
-    """
+    """A state."""
 
     run_id: str
     about: str = ""
@@ -42,7 +34,6 @@ class ToldVersions(VersionStore[Told]):
         return from_versioned(Told, value, FORMAT)
 
     def files(self, state: Told) -> Iterable[tuple[RunFolder, PartInfo]]:
-        """Give every file that it names."""
         return [(RunFolder(self.writer, state.run_id), part) for part in state.parts]
 
     @property

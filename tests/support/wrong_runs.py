@@ -61,11 +61,7 @@ def two_servers(
 
 
 def wrong_run(way: str = "quarantine", objects: int = 20, **settings: object) -> tuple[World, set[str]]:
-    """Production after a rehearsal with an older database was collected on production's namespace.
-
-    Returns:
-        Production, a day later; and the live objects that the rehearsal's run deleted.
-    """
+    """Production after a rehearsal with an older database was collected on production's namespace."""
     world, rehearsal, lost = two_servers(way, objects, **settings)
     with blind_witnesses():
         rehearsal.collect(mode="auto")
@@ -75,11 +71,7 @@ def wrong_run(way: str = "quarantine", objects: int = 20, **settings: object) ->
 
 
 def expired_world(way: str = "quarantine", **settings: object) -> tuple[World, str, set[str]]:
-    """A table was replaced, its commit has expired, and a run has deleted what only that commit named.
-
-    Returns:
-        The world, a day later; the id of the expired commit; and what was deleted.
-    """
+    """A table was replaced, its commit has expired, and a run has deleted what only that commit named."""
     world = undo_store(way, **settings)
     world.rules(7)
     gone = {world.upload(f"t/{number}", b"version 1 of %d" % number) for number in range(4)}
@@ -115,7 +107,6 @@ REUSES: dict[str, Reuse] = {
 
 
 def say_acknowledged(world: World, why: str = "the rehearsal is stopped") -> list[Alarm]:
-    """Acknowledge every open alarm."""
     said = Acknowledged(who="somebody", at=world.lake.clock(), why=why)
     return acknowledge(state_of(world), said)
 

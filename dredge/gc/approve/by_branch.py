@@ -21,7 +21,7 @@ from dredge.gc.index.ranges import Ranges
 from dredge.gc.insight.addresses import Amount, addresses_of, with_metaranges
 from dredge.gc.insight.base_run import History, read_history
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.active import Line, lines_of
+from dredge.gc.retention.active import Line, find_lines
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs import Commit, Rules
@@ -148,7 +148,7 @@ def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branche
         return []  # without rules no commit expires
     history = read_history(run.folder, committed)
     rules = from_json(Rules, committed.rules)
-    lines = lines_of(history.graph, history.branches, rules, run.plan.created_at)
+    lines = find_lines(history.graph, history.branches, rules, run.plan.created_at)
     expired = [commit for item, commit in history.graph.items() if item not in history.active]
     expired.sort(key=lambda commit: commit.created_at, reverse=True)
     if len(expired) > _COMMITS_MAX:

@@ -17,7 +17,7 @@ from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.insight.addresses import Amount
 from dredge.gc.insight.base_run import read_history
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.active import lines_of
+from dredge.gc.retention.active import find_lines
 from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.lakefs import Rules
@@ -83,7 +83,7 @@ def _branches(run: Run) -> Counter[str]:
         return Counter()
     history = read_history(run.folder, committed)
     rules = from_json(Rules, committed.rules)
-    lines = lines_of(history.graph, history.branches, rules, run.plan.created_at)
+    lines = find_lines(history.graph, history.branches, rules, run.plan.created_at)
     return Counter(
         branch for item, line in lines.items() if item not in history.active for branch in line.branches
     )

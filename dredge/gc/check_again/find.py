@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.gc.check_limits import CheckLimitsOutput, ask_about, codes
-from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.ranges import Ranges, read_facts
 from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -305,7 +305,7 @@ def _names(
     committed = record.input(ListCommittedOutput)
     ranges: Ranges = {}
     for part in (committed.ranges, committed.path_ranges):
-        ranges.update(facts_of(run.folder.read_part(part)))
+        ranges.update(read_facts(run.folder.read_part(part)))
     for name in without:
         ranges.pop(name, None)
     yield lookup.addresses_in(lookup.ranges_with(ranges, wanted), wanted)
@@ -318,6 +318,6 @@ def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Itera
     for rows in run.folder.read_parts(item.addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
     other = Lookup(open_referring(run, item.repository, item.namespace))
-    ranges = dict(facts_of(run.folder.read_part(item.ranges)))
+    ranges = dict(read_facts(run.folder.read_part(item.ranges)))
     yield other.addresses_in(other.ranges_with(ranges, wanted), wanted)
     lookup.unread |= other.unread

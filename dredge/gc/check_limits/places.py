@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.gc.index.ranges import entries_of, facts_of
+from dredge.gc.index.ranges import decode_entries, read_facts
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
@@ -77,7 +77,7 @@ def find_places(
     """
     folder = run.folder
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
-    counts = {range_id: facts.count for range_id, facts in facts_of(table) if facts.head}
+    counts = {range_id: facts.count for range_id, facts in read_facts(table) if facts.head}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
     config = SearchConfig(
         where=where, sizes=write_hashes(folder, f"{where}/sizes.u64", sizes), places_max=_PLACES_MAX
@@ -184,7 +184,7 @@ def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Sea
 def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -> pa.Table:
     """The entries of a range that have some of the sizes; rows of `SCHEMA`."""
     key = METADATA + range_id
-    entries = entries_of(reader.get(key), key, count)
+    entries = decode_entries(reader.get(key), key, count)
     ranks = np.flatnonzero(contains(sizes, entries.sizes))
     columns = [
         pa.array([range_id] * len(ranks), pa.string()),

@@ -1,9 +1,4 @@
-"""Ranges: what metaranges say of them, as rows, and in shares for tasks.
-
-Metaranges: which ranges each of them names, read by the driver when they are few, else by tasks.
-
-From a range file to what a collection compares: hashes of the addresses it names, sizes, and paths.
-"""
+"""Range and metarange files, decoded."""
 
 from __future__ import annotations
 
@@ -31,6 +26,10 @@ from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partit
 from dredge.sets.hashes import Hashes, unite
 from dredge.storage import ObjectReader
 
+# The driver itself reads up to this many metaranges; the start of a job would take longer.
+_INLINE = 64
+_COLUMNS = ("address_type", "address_hash", "size")
+
 SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
@@ -44,27 +43,20 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RangeFacts:
-    """What metaranges say of a range.
+    """A range, as its metaranges describe it."""
 
-    Attributes:
-        count: number of records.
-        min_key: its first key; only a hint where it belongs among others.
-        max_key: its last key.
-        head: whether it is in the head of some branch.
-    """
-
-    count: int
-    min_key: bytes
+    count: int  # records
+    min_key: bytes  # first key, only for the order among ranges
     max_key: bytes
-    head: bool = False
+    head: bool = False  # whether it is in a branch head
 
 
+# By range id.
 type Ranges = dict[str, RangeFacts]
-"""By range id."""
 
 
 def unite_ranges(ranges: Ranges, found: Iterable[tuple[str, RangeFacts]]) -> None:
-    """Add ranges to others; raises FormatError when two metaranges disagree about one."""
+    """Add `found` to `ranges`; raises FormatError if two metaranges disagree."""
     for range_id, facts in found:
         there = ranges.setdefault(range_id, facts)
         if (there.count, there.max_key) != (facts.count, facts.max_key):
@@ -76,8 +68,8 @@ def unite_ranges(ranges: Ranges, found: Iterable[tuple[str, RangeFacts]]) -> Non
             ranges[range_id] = replace(there, head=True)
 
 
-def table_of(ranges: Ranges) -> pa.Table:
-    """Ranges as rows (`SCHEMA`), in the order of their keys: neighbours share blocks, which are then decoded once."""
+def ranges_table(ranges: Ranges) -> pa.Table:
+    """Return ranges as rows (`SCHEMA`), in the order of their keys: neighbours share blocks, decoded once."""
     ordered = sorted(ranges.items(), key=lambda item: (item[1].min_key, item[0]))
     return pa.table(
         {
@@ -91,8 +83,8 @@ def table_of(ranges: Ranges) -> pa.Table:
     )
 
 
-def facts_of(table: pa.Table) -> Iterator[tuple[str, RangeFacts]]:
-    """Ranges from the rows that `table_of` made."""
+def read_facts(table: pa.Table) -> Iterator[tuple[str, RangeFacts]]:
+    """Yield the ranges of a table of `ranges_table`."""
     columns = [table[name].to_pylist() for name in SCHEMA.names]
     for range_id, *facts in zip(*columns, strict=True):
         yield range_id, RangeFacts(*facts)
@@ -100,48 +92,38 @@ def facts_of(table: pa.Table) -> Iterator[tuple[str, RangeFacts]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeShare:
-    """Neighbouring rows of a table of ranges: those that one task works on.
-
-    Attributes:
-        table: rows (`SCHEMA`).
-        first: index of the first row.
-        stop: index after the last row.
-    """
+    """The rows from `first` up to `stop` of a table of ranges: the work of one task."""
 
     table: PartInfo
     first: int
     stop: int
 
     def read(self, folder: RunFolder) -> Ranges:
-        """The ranges, in the order of their keys."""
+        """Read the ranges, in the order of their keys."""
         rows = folder.read_part(self.table).slice(self.first, self.stop - self.first)
-        return dict(facts_of(rows))
+        return dict(read_facts(rows))
 
 
 def share_ranges(table: PartInfo, num_tasks: int) -> list[RangeShare]:
-    """Split a table of ranges into at most so many shares, none empty."""
+    """Split a table of ranges into shares, at most one for each task and none empty."""
     chunks = in_chunks(range(table.rows), num_tasks)
     return [RangeShare(table=table, first=chunk[0], stop=chunk[-1] + 1) for chunk in chunks]
 
 
 def find_range_files(reader: ObjectReader, read_before: Iterable[str]) -> tuple[Ranges, list[str]]:
-    """Find range files of the namespace, whatever names them.
+    """Find the range files of the namespace, with or without a metarange, for repositories without rules.
 
-    They are needed where every commit counts as active.
-
-    Files are told apart by their content: metaranges and refs dumps are left out, and so is everything that is not
-    a table. A file whose name is a table's id but which cannot be read as one stops the run.
+    The content of a file decides: metaranges, refs dumps and files that are not tables are skipped.
 
     Args:
-        reader: on the storage namespace.
-        read_before: names of files below `_lakefs/` that need not be read: ranges and metaranges that were read
-            already, and what an earlier run looked at (files there never change).
+        read_before: names of files below `_lakefs/` to skip: known ranges and metaranges, and files opened by earlier
+            runs (files there never change).
 
     Returns:
-        The other ranges, and the names of the files that were looked at.
+        The ranges, and the names of the opened files.
 
     Raises:
-        FormatError: a damaged table.
+        FormatError: a damaged file with the name of a table.
     """
     have = set(read_before)
     files = reader.list_level(METADATA).objects
@@ -169,30 +151,20 @@ _INLINE = 64
 
 @dataclass(slots=True)
 class Metaranges:
-    """Which ranges each of some metaranges names.
+    """The ranges of metaranges."""
 
-    Attributes:
-        ranges: what is said of each range; none is marked as a head.
-        named: indices into `ranges` by metarange id.
-    """
-
-    ranges: Ranges = field(default_factory=dict)
-    named: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)  # none is marked as in a head
+    named: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict)  # rows of `ranges` by metarange id
 
     def add(self, other: Metaranges) -> None:
-        """Add other metaranges; raises FormatError when two disagree about a range."""
+        """Add other metaranges; raises FormatError if two disagree about a range."""
         unite_ranges(self.ranges, other.ranges.items())
         place = {range_id: row for row, range_id in enumerate(self.ranges)}
         rows = np.array([place[range_id] for range_id in other.ranges], np.int32)
         self.named.update((metarange_id, rows[found]) for metarange_id, found in other.named.items())
 
     def select(self, metaranges: Iterable[str], heads: Collection[str] = ()) -> Ranges:
-        """The ranges that some metaranges name together, with those of branch heads marked.
-
-        Args:
-            metaranges: ids, all of them in `named`; the empty one names nothing.
-            heads: ids of the metaranges of branch heads, among these.
-        """
+        """Return the ranges of metaranges, all in `named` ("" is skipped), with those of `heads` marked."""
         ids = list(self.ranges)
         chosen = self._rows(metaranges)
         in_heads = set(self._rows(heads).tolist())
@@ -203,13 +175,9 @@ class Metaranges:
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.int32)
 
     def to_tables(self, metaranges: Iterable[str]) -> tuple[pa.Table, pa.Table]:
-        """Some metaranges and the ranges they name, as rows.
-
-        Returns:
-            `SCHEMA` rows, and rows of metarange id with the row numbers of its ranges.
-        """
+        """Return ranges (`SCHEMA`), and rows of metarange id with the row numbers of its ranges."""
         wanted = sorted({metarange_id for metarange_id in metaranges if metarange_id})
-        ranges = table_of(self.select(wanted))
+        ranges = ranges_table(self.select(wanted))
         place = {range_id: row for row, range_id in enumerate(ranges["range_id"].to_pylist())}
         rows = np.array([place.get(range_id, -1) for range_id in self.ranges], np.int32)
         lists = [rows[self.named[metarange_id]] for metarange_id in wanted]
@@ -220,32 +188,23 @@ class Metaranges:
 
     @classmethod
     def from_tables(cls, ranges: pa.Table, named: pa.Table) -> Metaranges:
-        """From the rows that `to_tables` made."""
+        """Read the tables of `to_tables`."""
         found = named["ranges"].combine_chunks()
         lists = np.split(found.values.to_numpy(), found.offsets.to_numpy()[1:-1]) if len(named) else []
-        plain = {range_id: replace(facts, head=False) for range_id, facts in facts_of(ranges)}
+        plain = {range_id: replace(facts, head=False) for range_id, facts in read_facts(ranges)}
         return cls(plain, dict(zip(named["metarange_id"].to_pylist(), lists, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetarangeConfig:
-    """What all tasks need.
-
-    Attributes:
-        where: folder of the files, in the run folder.
-    """
+    """The parameters of all tasks: the folder of the files, in the run folder."""
 
     where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetarangeTask:
-    """One task.
-
-    Attributes:
-        number: makes the names of its files.
-        ids: of the metaranges to read.
-    """
+    """A task: metarange ids, and a number for the names of its files."""
 
     number: int
     ids: list[str]
@@ -253,7 +212,7 @@ class MetarangeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetarangeResult:
-    """The tables that `Metaranges.to_tables` makes, as files."""
+    """The tables of `Metaranges.to_tables`, as files."""
 
     ranges: PartInfo
     named: PartInfo
@@ -266,21 +225,15 @@ def read_metaranges(
     metaranges: Iterable[str],
     earlier: Metaranges | None = None,
 ) -> Metaranges:
-    """Read metaranges, but for those that an earlier run has read.
+    """Read metaranges that `earlier` lacks, in tasks if they are many; return both together.
 
     Args:
-        run: the run.
-        runner: spreads the work when there are many.
-        where: folder for files and progress, in the run folder.
-        metaranges: ids; the empty one names nothing.
-        earlier: what an earlier run read, which cannot have changed; grows.
-
-    Returns:
-        These and the earlier ones.
+        metaranges: ids; "" is skipped.
+        earlier: metaranges read by an earlier run, which cannot have changed; extended.
 
     Raises:
-        RefusedError: one is missing.
-        FormatError: one is damaged, or two of them disagree about a range.
+        RefusedError: a missing metarange.
+        FormatError: a damaged metarange, or two that disagree about a range.
     """
     found = earlier or Metaranges()
     ids = sorted({metarange for metarange in metaranges if metarange and metarange not in found.named})
@@ -297,14 +250,14 @@ def read_metaranges(
 
 
 def read_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Iterable[str]) -> Ranges:
-    """Read metaranges and unite the ranges they name; see `read_metaranges`."""
+    """Read metaranges, and return their ranges; see `read_metaranges`."""
     ids = set(metaranges)
     return read_metaranges(run, runner, where, ids).select(ids)
 
 
 @partition_function
 def list_ranges(run: WorkerRun, config: MetarangeConfig, task: MetarangeTask) -> MetarangeResult:
-    """Read metaranges and write the ranges they name."""
+    """Read metaranges and write their ranges."""
     ranges, named = read_files(run.open_store(), task.ids, run.progress).to_tables(task.ids)
     return MetarangeResult(
         ranges=run.folder.write_table(config.where, task.number, ranges, "ranges"),
@@ -313,18 +266,13 @@ def list_ranges(run: WorkerRun, config: MetarangeConfig, task: MetarangeTask) ->
 
 
 def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
-    """Read metaranges in this process. Successive commits name mostly the same ranges, and what is said of each is
-    decoded once.
-
-    Args:
-        reader: on the storage namespace.
-        ids: of the metaranges.
-        progress: counts them.
+    """Read metaranges in this process.
 
     Raises:
-        RefusedError: one is missing.
-        FormatError: one is damaged, or two of them disagree about a range.
+        RefusedError: a missing metarange.
+        FormatError: a damaged metarange, or two that disagree about a range.
     """
+    # Successive commits share most ranges, so equal records are decoded once.
     place: dict[bytes, int] = {}
     infos: list[RangeInfo] = []
     named: dict[str, npt.NDArray[np.int32]] = {}
@@ -341,10 +289,9 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
                 progress.add(1)
     except NotFoundError as error:
         raise RefusedError(
-            f"a metarange of an active commit is missing: {error}. Its objects cannot be told from garbage."
-            " Nothing was deleted. Restore the file (a backup, an older version of the bucket; what"
-            " `metadata = delete` let go, `dredge gc metadata --note` puts back), then start"
-            " a new run."
+            f"a metarange of an active commit is missing: {error}. Its live objects are unknown."
+            " Nothing was deleted. Restore the file (from a backup or an older version of the bucket; `dredge gc"
+            " metadata --note` restores files deleted by `metadata = delete`), then start a new run."
         ) from None
     ranges: Ranges = {}
     unite_ranges(ranges, ((info.id, RangeFacts(info.count, info.min_key, info.max_key)) for info in infos))
@@ -353,26 +300,15 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
     return Metaranges(ranges, {metarange_id: final[found] for metarange_id, found in named.items()})
 
 
-_COLUMNS = ("address_type", "address_hash", "size")
-
-
 @dataclass(frozen=True, slots=True)
 class RangeHashes:
-    """What the committed index keeps of a range.
-
-    Attributes:
-        range_id: its name.
-        count: number of records, verified.
-        outside: number of records whose address lies outside the namespace, and so has no hash.
-        addresses: hashes of all keys of the namespace that its entries may mean, sorted and distinct.
-        sizes: in bytes, as the entries state them, sorted and distinct.
-    """
+    """A range in the committed index."""
 
     range_id: str
-    count: int
-    outside: int
-    addresses: Hashes
-    sizes: Hashes
+    count: int  # records, verified
+    outside: int  # records with an address outside the namespace, so without a hash
+    addresses: Hashes  # of all possible keys of its entries, sorted and distinct
+    sizes: Hashes  # of its entries, in bytes, sorted and distinct
 
 
 def decode(
@@ -382,17 +318,16 @@ def decode(
 
     Args:
         files: key relative to the namespace, and content; fastest in the order of their first keys.
-        ranges: what the metaranges say of each.
-        namespace: URI of the namespace whose keys are looked for.
-        own: whether the ranges are those of its repository (`Keys`).
+        ranges: their facts, from metaranges.
+        own: whether the ranges are of the repository of that namespace (`Keys`).
 
     Raises:
-        FormatError: damaged, or not the range that its name and metarange promise.
+        FormatError: damaged, or not the range of its name and metarange.
     """
     expected = {
         METADATA + range_id: Expected(facts.count, facts.max_key) for range_id, facts in ranges.items()
     }
-    # A file is needed twice when some of its addresses are not relative, so it is kept while it is decoded.
+    # A file with addresses that are not relative is decoded twice, so the latest one is kept.
     latest: dict[str, bytes] = {}
 
     def remembering() -> Iterator[tuple[str, bytes]]:
@@ -417,7 +352,6 @@ def decode(
 
 
 def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes, own: bool) -> tuple[Hashes, int]:
-    """Replace hashes of addresses that are not relative by those of the keys they may mean."""
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
     keys, outside = _other_keys(rows.filter(pc.invert(relative)), namespace)
@@ -426,18 +360,8 @@ def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes, own: bool) 
     return np.concatenate([hashes[relative.to_numpy(False)], hash64(keys)]), outside
 
 
-def keys_of(data: bytes, key: str, namespace: str, own: bool = True) -> pa.Array:
-    """Every key of the namespace that the entries of a range may mean.
-
-    Args:
-        data: the file.
-        key: what to call it in errors.
-        namespace: URI.
-        own: whether the range is one of its repository (`Keys`).
-
-    Raises:
-        FormatError: damaged.
-    """
+def decode_keys(data: bytes, key: str, namespace: str, own: bool = True) -> pa.Array:
+    """Return every possible key of the entries of a range; `own` as in `decode`. Raises FormatError if damaged."""
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
     found, _ = _other_keys(rows.filter(pc.invert(relative)), namespace)
@@ -445,8 +369,7 @@ def keys_of(data: bytes, key: str, namespace: str, own: bool = True) -> pa.Array
 
 
 def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
-    """The keys that addresses which are not relative may mean, and how many of the addresses lie outside the
-    namespace."""
+    """The possible keys of full addresses, and the number of addresses outside the namespace."""
     pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
     readings = [address_readings(address, kind, namespace) for address, kind in pairs]
     return pa.array([key for found in readings for key in found], pa.string()), readings.count(())
@@ -454,28 +377,14 @@ def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
 
 @dataclass(frozen=True, slots=True)
 class HeadEntries:
-    """Entries of a range as columns, in key order.
+    """Entries of a range as columns, in key order."""
 
-    Attributes:
-        paths: raw bytes; a path need not be UTF-8.
-        sizes: in bytes, as the entries state them.
-    """
-
-    paths: pa.BinaryArray
-    sizes: Hashes
+    paths: pa.BinaryArray  # raw bytes; a path need not be UTF-8
+    sizes: Hashes  # in bytes
 
 
-def entries_of(data: bytes, key: str, expected_count: int) -> HeadEntries:
-    """Decode a range with its paths.
-
-    Args:
-        data: the file.
-        key: what to call it in errors.
-        expected_count: number of records that the metarange states.
-
-    Raises:
-        FormatError: damaged.
-    """
+def decode_entries(data: bytes, key: str, expected_count: int) -> HeadEntries:
+    """Decode a range with its paths; raises FormatError if damaged, or with another number of records."""
     rows = read_addresses(data, key, ("key", "size"))
     if rows.num_rows != expected_count:
         raise FormatError(f"{key} has {rows.num_rows} records, its metarange says {expected_count}")

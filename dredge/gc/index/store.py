@@ -1,17 +1,15 @@
-"""The committed index: what every range names, as hashes and sizes, kept for the life of the repository.
+"""The committed index: the address hashes and sizes of every range, kept for the life of the repository.
 
     <namespace>/_lakefs/retention/gc/dredge/index/
         parts/<run>-<step>-<task>-<n>.addresses.parquet    range_id, count, outside, hashes
         parts/<run>-<step>-<task>-<n>.sizes.parquet        range_id, sizes
         manifests/<run>-<step>-<digest>.parquet            range_id, count, part; in its schema's
                                                            metadata the digests of the parts
-        checkpoints/<run>-<digest>.parquet                 the same, for all manifests that it names
+        checkpoints/<run>-<digest>.parquet                 the same, for all manifests in its list
 
-A range is immutable and named by its content, so what it names is decoded once. Parts and manifests are
-never changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer
-manifest names the new part.
-
-Which ranges name some addresses, by the committed index: for few addresses and any number of ranges.
+A range is immutable, and its name is a digest of its content, so it is decoded once. Parts and manifests are never
+changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer manifest has the
+new part.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -30,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, UnavailableError
-from dredge.gc.index.ranges import RangeHashes, Ranges, decode, keys_of
+from dredge.gc.index.ranges import RangeHashes, Ranges, decode, decode_keys
 from dredge.gc.namespaces import METADATA, canonical_namespace
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -43,8 +41,8 @@ from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
+# Changes whenever the same range would give other hashes. No run then builds on older counts.
 FORMAT = 4
-"""Changes whenever the same range would give other hashes. No run then builds on counts made before."""
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"
 CHECKPOINTS = "index/checkpoints"
@@ -59,15 +57,9 @@ _MANIFEST = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """Two files about the same ranges.
+    """A file of address hashes and a file of sizes, of the same ranges."""
 
-    Attributes:
-        name: what the names of both files begin with.
-        addresses: the file of address hashes.
-        sizes: the file of entries' sizes.
-    """
-
-    name: str
+    name: str  # start of both files' names
     addresses: PartInfo
     sizes: PartInfo
 
@@ -79,26 +71,18 @@ class IndexPart:
 
 @dataclass(frozen=True, slots=True)
 class NewPart:
-    """A part that was written, and that no manifest names yet.
-
-    Attributes:
-        part: its files.
-        ids: of the ranges in it.
-        counts: the number of records of each of them.
-    """
+    """A new part without a manifest."""
 
     part: IndexPart
-    ids: list[str]
-    counts: list[int]
+    ids: list[str]  # of its ranges
+    counts: list[int]  # records of each range
 
 
 def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> NewPart:
-    """Write what ranges name as a part of the index; it counts once `CommittedIndex.add` has recorded it.
+    """Write decoded ranges as a part of the index; it counts after `CommittedIndex.add`.
 
     Args:
-        state: the folder of lease and index.
-        name: of the part; the same task must always give the same.
-        ranges: decoded.
+        name: of the part; a repeated task must give the same.
     """
     ids = pa.array([item.range_id for item in ranges], pa.string())
     addresses = pa.table(
@@ -118,12 +102,10 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
 
 
 def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[RangeHashes]:
-    """Read a part.
+    """Read a part, with the sizes of some ranges.
 
     Args:
-        reader: on the folder of lease and index.
-        part: of the index.
-        with_sizes: tells of which ranges the sizes are wanted; when of none, the file of sizes is not read.
+        with_sizes: whether the sizes of a range id are wanted; without any, the file of sizes is not read.
 
     Raises:
         FormatError: missing or damaged; decode its ranges again.
@@ -134,7 +116,7 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
     if any(map(with_sizes, ids)):
         more = _read(reader, part.sizes)
         if more["range_id"].to_pylist() != ids:
-            raise FormatError(f"{part.name}: its two files are about different ranges")
+            raise FormatError(f"{part.name}: its two files have different ranges")
         sizes = _arrays(more["sizes"])
     counts, outside = table["count"].to_pylist(), table["outside"].to_pylist()
     columns = zip(ids, counts, outside, _arrays(table["hashes"]), sizes, strict=True)
@@ -142,22 +124,18 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
 
 
 class CommittedIndex:
-    """Which ranges the index has, and in which part.
+    """The ranges of the index, and their parts.
 
     Attributes:
         parts: by name.
-        places: by range id, the part that counts for it and its number of records. Ask `part_of` and `group`.
-        distrusted: keys of manifests and checkpoints that were left out.
-        superseded: keys of manifests that the newest checkpoint stands for, and of older checkpoints.
-
-    Args:
-        state: the folder of lease and index.
-        namespace: URI that addresses were resolved against. What was decoded for another one (a bucket that was
-            copied) is not used.
+        places: by range id, its part and number of records. Use `part_of` and `group`.
+        distrusted: keys of skipped manifests and checkpoints.
+        superseded: keys of manifests in the newest checkpoint, and of older checkpoints.
     """
 
     def __init__(self, state: ObjectWriter, namespace: str) -> None:
         self._state = state
+        # Ranges decoded for another namespace (a copied bucket) are not used.
         self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
         self.parts: dict[str, IndexPart] = {}
         self.places: dict[str, tuple[str, int]] = {}
@@ -167,7 +145,7 @@ class CommittedIndex:
 
     @classmethod
     def load(cls, state: ObjectWriter, namespace: str) -> CommittedIndex:
-        """Read all manifests. One that cannot be trusted is left out: its ranges are decoded again."""
+        """Read all manifests. A damaged one is skipped, and its ranges are decoded again."""
         index = cls(state, namespace)
         with at_once() as ask:
             manifests = ask(state.list_level, f"{MANIFESTS}/")
@@ -178,30 +156,19 @@ class CommittedIndex:
             try:
                 index._take(name, data)
             except DredgeError as error:
-                log.warning("the index's manifest %s is left out: %s", name, error)
+                log.warning("the index's manifest %s is skipped: %s", name, error)
                 index.distrusted.append(name)
         return index
 
     def part_of(self, range_id: str, count: int | None = None) -> str | None:
-        """The part that counts for a range; None when the index lacks it, and it must be decoded.
-
-        Args:
-            range_id: of any range.
-            count: number of records of the range; a part that has another number is not trusted.
-        """
+        """The part of a range; None if the index lacks it, or has another number of records than `count`."""
         name, recorded = self.places.get(range_id, ("", -1))
         return name if name in self.parts and count in (None, recorded) else None
 
     def group(self, ranges: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
-        """Group ranges by the part that counts for each.
+        """Group range ids by part, in name order; the second result has the ids that the index lacks.
 
-        An index can be lost or damaged at any time, so callers must decide what becomes of the ranges that it lacks.
-
-        Args:
-            ranges: ids.
-
-        Returns:
-            Sorted ids by part, parts in name order, and the sorted ids of the ranges that the index lacks.
+        An index can be lost or damaged at any time, so callers must handle missing ranges.
         """
         groups: dict[str, list[str]] = defaultdict(list)
         lacking: list[str] = []
@@ -211,62 +178,51 @@ class CommittedIndex:
         return dict(sorted(groups.items())), lacking
 
     def add(self, label: str, written: Iterable[NewPart]) -> None:
-        """Record new parts in a manifest of their own.
-
-        Args:
-            label: run id and step; must be new or have the same content as before.
-            written: the parts.
-        """
-        rows: list[tuple[str, int, str]] = []
-        parts = []
-        for new in written:
-            parts.append(to_json(new.part))
-            rows.extend(
-                (range_id, count, new.part.name) for range_id, count in zip(new.ids, new.counts, strict=True)
-            )
-        if not rows:
-            return
-        columns = list(zip(*rows, strict=True))
-        table = pa.table([pa.array(column) for column in columns], schema=_MANIFEST)
-        table = table.replace_schema_metadata(
-            {"parts": json.dumps(parts), "made_for": json.dumps(self._made_for)}
-        )
-        data = parquet_bytes(table)
-        name = f"{MANIFESTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet"
-        self._state.put(name, data)
-        self._take(name, data)
+        """Record new parts in a manifest; `label` (run id and step) must be new, or have the same content as before."""
+        new = list(written)
+        rows = [
+            (range_id, count, item.part.name)
+            for item in new
+            for range_id, count in zip(item.ids, item.counts, strict=True)
+        ]
+        if rows:
+            self._take(*self._record(f"{MANIFESTS}/{label}", rows, [item.part for item in new]))
 
     def checkpoint(self, label: str) -> None:
-        """Write everything that manifests say into one file, so that they need not be read again.
-
-        Args:
-            label: run id; newer ones sort first.
-        """
+        """Unite all manifests in one file; `label` is the run id: newer files sort first."""
         rows = [(range_id, count, part) for range_id, (part, count) in sorted(self.places.items())]
-        if not rows:
-            return
+        if rows:
+            used = sorted({part for _, _, part in rows})
+            manifests = {"manifests": json.dumps(sorted(self._manifests))}
+            self._record(f"{CHECKPOINTS}/{label}", rows, [self.parts[name] for name in used], manifests)
+
+    def _record(
+        self,
+        stem: str,
+        rows: list[tuple[str, int, str]],
+        parts: list[IndexPart],
+        more: Mapping[str, str] = {},
+    ) -> tuple[str, bytes]:
+        """Write a manifest or checkpoint; return its name and bytes."""
         table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_MANIFEST)
-        used = sorted({part for _, _, part in rows})
-        facts = {
-            "parts": json.dumps([to_json(self.parts[name]) for name in used]),
-            "made_for": json.dumps(self._made_for),
-            "manifests": json.dumps(sorted(self._manifests)),
-        }
-        data = parquet_bytes(table.replace_schema_metadata(facts))
-        self._state.put(f"{CHECKPOINTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet", data)
+        facts = {"parts": json.dumps(list(map(to_json, parts))), "made_for": json.dumps(self._made_for)}
+        data = parquet_bytes(table.replace_schema_metadata({**facts, **more}))
+        name = f"{stem}-{hashlib.sha256(data).hexdigest()}.parquet"
+        self._state.put(name, data)
+        return name, data
 
     def _take_checkpoint(self) -> None:
-        """Read the newest checkpoint that can be trusted, if there is one."""
+        """Read the newest undamaged checkpoint."""
         names = sorted(info.key for info in self._state.list_level(f"{CHECKPOINTS}/").objects)
         for place, name in enumerate(names):
             try:
                 data = self._state.get(name)
                 self._take(name, data)
-                stands_for = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
-                self.superseded |= stands_for
-                self._manifests |= stands_for
+                united = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+                self.superseded |= united
+                self._manifests |= united
             except DredgeError as error:
-                log.warning("the index's checkpoint %s is left out: %s", name, error)
+                log.warning("the index's checkpoint %s is skipped: %s", name, error)
                 self.distrusted.append(name)
             else:
                 self.superseded.update(names[place + 1 :])
@@ -300,7 +256,7 @@ def _read(reader: ObjectReader, part: PartInfo) -> pa.Table:
     try:
         data = reader.get(part.name)
     except LookupError:
-        raise FormatError(f"{part.name} is gone") from None
+        raise FormatError(f"{part.name} is missing") from None
     check_digest(part, data, "committed index")
     return read_parquet(data)
 
@@ -322,26 +278,13 @@ def _arrays(column: pa.ChunkedArray) -> list[Hashes]:
 
 @dataclass(slots=True)
 class Lookup:
-    """Looks for addresses in ranges.
-
-    Attributes:
-        run: this run.
-        unread: ids of ranges that could not be read, so that nobody knows what they name.
-    """
+    """Finds addresses in ranges."""
 
     run: Run
-    unread: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)  # ids of unreadable ranges, whose addresses are unknown
 
     def ranges_with(self, ranges: Ranges, wanted: Hashes) -> dict[str, Hashes]:
-        """Find the ranges that name wanted addresses.
-
-        Args:
-            ranges: to look into.
-            wanted: hashes of addresses, sorted and distinct.
-
-        Returns:
-            By range id, those of the wanted hashes that it names.
-        """
+        """Find the ranges with wanted hashes (sorted and distinct); return those hashes by range id."""
         index = CommittedIndex.load(self.run.state, self.run.keys.namespace)
         groups, lacking = index.group(ranges)
         found: dict[str, Hashes] = {}
@@ -359,17 +302,12 @@ class Lookup:
         return found | _naming(self._decoded(ranges, lacking), wanted)
 
     def addresses_in(self, ranges: Collection[str], wanted: Hashes) -> pa.StringArray:
-        """Give the addresses with wanted hashes that some ranges name, exactly as they name them.
-
-        Args:
-            ranges: ids.
-            wanted: sorted and distinct.
-        """
+        """Return the addresses with wanted hashes (sorted and distinct), exactly as ranges name them."""
         found, keys = [pa.nulls(0, pa.string())], self.run.keys
         for range_id in sorted(ranges):
             key = METADATA + range_id
             try:
-                named = keys_of(self.run.reader.get(key), key, keys.namespace, keys.own)
+                named = decode_keys(self.run.reader.get(key), key, keys.namespace, keys.own)
             except UnavailableError:
                 raise
             except DredgeError:
@@ -396,13 +334,12 @@ class Lookup:
 
 
 def with_hashes(addresses: pa.Array | pa.ChunkedArray, wanted: Hashes) -> pa.StringArray:
-    """The addresses that have a wanted hash."""
+    """The addresses with a wanted hash."""
     hit = addresses.filter(pa.array(contains(wanted, hash64(addresses)), pa.bool_())).cast(pa.string())
     chunks = hit.chunks if isinstance(hit, pa.ChunkedArray) else [hit]
     return pa.concat_arrays([pa.nulls(0, pa.string()), *chunks])
 
 
 def _naming(found: dict[str, Hashes], wanted: Hashes) -> dict[str, Hashes]:
-    """Of each range only the wanted hashes; ranges without any are left out."""
     hits = {range_id: wanted[np.isin(wanted, hashes)] for range_id, hashes in found.items()}
     return {range_id: hashes for range_id, hashes in hits.items() if len(hashes)}

@@ -1,4 +1,4 @@
-"""Maintenance of the committed index: small parts are compacted, damaged ones found and written anew.
+"""Maintenance of the committed index: small parts are compacted, damaged parts found and written again.
 
 Nothing here deletes: old parts and manifests stay where they are and are not read any more, until
 `dredge.gc.save_report.clean_up` removes them.
@@ -26,17 +26,11 @@ _SMALL_BYTES = _PART_VALUES * 8 // 4
 
 
 def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
-    """Unite the small parts that hold some ranges, when there are too many of them, and write a checkpoint.
+    """Unite small parts if there are more than `parts_max`, and write a checkpoint; return the number of united parts.
 
     Args:
-        state: the folder of lease and index.
-        namespace: URI that addresses were resolved against.
-        label: run id; makes the names.
-        ranges: ids of those that runs still look up; parts that hold none of them stay as they are.
-        parts_max: nothing is done as long as there are no more small parts than this.
-
-    Returns:
-        How many parts were united.
+        label: run id, for names.
+        ranges: ids of ranges still in use; other parts stay as they are.
     """
     index = CommittedIndex.load(state, namespace)
     groups, _ = index.group(ranges)
@@ -57,8 +51,8 @@ def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[
 def _batches(
     state: ObjectReader, index: CommittedIndex, groups: dict[str, list[str]], names: Sequence[str]
 ) -> Iterator[tuple[list[RangeHashes], int]]:
-    """The wanted ranges of some parts, in lists long enough for a part each, and how many parts each list is from; a
-    damaged part is left as it is."""
+    """Yield the wanted ranges of parts, in lists of the size of a part, with their number of parts; skip damaged
+    parts."""
     batch: list[RangeHashes] = []
     values = count = 0
     for name in names:
@@ -81,37 +75,22 @@ def _batches(
 
 @dataclass(slots=True)
 class Verified:
-    """What verifying the index found.
+    """The result of a verification of the index."""
 
-    Attributes:
-        ranges: number of ranges in it.
-        parts: number of parts that hold them.
-        damaged: names of parts that are gone or not as they were written.
-        wrong: ids of ranges whose hashes are not what the range names.
-        unread: ids of ranges that are gone or damaged themselves, so that they cannot be compared.
-    """
-
-    ranges: int = 0
-    parts: int = 0
-    damaged: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    ranges: int = 0  # number of ranges
+    parts: int = 0  # number of parts
+    damaged: list[str] = field(default_factory=list)  # names of missing or changed parts
+    wrong: list[str] = field(default_factory=list)  # ids of ranges with other hashes than the index has
+    unread: list[str] = field(default_factory=list)  # ids of missing or damaged ranges, not compared
 
     @property
     def is_good(self) -> bool:
-        """Whether the index can be trusted as it is."""
+        """Whether no part needs a repair."""
         return not self.damaged and not self.wrong
 
 
 def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, against_ranges: bool) -> Verified:
-    """Read every part of the index and compare it with its digest.
-
-    Args:
-        reader: on the storage namespace.
-        state: the folder of lease and index.
-        namespace: URI.
-        against_ranges: decode every range again and compare, too.
-    """
+    """Compare every part of the index with its digest, and, if wanted, with its ranges, decoded again."""
     index = CommittedIndex.load(state, namespace)
     groups, _ = index.group(index.places)
     verified = Verified(ranges=len(index.places), parts=len(groups))
@@ -133,22 +112,11 @@ def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, agai
 def rebuild_index(
     reader: ObjectReader, state: ObjectWriter, namespace: str, label: str, verified: Verified
 ) -> int:
-    """Decode the ranges again whose part is damaged or wrong.
-
-    Args:
-        reader: on the storage namespace.
-        state: the folder of lease and index.
-        namespace: URI.
-        label: makes the names of the new parts; a new run id.
-        verified: what was found.
-
-    Returns:
-        How many ranges were decoded.
-    """
+    """Decode the ranges of damaged parts and wrong ranges again; return their number."""
     index = CommittedIndex.load(state, namespace)
     groups, _ = index.group(index.places)
     damaged = (item for name in verified.damaged for item in groups.get(name, ()))
-    # What another run has lost or replaced since needs nothing: a range that is lacking is decoded when needed.
+    # Ranges lost or replaced by another run since are skipped: a missing range is decoded when needed.
     todo = sorted({*verified.wrong, *damaged} & index.places.keys())
     written: list[NewPart] = []
     batch: list[RangeHashes] = []

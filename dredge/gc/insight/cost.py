@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dredge.errors import ConfigError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.ranges import Ranges, read_facts
 from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.insight.cost_labels import (
@@ -175,7 +175,7 @@ class _Collecting:
         ranges = history.metaranges.ranges
         labels = _Labels(owners, prefixes)
         # Without rules, ranges without a known commit count as active.
-        unnamed = {item: facts for item, facts in facts_of(history.ranges_table) if item not in ranges}
+        unnamed = {item: facts for item, facts in read_facts(history.ranges_table) if item not in ranges}
         return cls(
             base=base,
             labels=labels,

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.namespaces import METADATA
-from dredge.gc.retention.active import Line, lines_of
+from dredge.gc.retention.active import Line, find_lines
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
@@ -102,7 +102,7 @@ class Owners:
 def owners_of(base: BaseRun, history: History) -> Owners:
     """Find the owners of the ranges of a run, in the order of `history.metaranges.ranges`."""
     now = base.plan.created_at
-    lines = lines_of(history.graph, history.branches, base.rules, now)
+    lines = find_lines(history.graph, history.branches, base.rules, now)
     bits = _bits(base, history, lines)
     names = sorted(branch.id for branch in history.branches)
     place = {name: index for index, name in enumerate(names)}

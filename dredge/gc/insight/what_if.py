@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
 from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards, with_metaranges
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import METADATA
-from dredge.gc.retention.active import lines_of
+from dredge.gc.retention.active import find_lines
 from dredge.gc.retention.kept_sets import addresses_below
 from dredge.gc.retention.policy import compile_glob, may_match
 from dredge.lakefs import Commit, Rules
@@ -190,7 +190,7 @@ def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Prop
     own = active_by_rules(history.graph, history.branches, rules, now)
     server = {
         commit_id
-        for commit_id, line in lines_of(
+        for commit_id, line in find_lines(
             history.graph | dangling.commits, history.branches, rules, now
         ).items()
         if line.is_active(now)
@@ -251,11 +251,11 @@ def _name(base: BaseRun, history: History, dangling: Graph, active: Sequence[set
     named = with_metaranges(base.reader, history.metaranges, needed)
     bits = _bits(named, metaranges)
     if base.committed.all_commits:
-        for item, _ in facts_of(history.ranges_table):
+        for item, _ in read_facts(history.ranges_table):
             bits[item] = bits.get(item, np.uint64(0)) | np.uint64(1)
     ranges = {item: named.ranges[item] for item in bits if item in named.ranges}
     ranges |= {
-        item: facts for item, facts in facts_of(history.ranges_table) if item in bits and item not in ranges
+        item: facts for item, facts in read_facts(history.ranges_table) if item in bits and item not in ranges
     }
     found = _Named(base, ranges, bits)
     whole = np.uint64((1 << len(active)) - 1)

@@ -35,7 +35,7 @@ from dredge.gc.insight.why_evidence import (
 )
 from dredge.gc.list_committed import Graph, load_graph
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.retention.active import FOREVER, Line, lines_of
+from dredge.gc.retention.active import FOREVER, Line, find_lines
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, compile_glob
 from dredge.gc.run import open_state
 from dredge.hashing import hash64
@@ -175,7 +175,7 @@ def _history(
         tags=tags,
         rules=rules,
         graph=graph,
-        lines=lines_of(graph, branches, rules, now),
+        lines=find_lines(graph, branches, rules, now),
         has_all=access is not None,
         policies=dict(policies),
     )

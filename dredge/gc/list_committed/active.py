@@ -1,22 +1,11 @@
-"""What young commits keep alive to which no ref leads, and the server's walk may lose (L19).
+"""Active commits: the server's answer, and the commits kept beyond it.
 
-    x ◀── old ✗            a walk that comes by x from the old commit first leaves it out: our own over the lines of
-     ▲                     branches finds it again, unless no branch leads to the young one
-     └─── young ✗          but the young one is in the server's list, so it can be asked for its parent
-
-It takes a request for each such commit of the list. As a rule there are few: what was merged is in the history of a
-branch. The staging records' store has them all, so where it is read nothing is asked. A re-check does not ask: what its
-mark found is subtracted, and what a commit keeps since it lost its branch, or since rules are longer, is found by the
-mark of the run that would delete it.
-
-Active commits: what the server says, and what is kept beyond that.
-
-    base    branch heads ∪ the server's list          (every commit, where there are no rules)
-                         ∪ our walk over the records  (`sources` says which of the two, or both)
-    kept    our own walk over the branches' lines, and from young commits to which no ref leads
+    base    branch heads ∪ the server's list          (every commit, without rules)
+                         ∪ our walk over the records  (`sources` has the figures of each)
+    kept    our own walk over the branches' lines, and the parents of young dangling commits
             · commits of tags · each rule of the user's policy
 
-All of it is active, except for rules about paths: of their commits only some entries stay. Nothing here ever makes
+All of these are active, except for rules about paths, which keep only some entries of their commits. Nothing here makes
 the server's answer smaller.
 """
 
@@ -47,134 +36,49 @@ from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
-_AT_ONCE = 16
-PLENTY = 20_000
-"""When more commits of the list are asked for, the run says what would save that."""
-
-
-def kept_by_dangling(run: Run, found: Found) -> Graph:
-    """Find the main parents of young commits on the lines of those to which no ref leads, down to their roots: a commit
-    may claim any date, so a young one may come after an old one.
-
-    Args:
-        run: the run.
-        found: what the server says; takes a warning when very many are asked for.
-
-    Raises:
-        RefusedError: a commit of the server's list, or its parent, does not exist.
-    """
-    if found.rules is None or SERVER not in found.listed:
-        return {}
-    known = found.records | found.graph
-    waiting = sorted(found.listed[SERVER].keys() - known.keys())
-    if len(waiting) > PLENTY:
-        found.warnings.append(
-            f"{len(waiting):,} active commits to which no ref leads are asked for, each by a request; lakeFS's own"
-            " key-value store (kv_conn_id) would tell of all"
-        )
-    if waiting:
-        log.info(
-            "run %s: %d active commits to which no ref leads are asked for", run.plan.run_id, len(waiting)
-        )
-    # Such lines have the default rule. Times are whole seconds, and clocks differ: in doubt a commit is young.
-    threshold = retention.Rules(found.rules.default_retention_days).threshold(
-        run.plan.created_at - SLACK, None
-    )
-    done, kept = set[str](), set[str]()
-    for commit in ordered_map(lambda commit_id: _ask(run, commit_id), waiting, _AT_ONCE):
-        known[commit.id] = commit
-    while waiting:
-        commit_id = waiting.pop()
-        done.add(commit_id)
-        if commit_id not in known:
-            _read_line(run, commit_id, known)
-        parent = main_parent(known[commit_id])
-        if parent is not None and known[commit_id].created_at > threshold:
-            kept.add(parent)
-        if parent is not None and parent not in done:
-            waiting.append(parent)
-    return {commit_id: known[commit_id] for commit_id in kept if commit_id in known}
-
-
-def _read_line(run: Run, commit_id: str, known: Graph) -> None:
-    """Read a commit that the server's list does not name, and by pages what is behind it, until its line comes to what
-    is known. What a page lacks is asked for by itself in its turn."""
-    known[commit_id] = _ask(run, commit_id)
-    found: Graph = {}
-    wanted = main_parent(known[commit_id])
-    if wanted is None or wanted in known:
-        return
-    try:
-        for commit in run.client.log(run.plan.repository, commit_id):
-            found[commit.id] = commit
-            while wanted in found:
-                wanted = main_parent(found[wanted])
-            if wanted is None or wanted in known:
-                break
-    except NotFoundError:
-        log.info("run %s: lakeFS has no log of commit %s", run.plan.run_id, commit_id)
-    known |= found
-
-
-def _ask(run: Run, commit_id: str) -> Commit:
-    told = f"the server's list of active commits leads to {commit_id}, and lakeFS does not know that"
-    return known_commit(run.client, run.plan.repository, commit_id, told)
-
-
 OWN, TAGS = "own walk", "tags"
+_AT_ONCE = 16
+# More requests for dangling commits than this add a warning to the run.
+_PLENTY = 20_000
 
 
 @dataclass(slots=True)
 class ActiveCommits:
-    """What keeps data alive.
+    """The active commits, and the reasons."""
 
-    Attributes:
-        metaranges: metarange id by commit id, of all active commits; "" is the content without entries.
-        base: ids of those that are active without the kept sets.
-        kept: what is kept beyond that.
-        sources: number of commits that each source named, alone or with others.
-        all_commits: whether there are no rules, so that nothing ever expires.
-        branches: with their heads.
-        tags: with their commits.
-        graph: every commit that refs lead to.
-        records: every commit of the key-value store; empty where it was not read.
-        rules: the repository's; None where it has none.
-        warnings: for the report.
-    """
-
-    metaranges: dict[str, str]
-    base: set[str]
+    metaranges: dict[str, str]  # metarange id by commit id, of all active commits; "" for no entries
+    base: set[str]  # ids of the commits active without the kept sets
     kept: list[KeptSet]
-    sources: dict[str, int]
-    all_commits: bool
+    sources: dict[str, int]  # number of commits of each source
+    all_commits: bool  # whether every commit is active, because there are no rules
     branches: list[Ref]
     tags: list[Ref]
-    graph: Graph
-    records: Graph = field(default_factory=dict)
-    rules: Rules | None = None
-    warnings: list[str] = field(default_factory=list)
+    graph: Graph  # commits reachable from refs
+    records: Graph = field(default_factory=dict)  # commits of the key-value store; empty without it
+    rules: Rules | None = None  # the repository's; None without rules
+    warnings: list[str] = field(default_factory=list)  # for the report
 
     @property
     def expired(self) -> list[Commit]:
-        """Commits that refs lead to and that are not active any more, newest first."""
+        """Inactive commits reachable from refs, newest first."""
         found = [commit for commit_id, commit in self.graph.items() if commit_id not in self.metaranges]
         return sorted(found, key=lambda commit: commit.created_at, reverse=True)
 
     @property
     def path_commits(self) -> set[tuple[str, str]]:
-        """Name of each set about paths, with each of its commits."""
+        """(set name, commit id) of all sets about paths."""
         return {(found.name, commit) for found in self.kept if found.paths for commit in found.commits}
 
     def metarange_of(self, commit_id: str) -> str:
-        """Metarange id of a commit that is active or in the history."""
+        """Metarange id of an active or reachable commit."""
         found = self.metaranges.get(commit_id)
         return self.graph[commit_id].metarange_id if found is None else found
 
     def kept_beyond_base(self, only: Collection[tuple[str, str]] | None = None) -> list[KeptSet]:
-        """The kept sets without the commits of `base`; none where every commit is active.
+        """The kept sets without the commits of `base`; empty if every commit is active.
 
         Args:
-            only: with these commits of these sets about paths, and no others; None for all.
+            only: (set name, commit id) of sets about paths to keep; None for all.
         """
         if self.all_commits:
             return []
@@ -188,7 +92,7 @@ class ActiveCommits:
 
     @property
     def dangling(self) -> set[str]:
-        """Active commits to which no ref leads."""
+        """Active commits not reachable from refs."""
         return self.metaranges.keys() - self.graph.keys()
 
     @property
@@ -201,8 +105,7 @@ def find_active(run: Run, ask_dangling: bool = True) -> ActiveCommits:
     """Find every commit whose objects must stay.
 
     Args:
-        run: the run.
-        ask_dangling: whether young commits to which no ref leads are asked for what they keep alive.
+        ask_dangling: whether to follow the lines of young dangling commits.
 
     Raises:
         RefusedError: an answer that could hide active commits.
@@ -215,7 +118,7 @@ def find_active(run: Run, ask_dangling: bool = True) -> ActiveCommits:
         sources["all"] = set(graph)
     sources |= {name: set(listed) for name, listed in found.listed.items()}
     base = set[str]().union(*sources.values())
-    dangling = kept_by_dangling(run, found) if ask_dangling else {}
+    dangling = _kept_by_dangling(run, found) if ask_dangling else {}
     kept = [
         *_by_own_walk(run, found, dangling),
         *_by_tags(run, found.tags),
@@ -243,57 +146,141 @@ def find_active(run: Run, ask_dangling: bool = True) -> ActiveCommits:
 
 
 def _by_own_walk(run: Run, found: Found, dangling: Graph) -> list[KeptSet]:
-    """What the server's own walk leaves out; where the records were walked over, nothing is."""
     if found.rules is None or SERVER not in found.listed:
         return []
     own = active_by_rules(found.graph, found.branches, found.rules, run.plan.created_at) | dangling.keys()
     if lost := own - found.listed[SERVER].keys():
         found.warnings.append(
-            f"the server's walk left out {len(lost)} commits that a young child keeps alive; they are kept"
+            f"the server's walk omitted {len(lost)} commits that a young child keeps alive; they are kept"
         )
-    return [KeptSet(OWN, "the server's walk over commits left them out", frozenset(own))]
+    return [KeptSet(OWN, "the server's walk over commits omitted them", frozenset(own))]
+
+
+def _by_tags(run: Run, tags: list[Ref]) -> list[KeptSet]:
+    if not run.plan.config.keep_tags:
+        return []
+    return [KeptSet(TAGS, "a tag is at their commit", frozenset(tag.commit_id for tag in tags))]
+
+
+def _by_policy(run: Run, branches: list[Ref], graph: Graph, warnings: list[str]) -> list[KeptSet]:
+    policy = run.plan.config.policy
+    sets = []
+    for keep in policy.keeps(branches, graph) if policy is not None else ():
+        rule = keep.rule
+        if not keep.branches:
+            warnings.append(f"rule {rule.name!r} of the retention policy matches no branch")
+        last = "all commits" if rule.last is None else f"the last {rule.last:,} commits"
+        what = "some paths of " if rule.paths else ""
+        why = f"a rule keeps {what}{last} of {len(keep.branches):,} branches"
+        sets.append(KeptSet(f"policy: {rule.name}", why, keep.commits, rule.paths))
+    return sets
+
+
+def _kept_by_dangling(run: Run, found: Found) -> Graph:
+    """Find the main parents of young dangling commits, which the server's walk may lose (L19).
+
+        x ◀── old ✗            a walk that reaches x from the old commit first omits x. Our own walk over the lines of
+         ▲                     branches finds x, unless no branch leads to the young commit
+         └─── young ✗          but the young commit is in the server's list, so its parent can be requested
+
+    Each such commit costs a request. They are usually few: merged commits are in the history of a branch. The key-value
+    store has all commits, so with it no request is needed. A re-check follows no dangling commits: it subtracts the
+    commits found by its mark, and the next mark finds commits that lost their branch, or are kept by longer rules.
+
+    Lines are followed to their roots, because a commit may claim any date: a young one can be behind an old one.
+
+    Raises:
+        RefusedError: a commit of the server's list, or its parent, does not exist.
+    """
+    if found.rules is None or SERVER not in found.listed:
+        return {}
+    known = found.records | found.graph
+    waiting = sorted(found.listed[SERVER].keys() - known.keys())
+    if len(waiting) > _PLENTY:
+        found.warnings.append(
+            f"{len(waiting):,} active commits without a ref need a request each; with lakeFS's own key-value store"
+            " (kv_conn_id) no request is needed"
+        )
+    if waiting:
+        log.info("run %s: reading %d active commits without a ref", run.plan.run_id, len(waiting))
+    # Such lines have the default rule. Times are whole seconds, and clocks differ: in doubt a commit is young.
+    threshold = retention.Rules(found.rules.default_retention_days).threshold(
+        run.plan.created_at - SLACK, None
+    )
+    done, kept = set[str](), set[str]()
+    for commit in ordered_map(lambda commit_id: _ask(run, commit_id), waiting, _AT_ONCE):
+        known[commit.id] = commit
+    while waiting:
+        commit_id = waiting.pop()
+        done.add(commit_id)
+        if commit_id not in known:
+            _read_line(run, commit_id, known)
+        parent = main_parent(known[commit_id])
+        if parent is not None and known[commit_id].created_at > threshold:
+            kept.add(parent)
+        if parent is not None and parent not in done:
+            waiting.append(parent)
+    return {commit_id: known[commit_id] for commit_id in kept if commit_id in known}
+
+
+def _read_line(run: Run, commit_id: str, known: Graph) -> None:
+    """Read a commit, and its line by pages until a known commit. A commit missing from a page is requested later."""
+    known[commit_id] = _ask(run, commit_id)
+    found: Graph = {}
+    wanted = main_parent(known[commit_id])
+    if wanted is None or wanted in known:
+        return
+    try:
+        for commit in run.client.log(run.plan.repository, commit_id):
+            found[commit.id] = commit
+            while wanted in found:
+                wanted = main_parent(found[wanted])
+            if wanted is None or wanted in known:
+                break
+    except NotFoundError:
+        log.info("run %s: lakeFS has no log of commit %s", run.plan.run_id, commit_id)
+    known |= found
+
+
+def _ask(run: Run, commit_id: str) -> Commit:
+    about = f"the server's list of active commits leads to {commit_id}, which lakeFS does not have"
+    return known_commit(run.client, run.plan.repository, commit_id, about)
 
 
 def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str]]) -> None:
-    """Count what the heads kept alive that branches had while staging was read, too.
+    """Add the commits kept alive by the heads of the time when staging was read.
 
-    An entry can move from a head back into staging: its metadata is changed, or a change of it is reset, and the
-    branch itself is reset to another commit, which leaves what is staged. A scan before sees nothing of it: there the
-    head had it, or a staged copy of what the head has, which is not shown as uncommitted. Later heads do not tell of
-    it either. The same is true of a commit behind a head, which another branch may be reset to meanwhile.
+    An entry can move from a head back into staging: its metadata is changed, or a change of it is reset, and the branch
+    is reset to another commit, which leaves the staged entry. A scan before the move does not show the entry: the head
+    had it, or a staged copy equal to the head's. Later heads do not have it either. The same holds for a commit behind
+    a head, because another branch may be reset to it.
 
     Args:
-        run: the run.
-        active: grows.
-        seen: branches, each with a commit that was its head.
+        seen: (branch, commit) pairs, each once a head.
 
     Raises:
         RefusedError: a commit does not exist any more.
     """
     now = {(branch.id, branch.commit_id) for branch in active.branches}
-    gone = [Ref(branch, commit) for branch, commit in sorted({*seen} - now)]
-    if not gone:
+    moved = [Ref(branch, commit) for branch, commit in sorted({*seen} - now)]
+    if not moved:
         return
     graph = dict(active.graph)
-    for ref in gone:
+    for ref in moved:
         if ref.commit_id in active.records:
             graph |= close_graph(active.records, [ref], run.plan.repository)
-        else:
-            _read_history_of(run, ref, graph)
-    for commit_id in _kept_by(run, active, gone, graph) - active.metaranges.keys():
+        elif ref.commit_id not in graph:
+            _commit_of(run, f"branch {ref.id}", ref.commit_id)
+            load_graph(run.client, run.plan.repository, [Ref(ref.commit_id, ref.commit_id)], graph)
+    for commit_id in _kept_by(run, active, moved, graph) - active.metaranges.keys():
         active.metaranges[commit_id] = graph[commit_id].metarange_id
 
 
 def take_in_tags(run: Run, active: ActiveCommits, seen: Iterable[Ref]) -> None:
-    """Count the commits of tags that were there before staging was read, too.
+    """Add the commits of tags from before staging was read.
 
-    A branch can be reset to such a commit, have an entry of it in staging again, and be reset back, which leaves what
-    is staged. A scan before sees nothing of it, and when the tag is gone, no later list tells of the commit.
-
-    Args:
-        run: the run.
-        active: grows.
-        seen: the tags.
+    A branch can be reset to such a commit, get an entry of it into staging, and be reset back, which leaves the staged
+    entry. An earlier scan does not show the entry, and after the deletion of the tag no later list has the commit.
 
     Raises:
         RefusedError: a commit does not exist any more.
@@ -305,46 +292,20 @@ def take_in_tags(run: Run, active: ActiveCommits, seen: Iterable[Ref]) -> None:
             active.metaranges[tag.commit_id] = commit.metarange_id
 
 
-def _read_history_of(run: Run, gone: Ref, graph: Graph) -> None:
-    if gone.commit_id in graph:
-        return
-    _commit_of(run, f"branch {gone.id}", gone.commit_id)
-    load_graph(run.client, run.plan.repository, [Ref(gone.commit_id, gone.commit_id)], graph)
-
-
 def _commit_of(run: Run, what: str, commit_id: str) -> Commit:
-    told = f"{what} was at commit {commit_id} while staging was read, and now lakeFS does not know it"
-    return known_commit(run.client, run.plan.repository, commit_id, told)
+    about = (
+        f"{what} was at commit {commit_id} when staging was read, and lakeFS does not have that commit now"
+    )
+    return known_commit(run.client, run.plan.repository, commit_id, about)
 
 
-def _kept_by(run: Run, active: ActiveCommits, gone: list[Ref], graph: Graph) -> set[str]:
-    """The commits that branches would keep alive that are at other commits now; in doubt more."""
+def _kept_by(run: Run, active: ActiveCommits, moved: list[Ref], graph: Graph) -> set[str]:
     rules = None if active.all_commits else run.client.rules(run.plan.repository)
     if rules is None:
         return set(graph)
     # Without the branches of now, their heads would be leaves, which have another rule.
-    found = active_by_rules(graph, [*active.branches, *gone], rules, run.plan.created_at)
+    found = active_by_rules(graph, [*active.branches, *moved], rules, run.plan.created_at)
     policy = run.plan.config.policy
-    for keep in policy.keeps(gone, graph) if policy is not None else ():
+    for keep in policy.keeps(moved, graph) if policy is not None else ():
         found |= keep.commits
     return found
-
-
-def _by_tags(run: Run, tags: list[Ref]) -> list[KeptSet]:
-    if not run.plan.config.keep_tags:
-        return []
-    return [KeptSet(TAGS, "a tag names their commit", frozenset(tag.commit_id for tag in tags))]
-
-
-def _by_policy(run: Run, branches: list[Ref], graph: Graph, warnings: list[str]) -> list[KeptSet]:
-    policy = run.plan.config.policy
-    sets = []
-    for keep in policy.keeps(branches, graph) if policy is not None else ():
-        rule = keep.rule
-        if not keep.branches:
-            warnings.append(f"rule {rule.name!r} of the retention policy is about no branch that exists")
-        last = "all commits" if rule.last is None else f"the last {rule.last:,} commits"
-        what = "some paths of " if rule.paths else ""
-        why = f"a rule keeps {what}{last} of {len(keep.branches):,} branches"
-        sets.append(KeptSet(f"policy: {rule.name}", why, keep.commits, rule.paths))
-    return sets

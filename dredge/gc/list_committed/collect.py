@@ -1,13 +1,10 @@
-"""The second round of collecting: tasks merge what those of the first found, shard by shard.
+"""From ranges to live sets, in two rounds of tasks.
 
-From ranges to live sets: new ranges are decoded into the index, others read from it, and all hashes united.
+In the first round (`read_ranges`), each task decodes new ranges and reads parts of the index, and writes their
+hashes as sorted files, cut into shards by the first bits of the hash. In the second (`merge_shards`), each task merges
+some shards. The driver only knows the names of files.
 
-Two rounds of tasks. In the first (`read_ranges`), each task takes some new ranges and some parts of the index, and
-writes what they name as sorted files, cut into shards by the first bits of the hash. In the second (`merge_shards`),
-each task takes some shards. No task reads more than its share, and the driver knows only the names of files.
-
-In a run that builds on an earlier one, only the difference is collected: what new ranges add and what dropped ones
-subtract, as counts.
+In an optimized run, only the difference is collected: counts of +1 for addresses of new ranges, -1 for dropped ranges.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from dredge.gc.index.ranges import Ranges, share_ranges, table_of
+from dredge.gc.index.ranges import Ranges, ranges_table, share_ranges
 from dredge.gc.index.store import CommittedIndex, IndexPart
 from dredge.gc.list_committed.read_ranges import Purpose, ReadConfig, ReadTask, Roles, Shard, read_ranges
 from dredge.gc.list_committed.tables import COUNTED, COUNTS, LIVE
@@ -38,119 +35,20 @@ from dredge.sets.hashes import (
 )
 from dredge.sets.live import ShardedSet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeConfig:
-    """What all tasks need.
-
-    Attributes:
-        where: folder of the files, in the run folder.
-        bits: there are 2**bits shards.
-        is_difference: counts are a layer on an earlier run's, and by themselves say nothing of what is live.
-        keep_counts: write counts that a later run can build on, beside the committed index.
-        count_here: write counts for this run alone, into its own folder.
-    """
-
-    where: str
-    bits: int
-    is_difference: bool
-    keep_counts: bool
-    count_here: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
-    """What is to be merged into one file.
-
-    Attributes:
-        kind: of the files.
-        shard: its number.
-        parts: files of that shard.
-        whole: files of which only that shard counts.
-    """
-
-    kind: str
-    shard: int
-    parts: list[PartInfo]
-    whole: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeTask:
-    """One task."""
-
-    merges: list[Merge]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
-    """What a task wrote.
-
-    Attributes:
-        sets: files by kind, in the run folder.
-        counted: files of counts, beside the committed index or in the run folder.
-    """
-
-    sets: dict[str, list[PartInfo]]
-    counted: list[PartInfo]
-
-
-@partition_function
-def merge_shards(run: WorkerRun, config: MergeConfig, task: MergeTask) -> MergeResult:
-    """Merge the files of some shards."""
-    sets: dict[str, list[PartInfo]] = {}
-    counted: list[PartInfo] = []
-    for merge in task.merges:
-        kind = merge.kind
-        if kind == COUNTS:
-            kind, found = LIVE, _merge_counts(run, config, merge, counted)
-        else:
-            found = unite([read_hashes(run.folder, part) for part in merge.parts])
-        name = f"{config.where}/{kind}-{merge.shard:04d}.u64"
-        sets.setdefault(kind, []).append(write_hashes(run.folder, name, found))
-    return MergeResult(sets=sets, counted=counted)
-
-
-def _merge_counts(run: WorkerRun, config: MergeConfig, merge: Merge, counted: list[PartInfo]) -> Hashes:
-    """Sum counts up, and write them where they are wanted; gives the hashes that are live."""
-    total = Counted.sum([read_counted(run.folder, part) for part in merge.parts])
-    counted.extend(_write_counts(run, config, merge.shard, total))
-    live = [] if config.is_difference else [total.hashes[total.counts > 0]]
-    for part in merge.whole:
-        live.append(split(read_hashes(run.folder, part), config.bits)[merge.shard])
-    return unite(live)
-
-
-def _write_counts(run: WorkerRun, config: MergeConfig, shard: int, total: Counted) -> Iterable[PartInfo]:
-    if not len(total.hashes):
-        return
-    if config.count_here:
-        yield write_counted(run.folder, f"{config.where}/{COUNTS}-{shard:04d}.counts", total)
-    elif config.keep_counts:
-        state = RunFolder(run.open_state(), run.stores.run_id)
-        label = f"{run.folder.label}-{config.where.replace('/', '-')}"
-        yield write_counted(state, f"{COUNTED}/{label}-{shard:04d}.counts", total)
-
-
 _TASK_VALUES = 50_000_000
 
 
 @dataclass(slots=True)
 class Collected:
-    """What collecting gave.
+    """The sets of a collection."""
 
-    Attributes:
-        bits: there are 2**bits shards.
-        sets: files by kind (`LIVE`, `SIZES`, `EXPIRED`).
-        counted: files of counts, beside the committed index or in the run folder.
-        counts: figures for the summary.
-        undropped: ids of dropped ranges that cannot be read any more. They were not subtracted and still count.
-    """
-
-    bits: int
+    bits: int  # there are 2**bits shards
+    # files by kind (`LIVE`, `SIZES`, `EXPIRED`)
     sets: dict[str, list[PartInfo]] = field(default_factory=dict)
+    # files of counts, beside the committed index or in the run folder
     counted: list[PartInfo] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # figures for the summary
+    # ids of unreadable dropped ranges. They were not subtracted and still count
     undropped: set[str] = field(default_factory=set)
 
     @property
@@ -164,7 +62,7 @@ class Collected:
 
     @property
     def live(self) -> ShardedSet:
-        """What is live; where a difference was collected, only what is staged."""
+        """The live addresses; for a difference only the staged addresses."""
         return self.set_of(LIVE)
 
 
@@ -178,22 +76,17 @@ def collect_ranges(
     keep_counts: bool = False,
     count_here: bool = False,
 ) -> Collected:
-    """Make sure that the index has every range, and unite what the active ones and staging name.
+    """Add new ranges to the index, and unite the addresses of active ranges and staging.
 
     Args:
-        run: the run.
-        runner: spreads the work.
-        where: folder of the files, in the run folder.
-        roles: the ranges.
         staged: files of hashes that are live as well.
-        counted_bits: collect a difference to reference counts of so many bits; the live set is then only what is
-            staged. None collects everything.
-        keep_counts: write counts that a later run can build on.
+        counted_bits: collect a difference to reference counts of so many bits; None collects everything.
+        keep_counts: write counts for later runs.
         count_here: write counts for this run alone, into its own folder.
 
     Raises:
-        RefusedError: a range is missing.
-        FormatError: a range is damaged, or not what its metarange says.
+        RefusedError: a missing range.
+        FormatError: a damaged range, or one that differs from its metarange.
     """
     rows = sum(facts.count for facts in roles.active.values())
     bits = counted_bits
@@ -210,12 +103,8 @@ def collect_ranges(
     )
     found = Collected(bits, undropped=set(roles.dropped) - reading.subtracted)
     _merge(run, runner, config, reading.shards, staged, found)
-    found.counts = {
-        "ranges_decoded": reading.counts["ranges_decoded"],
-        "index_parts_read": reading.counts["index_parts_read"],
-        "index_parts_rebuilt": reading.counts["index_parts_rebuilt"],
-        "outside_rows": reading.counts["outside_rows"],
-        "named_addresses": reading.counts["named_addresses"],
+    names = ("ranges_decoded", "index_parts_read", "index_parts_rebuilt", "outside_rows", "named_addresses")
+    found.counts = {name: reading.counts[name] for name in names} | {
         "ranges": len(roles.active) + len(roles.counted),
         "range_rows": rows,
         "live_addresses": found.live.values,
@@ -227,8 +116,6 @@ class _Reading:
     """The first round.
 
     Attributes:
-        shards: files that tasks wrote.
-        counts: figures.
         subtracted: ids of the dropped ranges that were read.
     """
 
@@ -242,19 +129,14 @@ class _Reading:
         self._bits = bits
 
     def read(self, roles: Roles, rows: int) -> None:
-        """Read all ranges that have a role to play.
-
-        Args:
-            roles: the ranges.
-            rows: records of the active ones.
-        """
+        """Read all ranges; `rows` is the number of records of the active ranges."""
         if not (roles.to_read or roles.expired or roles.dropped):
             return
         index = CommittedIndex.load(self._run.state, self._run.keys.namespace)
         wanted = roles.to_read
         new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}
         used = sorted(index.group(wanted.keys() - new.keys())[0])
-        # Only to explain: nothing depends on these, so a file that cannot be read is passed over.
+        # Expired ranges only give reasons, so an unreadable file is skipped.
         expired = {item: facts for item, facts in roles.expired.items() if item not in roles.dropped}
         explaining, unexplained = index.group(expired)
         config = ReadConfig(
@@ -264,19 +146,15 @@ class _Reading:
             keys=self._run.keys,
         )
         self.counts["index_parts_read"] = len(used)
+        others = [index.parts[name] for name in explaining if name not in used]
         tasks = [
             *self._tasks("new", "index", new, [index.parts[name] for name in used], rows),
-            *self._tasks(
-                "expired",
-                "explain",
-                {item: expired[item] for item in unexplained},
-                [index.parts[name] for name in explaining if name not in used],
-            ),
+            *self._tasks("expired", "explain", {item: expired[item] for item in unexplained}, others),
             *self._tasks("dropped", "subtract", roles.dropped),
         ]
         while tasks:
             damaged = self._spread(index, config, tasks, rows)
-            # What a damaged part should have had is decoded from the ranges themselves.
+            # The ranges of a damaged part are decoded from their own files.
             lost = {item: facts for item, facts in wanted.items() if index.part_of(item) in damaged}
             tasks = self._tasks("again", "index", lost)
             lost = {item: facts for item, facts in expired.items() if index.part_of(item) in damaged}
@@ -285,11 +163,9 @@ class _Reading:
     def _spread(
         self, index: CommittedIndex, config: ReadConfig, tasks: list[ReadTask], rows: int
     ) -> set[str]:
-        """Let tasks read, and record what they wrote; gives the names of damaged parts of the index."""
         results = self._run.spread(self._runner, self._where, read_ranges, config, tasks, "rows", rows)
-        label = f"{self._run.folder.label}-{self._where.replace('/', '-')}"
         written = [part for result in results for part in result.written]
-        index.add(label, written)
+        index.add(f"{self._run.folder.label}-{self._where.replace('/', '-')}", written)
         damaged = {name for result in results for name in result.damaged}
         for result in results:
             self.shards.extend(result.shards)
@@ -310,7 +186,7 @@ class _Reading:
     ) -> list[ReadTask]:
         if not ranges and not parts:
             return []
-        table = self._run.folder.write_table(self._where, 0, table_of(ranges), f"todo-{name}")
+        table = self._run.folder.write_table(self._where, 0, ranges_table(ranges), f"todo-{name}")
         num_tasks = self._run.num_tasks(self._runner, len(ranges) + len(parts))
         num_tasks = max(num_tasks, math.ceil(rows / _TASK_VALUES))
         # Neighbouring ranges stay together, because they share blocks; parts of the index are spread.
@@ -319,6 +195,42 @@ class _Reading:
             ReadTask(name=f"{name}-{number:05d}", ranges=chunk, parts=share or [], purpose=purpose)
             for number, (chunk, share) in enumerate(shares)
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeConfig:
+    """The parameters of all merge tasks."""
+
+    where: str  # folder of the files, in the run folder
+    bits: int  # there are 2**bits shards
+    is_difference: bool  # counts are a layer on those of an earlier run, so they give no live set
+    keep_counts: bool  # write counts for later runs, beside the committed index
+    count_here: bool  # write counts for this run alone, into its own folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Files to merge."""
+
+    kind: str
+    shard: int
+    parts: list[PartInfo]  # files of the shard
+    whole: list[PartInfo]  # files of all shards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeTask:
+    """A task."""
+
+    merges: list[Merge]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeResult:
+    """The files of a task: sets by kind, in the run folder, and counts."""
+
+    sets: dict[str, list[PartInfo]]
+    counted: list[PartInfo]
 
 
 def _merge(
@@ -345,3 +257,35 @@ def _merge(
         for kind, parts in result.sets.items():
             found.sets.setdefault(kind, []).extend(parts)
     found.counted.sort(key=lambda part: part.name)
+
+
+@partition_function
+def merge_shards(run: WorkerRun, config: MergeConfig, task: MergeTask) -> MergeResult:
+    """Merge the files of some shards."""
+    sets: dict[str, list[PartInfo]] = {}
+    counted: list[PartInfo] = []
+    for merge in task.merges:
+        kind = merge.kind
+        if kind == COUNTS:
+            kind, found = LIVE, _merge_counts(run, config, merge, counted)
+        else:
+            found = unite([read_hashes(run.folder, part) for part in merge.parts])
+        name = f"{config.where}/{kind}-{merge.shard:04d}.u64"
+        sets.setdefault(kind, []).append(write_hashes(run.folder, name, found))
+    return MergeResult(sets=sets, counted=counted)
+
+
+def _merge_counts(run: WorkerRun, config: MergeConfig, merge: Merge, counted: list[PartInfo]) -> Hashes:
+    """Add counts up, and write them as configured; return the live hashes."""
+    total = Counted.sum([read_counted(run.folder, part) for part in merge.parts])
+    if len(total.hashes) and config.count_here:
+        name = f"{config.where}/{COUNTS}-{merge.shard:04d}.counts"
+        counted.append(write_counted(run.folder, name, total))
+    elif len(total.hashes) and config.keep_counts:
+        state = RunFolder(run.open_state(), run.stores.run_id)
+        label = f"{run.folder.label}-{config.where.replace('/', '-')}"
+        counted.append(write_counted(state, f"{COUNTED}/{label}-{merge.shard:04d}.counts", total))
+    live = [] if config.is_difference else [total.hashes[total.counts > 0]]
+    for part in merge.whole:
+        live.append(split(read_hashes(run.folder, part), config.bits)[merge.shard])
+    return unite(live)

@@ -1,26 +1,18 @@
-"""The history of refs, and what it says of the active commits.
-
-History is read through the API, each commit once. The walk of `retention.active` over it marks a commit before it asks
-whether the commit was walked through, so it finds what a real server's walk can lose. More active commits than
-needed only keep data longer.
-
-Where the refs and the history of a repository come from, and which commits are active by lakeFS's rules.
+"""The refs and the history of a repository, and the commits active by lakeFS's rules.
 
     server     its branches, tags and logs, and its own list of active commits (prepare_commits)
-    records    the key-value store's branches, tags and commits; the walk over them is done here
+    records    branches, tags and commits of the key-value store; the walk over them is done here
 
-The server's walk goes over every commit, dangling ones too, and so does the one here, by the same rules (they lie in
-the object store; the server only hands them out). Ours marks a commit before it asks whether another walk came by, and
-takes the store's time less some minutes, so it finds what the server finds and what the server's walk loses (L19).
-Nothing is computed by the server, which prepare_commits can end for want of memory.
+Both walks cover every commit, with dangling ones, by the same rules. Ours marks a commit before the check for an
+earlier visit, and takes the store's time less some minutes, so it includes the server's result and the commits that
+the server's walk loses (L19). prepare_commits can run out of memory on the server; our walk does not need the server.
 
-Records are read in the order branches, tags, commits. In PostgreSQL and SQLite they are of one moment. In DynamoDB each
-read is later than the one before: a commit is written before a ref names it and is never removed, so the commits have
-all that the refs lead to. What refs do after their turn is the same as what they do after the mark: heads of the time
-when staging was read count besides, range files that a commit wrote meanwhile count whatever names them, and the
-re-check and the watch over branch heads find the rest. So branches before commits, and both after staging.
+Records are read in the order branches, tags, commits. PostgreSQL and SQLite give a snapshot. In DynamoDB each read is
+later than the read before: a commit is written before a ref is at it and never removed, so the commits include all that
+the refs lead to. Later changes of refs are like changes after the mark: heads of the time when staging was read count
+too, range files written meanwhile count without a commit, and the re-check and the watch of branch heads find the rest.
 
-In doubt (`kv_standing`) the server is asked, and what the records name counts besides.
+In doubt (`StoreCheck`) the server is asked, and the commits of the records count as well.
 """
 
 from __future__ import annotations
@@ -34,7 +26,7 @@ from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.config import AUTO
-from dredge.gc.mark_uncommitted import RepositoryRecords, Standing, look
+from dredge.gc.mark_uncommitted import RepositoryRecords, StoreCheck, read_checked
 from dredge.gc.namespaces import key_of
 from dredge.gc.retention.active import active_commits
 from dredge.gc.run import Run
@@ -45,247 +37,31 @@ from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
+# Commits by id, closed: with a commit all its ancestors.
 type Graph = dict[str, Commit]
-"""Commits by id, closed: with a commit all its ancestors."""
 
+# A commit may be younger than its date by this much.
 SLACK = timedelta(minutes=5)
-"""So much younger than its date says a commit may be."""
-
-
-def known_commit(client: LakeFS, repository: str, commit_id: str, told: str) -> Commit:
-    """Read a commit that there must be.
-
-    Args:
-        client: of the server.
-        repository: its name.
-        commit_id: of the commit.
-        told: for the message: who leads there, and that lakeFS does not know it.
-
-    Raises:
-        RefusedError: it does not exist.
-    """
-    try:
-        return client.commit(repository, commit_id)
-    except NotFoundError as error:
-        raise RefusedError(f"{told}: {error}. Nothing was deleted. Start a new run.") from None
-
-
-def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
-    """Read the history of refs, each commit once, and prove that each ref's commit exists.
-
-    A branch head without its record ends lakeFS's process when it is asked for active commits, so this comes
-    first.
-
-    Args:
-        client: the server.
-        repository: name.
-        refs: branches or tags; put the one with the longest history first.
-        graph: commits that were read already; it grows.
-
-    Returns:
-        The graph.
-
-    Raises:
-        RefusedError: a ref's commit does not exist, or history cannot be read to its root.
-    """
-    read: Graph = {} if graph is None else graph
-    for ref in refs:
-        if ref.commit_id in read:
-            continue
-        try:
-            missing = _read(client.log(repository, ref.id), ref.commit_id, read)
-        except NotFoundError:
-            missing = {ref.commit_id}  # the ref has gone, or the server's cache denies its commit
-        if missing:
-            _read_by_id(client, repository, ref, read)
-    return read
-
-
-def _read(log: Iterable[Commit], wanted: str, graph: Graph) -> set[str]:
-    """Take commits from a log until the graph has the wanted one and all its ancestors; gives the ids that are still
-    missing."""
-    found: Graph = {}
-    missing = {wanted}
-    for commit in log:
-        missing.discard(commit.id)
-        found[commit.id] = commit
-        missing.update(parent for parent in commit.parents if parent not in found and parent not in graph)
-        if not missing:
-            break
-    # Where only the wanted commit is missing, the ref has moved: what it shows now is closed, too.
-    if not missing or missing == {wanted}:
-        graph.update(found)
-    return missing
-
-
-def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None:
-    """Follow the history of a ref's commit by ids, with a request for each commit: slow, but independent of caches and
-    of what became of the ref."""
-    found: Graph = {}
-    waiting = [ref.commit_id]
-    while waiting:
-        commit_id = waiting.pop()
-        if commit_id in graph or commit_id in found:
-            continue
-        try:
-            commit = client.commit(repository, commit_id)
-        except NotFoundError:
-            raise RefusedError(
-                f"{ref.id} of {repository} leads to commit {commit_id}, which does not exist, also not"
-                " under a shorter prefix of its id. Asked for active commits, lakeFS would end its process."
-                " Nothing was deleted. Repair the branch by a hard reset to a sound ref, then start a new"
-                " run."
-            ) from None
-        found[commit_id] = commit
-        waiting.extend(commit.parents)
-    graph.update(found)
-
-
-def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
-    """The history of refs, taken from commits that were read already.
-
-    Args:
-        every: commits by id.
-        refs: branches or tags.
-        repository: name, for the message.
-
-    Raises:
-        RefusedError: a ref's commit, or an ancestor of it, is not among them.
-    """
-    graph: Graph = {}
-    for ref in refs:
-        waiting = [ref.commit_id]
-        while waiting:
-            commit_id = waiting.pop()
-            if commit_id in graph:
-                continue
-            if commit_id not in every:
-                raise RefusedError(
-                    f"{ref.id} of {repository} leads to commit {commit_id}, of which the key-value store has no record."
-                    " Asked for active commits, lakeFS would end its process. Nothing was deleted. Repair the branch by"
-                    " a hard reset to a sound ref, then start a new run."
-                )
-            graph[commit_id] = every[commit_id]
-            waiting.extend(every[commit_id].parents)
-    return graph
-
-
-def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
-    """Compute the active commits of what refs lead to.
-
-    Args:
-        graph: closed.
-        branches: all of them, hidden ones too.
-        rules: days by branch, and the default.
-        now: the store's time; earlier is safer.
-    """
-    commits = [
-        records.Commit(
-            id=commit.id,
-            committer="",
-            message="",
-            creation_date=commit.created_at,
-            metarange_id=commit.metarange_id,
-            parents=commit.parents,
-            version=commit.version,
-        )
-        for commit in graph.values()
-    ]
-    heads = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
-    days = retention.Rules(rules.default_retention_days, rules.branches)
-    # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
-    try:
-        return set(active_commits(commits, heads, days, now - SLACK))
-    except NotFoundError:
-        raise RefusedError(
-            "a commit has a parent of which there is no record, so what it keeps alive cannot be told. Nothing was"
-            " deleted. Asked for active commits, lakeFS would end its process."
-        ) from None
-
-
-def read_commits_csv(data: bytes, name: str) -> dict[str, str]:
-    """Read the server's list of active commits.
-
-    Args:
-        data: the file, CSV.
-        name: what to call it in errors.
-
-    Returns:
-        Metarange id by commit id.
-
-    Raises:
-        FormatError: not such a file.
-    """
-    try:
-        rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
-        if rows.fieldnames != ["commit_id", "expired", "metarange_id"]:
-            raise FormatError(f"{name}: the columns are {rows.fieldnames}. Nothing was deleted.")
-        commits = {}
-        for row in rows:
-            commit_id, metarange_id = row["commit_id"], row["metarange_id"]
-            if not commit_id or metarange_id is None or None in row:
-                raise FormatError(f"{name}: line {rows.line_num} is damaged. Nothing was deleted.")
-            if row["expired"] != "false":
-                raise FormatError(
-                    f"{name}: commit {commit_id} is marked {row['expired']!r}, which this version does not"
-                    " know. Nothing was deleted."
-                )
-            commits[commit_id] = metarange_id
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FormatError(f"{name}: not a list of commits: {error}. Nothing was deleted.") from None
-    return commits
-
-
-def check_against_graph(server: Mapping[str, str], graph: Graph, name: str) -> None:
-    """Compare the server's list with what the API says of the same commits.
-
-    Args:
-        server: metarange id by commit id.
-        graph: commits as the API gave them.
-        name: of the list, for the message.
-
-    Raises:
-        FormatError: they differ, so one of them was damaged on the way.
-    """
-    for commit_id, metarange_id in server.items():
-        commit = graph.get(commit_id)
-        if commit is not None and commit.metarange_id != metarange_id:
-            raise FormatError(
-                f"{name}: commit {commit_id} has metarange {metarange_id!r} there and"
-                f" {commit.metarange_id!r} in its log. Nothing was deleted."
-            )
-
-
 SERVER, RECORDS = "server", "records"
 
 
 @dataclass(slots=True)
 class Found:
-    """Refs, history and active commits of a repository.
+    """Refs, history and active commits of a repository."""
 
-    Attributes:
-        branches: hidden ones too.
-        tags: all of them.
-        graph: every commit that branches lead to, and tags where these are kept.
-        rules: the repository's; None where it has none.
-        all_commits: whether there are no rules, so that nothing ever expires.
-        listed: metarange id by commit, of the commits that each source calls active.
-        records: every commit of the key-value store; empty where it was not read.
-        warnings: for the report.
-    """
-
-    branches: list[Ref]
+    branches: list[Ref]  # with hidden branches
     tags: list[Ref]
-    graph: Graph
-    rules: Rules | None
-    all_commits: bool
+    graph: Graph  # commits reachable from branches, and from tags if tags are kept
+    rules: Rules | None  # the repository's; None without rules
+    all_commits: bool  # whether every commit is active, because there are no rules
+    # metarange id by commit id, of the active commits of each source
     listed: dict[str, dict[str, str]] = field(default_factory=dict)
-    records: Graph = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    records: Graph = field(default_factory=dict)  # commits of the key-value store; empty without it
+    warnings: list[str] = field(default_factory=list)  # for the report
 
 
 def find_history(run: Run) -> Found:
-    """Read refs and history, and find what is active by lakeFS's rules.
+    """Read refs and history, and find the commits active by lakeFS's rules.
 
     Raises:
         RefusedError: an answer that could hide active commits, or a head without its commit.
@@ -295,20 +71,20 @@ def find_history(run: Run) -> Found:
         return _from_server(run)
     with at_once() as ask:
         rules = ask(run.client.rules, run.plan.repository)
-        recorded, standing = look(run, _Recorded)
+        recorded, check = read_checked(run.client, run.plan.repository, run.plan.namespace, _Recorded)
     found = _from_records(run, recorded, rules.result())
-    if run.plan.config.live_source == AUTO and not standing.doubt:
+    if run.plan.config.live_source == AUTO and not check.doubt:
         return found
-    return _besides(found, _from_server(run), standing)
+    return _unite(found, _from_server(run), check)
 
 
 class _Recorded:
-    """What the key-value store has of refs and commits."""
+    """Refs and commits of the key-value store."""
 
     def __init__(self, records: RepositoryRecords) -> None:
         self.branches = [Ref(branch.name, branch.commit_id) for branch in records.branches()]
         self.tags = records.tags()
-        self.commits = records.commits()  # last: they have what the refs lead to
+        self.commits = records.commits()  # last, so they include the commits of the refs
 
 
 def _from_records(run: Run, recorded: _Recorded, rules: Rules | None) -> Found:
@@ -318,7 +94,7 @@ def _from_records(run: Run, recorded: _Recorded, rules: Rules | None) -> Found:
     graph = close_graph(recorded.commits, refs, plan.repository)
     found = Found(branches, recorded.tags, graph, rules, rules is None, records=recorded.commits)
     if rules is not None:
-        # Of what refs lead to also by itself: a dangling commit with an old date must not hide the end of a line.
+        # Reachable commits also alone: a dangling commit with an old date must not hide the end of a line.
         active = active_by_rules(graph, branches, rules, plan.created_at)
         active |= active_by_rules(recorded.commits, branches, rules, plan.created_at)
         found.listed[RECORDS] = {commit: recorded.commits[commit].metarange_id for commit in active}
@@ -326,10 +102,10 @@ def _from_records(run: Run, recorded: _Recorded, rules: Rules | None) -> Found:
 
 
 def _from_server(run: Run) -> Found:
-    """Heads are proved to exist first, then the server is asked for the active commits."""
     client, plan = run.client, run.plan
     branches = _in_order(run, client.branches(plan.repository))
     tags = client.tags(plan.repository)
+    # First, because a head without its commit ends lakeFS's process in prepare_commits.
     graph = load_graph(client, plan.repository, branches)
     if plan.config.keep_tags:
         load_graph(client, plan.repository, tags, graph)
@@ -345,28 +121,26 @@ def _from_server(run: Run) -> Found:
         found.listed[SERVER] = _read_server_list(run, prepared.location, branches)
         check_against_graph(found.listed[SERVER], graph, prepared.location)
         if rules is None:
-            found.warnings.append(
-                "the rules were deleted while the run went on; every commit counts as active"
-            )
+            found.warnings.append("the rules were deleted during the run; every commit counts as active")
     return found
 
 
-def _besides(records: Found, server: Found, standing: Standing) -> Found:
-    """What the server says, and what the records call active besides."""
-    if standing.doubt:
+def _unite(recorded: Found, server: Found, check: StoreCheck) -> Found:
+    """The server's answer, and the active commits of the records."""
+    if check.doubt:
         server.warnings.append(
-            f"commits were not read from the key-value store alone, but lakeFS was asked, too: {standing.doubt}"
+            f"commits were read from the key-value store and from lakeFS as well: {check.doubt}"
         )
-    # Without rules, everything that the records' refs lead to.
-    every = {commit.id: commit.metarange_id for commit in records.graph.values()}
-    server.listed[RECORDS] = records.listed.get(RECORDS, every)
-    check_against_graph(server.listed[RECORDS], server.graph, standing.location)
-    server.records = records.records
+    # Without rules, every commit reachable from the records' refs.
+    every = {commit.id: commit.metarange_id for commit in recorded.graph.values()}
+    server.listed[RECORDS] = recorded.listed.get(RECORDS, every)
+    check_against_graph(server.listed[RECORDS], server.graph, check.location)
+    server.records = recorded.records
     return server
 
 
 def _in_order(run: Run, branches: Collection[Ref]) -> list[Ref]:
-    """All branches, the default one first: as a rule it has the longest history."""
+    """All branches, the default branch first: it usually has the longest history."""
     plan = run.plan
     if not branches:
         raise RefusedError(
@@ -390,3 +164,170 @@ def _read_server_list(run: Run, location: str, branches: list[Ref]) -> dict[str,
             " branches. Nothing was deleted. Read the lakeFS log."
         )
     return server
+
+
+def read_commits_csv(data: bytes, name: str) -> dict[str, str]:
+    """Parse the server's list of active commits: metarange id by commit id.
+
+    Args:
+        name: for messages.
+
+    Raises:
+        FormatError: a damaged or unknown file.
+    """
+    try:
+        rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
+        if rows.fieldnames != ["commit_id", "expired", "metarange_id"]:
+            raise FormatError(f"{name}: the columns are {rows.fieldnames}. Nothing was deleted.")
+        commits = {}
+        for row in rows:
+            commit_id, metarange_id = row["commit_id"], row["metarange_id"]
+            if not commit_id or metarange_id is None or None in row:
+                raise FormatError(f"{name}: line {rows.line_num} is damaged. Nothing was deleted.")
+            if row["expired"] != "false":
+                raise FormatError(
+                    f"{name}: commit {commit_id} is marked {row['expired']!r}, which this version does not"
+                    " know. Nothing was deleted."
+                )
+            commits[commit_id] = metarange_id
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{name}: not a list of commits: {error}. Nothing was deleted.") from None
+    return commits
+
+
+def check_against_graph(server: Mapping[str, str], graph: Graph, name: str) -> None:
+    """Compare a list of commits with the API; raises FormatError if their metaranges differ."""
+    for commit_id, metarange_id in server.items():
+        commit = graph.get(commit_id)
+        if commit is not None and commit.metarange_id != metarange_id:
+            raise FormatError(
+                f"{name}: commit {commit_id} has metarange {metarange_id!r} there and"
+                f" {commit.metarange_id!r} in its log. Nothing was deleted."
+            )
+
+
+def known_commit(client: LakeFS, repository: str, commit_id: str, about: str) -> Commit:
+    """Read a commit; raises RefusedError, beginning with `about`, if it does not exist."""
+    try:
+        return client.commit(repository, commit_id)
+    except NotFoundError as error:
+        raise RefusedError(f"{about}: {error}. Nothing was deleted. Start a new run.") from None
+
+
+def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
+    """Read the history of refs, each commit once, and prove that each ref's commit exists.
+
+    Args:
+        refs: branches or tags, the ref with the longest history first.
+        graph: commits read before; extended.
+
+    Raises:
+        RefusedError: a ref's commit does not exist, or a history cannot be read to its root.
+    """
+    read: Graph = {} if graph is None else graph
+    for ref in refs:
+        if ref.commit_id in read:
+            continue
+        try:
+            missing = _read(client.log(repository, ref.id), ref.commit_id, read)
+        except NotFoundError:
+            missing = {ref.commit_id}  # the ref was deleted, or the server's cache denies its commit
+        if missing:
+            _read_by_id(client, repository, ref, read)
+    return read
+
+
+def _read(log: Iterable[Commit], wanted: str, graph: Graph) -> set[str]:
+    """Add commits of a log until the graph has the wanted commit with all ancestors; return the ids still missing."""
+    found: Graph = {}
+    missing = {wanted}
+    for commit in log:
+        missing.discard(commit.id)
+        found[commit.id] = commit
+        missing.update(parent for parent in commit.parents if parent not in found and parent not in graph)
+        if not missing:
+            break
+    # If only the wanted commit is missing, the ref has moved, and its log is closed as well.
+    if not missing or missing == {wanted}:
+        graph.update(found)
+    return missing
+
+
+def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None:
+    """Read the history of a ref's commit with one request for each commit: slow, but independent of caches and refs."""
+    found: Graph = {}
+    waiting = [ref.commit_id]
+    while waiting:
+        commit_id = waiting.pop()
+        if commit_id in graph or commit_id in found:
+            continue
+        try:
+            commit = client.commit(repository, commit_id)
+        except NotFoundError:
+            raise RefusedError(
+                f"{ref.id} of {repository} leads to commit {commit_id}, which does not exist, also not"
+                " under a shorter prefix of its id. Asked for active commits, lakeFS would end its process."
+                " Nothing was deleted. Repair the branch by a hard reset to a sound ref, then start a new"
+                " run."
+            ) from None
+        found[commit_id] = commit
+        waiting.extend(commit.parents)
+    graph.update(found)
+
+
+def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
+    """Return the history of refs, taken from known commits.
+
+    Args:
+        every: the known commits.
+
+    Raises:
+        RefusedError: a ref's commit, or an ancestor of it, is unknown.
+    """
+    graph: Graph = {}
+    for ref in refs:
+        waiting = [ref.commit_id]
+        while waiting:
+            commit_id = waiting.pop()
+            if commit_id in graph:
+                continue
+            if commit_id not in every:
+                raise RefusedError(
+                    f"{ref.id} of {repository} leads to commit {commit_id}, of which the key-value store has no record."
+                    " Asked for active commits, lakeFS would end its process. Nothing was deleted. Repair the branch by"
+                    " a hard reset to a sound ref, then start a new run."
+                )
+            graph[commit_id] = every[commit_id]
+            waiting.extend(every[commit_id].parents)
+    return graph
+
+
+def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
+    """Compute the active commits of a history.
+
+    Args:
+        branches: all of them, with hidden branches.
+        now: the store's time; an earlier time keeps more.
+    """
+    commits = [
+        records.Commit(
+            id=commit.id,
+            committer="",
+            message="",
+            creation_date=commit.created_at,
+            metarange_id=commit.metarange_id,
+            parents=commit.parents,
+            version=commit.version,
+        )
+        for commit in graph.values()
+    ]
+    heads = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
+    days = retention.Rules(rules.default_retention_days, rules.branches)
+    # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
+    try:
+        return set(active_commits(commits, heads, days, now - SLACK))
+    except NotFoundError:
+        raise RefusedError(
+            "a commit has a parent without a record, so the commits that it keeps alive are unknown. Nothing was"
+            " deleted. Asked for active commits, lakeFS would end its process."
+        ) from None

@@ -1,26 +1,15 @@
-"""Expired ranges: what those commits of the history name that are not active any more. They say why an object is
-garbage, and serve nothing else.
-
-The same ranges are read whatever runs came before: those of expired commits that branches and tags lead to, the newest
-first, as many as the limits allow. What only dangling commits named counts as garbage whose history is gone, because
-only earlier runs, if any, could still tell of them.
-
-List committed: the active commits, their ranges, and the set of everything that is live.
-"""
+"""Step list_committed: the active commits, their ranges, and the live set."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from dredge.errors import DredgeError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
     Metaranges,
-    RangeFacts,
     Ranges,
     find_range_files,
     read_metaranges,
@@ -48,120 +37,36 @@ from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 log = logging.getLogger("dredge")
 
-_COMMITS_MAX = 64
-_WHERE = f"{ListCommittedOutput.STEP}/expired"
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """What expired commits name.
-
-    Attributes:
-        ranges: of the newest of them, as many as may be read.
-        named: ids of these, and of all others whose metarange was read already.
-        complete: whether `ranges` is all.
-    """
-
-    ranges: Ranges
-    named: Collection[str]
-    complete: bool
-
-
-def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active: Collection[str]) -> Expired:
-    """Find the ranges that only expired commits name.
-
-    They are for the report alone, so a file that cannot be read is left out.
-
-    Args:
-        run: the run.
-        commits: the expired ones that refs lead to, newest first.
-        named: metaranges that were read already: of active commits, and of those that an earlier run found active.
-        active: ids of the active ranges.
-    """
-    most = run.plan.config.tuning.explain_ranges_max
-    metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))
-    find = _finder(named, active)
-    ids = {item for metarange in metaranges if metarange in named.named for item, _ in find(metarange)}
-    looked_into = metaranges[: _COMMITS_MAX if most else 0]
-    read = _read(run, [item for item in looked_into if item not in named.named])
-    finders = [(named.named, _finder(named, active)), (read.named, _finder(read, active))]
-    found: Ranges = {}
-    for metarange in looked_into:
-        for names, find in finders:
-            found.update(find(metarange) if metarange in names else ())
-        if len(found) > most:
-            break
-    complete = len(looked_into) == len(metaranges) and len(found) <= most
-    return Expired(dict(list(found.items())[:most]), ids | found.keys(), complete)
-
-
-def _finder(read: Metaranges, active: Collection[str]) -> Callable[[str], list[tuple[str, RangeFacts]]]:
-    """A function that gives the ranges of a metarange that are not active and that it has not given before.
-
-    Successive commits name mostly the same ranges, so the rest is found by row numbers, without a look at each range.
-    """
-    ids, facts = list(read.ranges), list(read.ranges.values())
-    seen = np.fromiter((item in active for item in ids), bool, len(ids))
-
-    def find(metarange: str) -> list[tuple[str, RangeFacts]]:
-        rows = read.named[metarange]
-        new = rows[~seen[rows]]
-        seen[new] = True
-        return [(ids[row], facts[row]) for row in new.tolist()]
-
-    return find
-
-
-def _read(run: Run, metaranges: Sequence[str]) -> Metaranges:
-    """Read metaranges, all at once, or one by one when some cannot be read."""
-    try:
-        return read_metaranges(run, LocalRunner(), _WHERE, metaranges)
-    except DredgeError:
-        read = Metaranges()
-    for item in metaranges:
-        try:
-            read.add(read_metaranges(run, LocalRunner(), _WHERE, [item]))
-        except DredgeError as error:
-            log.info("metarange %s of an expired commit cannot be read: %s", item, error)
-    return read
-
-
 STEP = ListCommittedOutput.STEP
+# Metaranges of expired commits to read. They only give reasons in reports.
+_EXPIRED_MAX = 64
 
 
 def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
-    """Find the active commits and the addresses they name, and unite them with what is staged.
+    """Find the active commits and their addresses, and unite them with the staged addresses.
 
     Raises:
-        RefusedError: an answer or a file is missing, so live objects could be taken for garbage.
-        FormatError: a file is damaged.
+        RefusedError: a missing answer or file, so live objects could look like garbage.
+        FormatError: a damaged file.
     """
     return run.step(ListCommittedOutput, lambda record: _list(run, runner, record))
 
 
 @dataclass(slots=True)
 class _History:
-    """What was read of commits and metaranges.
-
-    Attributes:
-        active: the active commits.
-        heads: every branch with each commit that was seen to be its head.
-        named: the metaranges of the active commits, unnamed ones, and those that an earlier run read.
-        witnessed: what the witnesses add.
-        ranges: the active ones.
-        files: names of files below `_lakefs/` that need not be looked at again.
-    """
+    """The commits and metaranges of a run."""
 
     active: ActiveCommits
-    heads: list[tuple[str, str]]
-    named: Metaranges
-    witnessed: Witnessed
-    ranges: Ranges
+    heads: list[tuple[str, str]]  # (branch, commit) pairs, each a head seen during the run
+    named: Metaranges  # metaranges of the active commits, unnamed metaranges, and those of an earlier run
+    witnessed: Witnessed  # metaranges added by the witnesses
+    ranges: Ranges  # the active ranges
+    # names of files below `_lakefs/` that need not be opened again
     files: set[str] = field(default_factory=set)
 
     @property
     def metaranges(self) -> set[str]:
-        """Those that count: of active commits, and unnamed ones."""
+        """Metaranges of active commits, and unnamed ones."""
         return {*self.active.metaranges.values(), *self.witnessed.metaranges}
 
 
@@ -182,11 +87,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
     undropped = _collect(run, runner, record, roles, base, extras, referred)
     record.parts += [
-        tables.write_commits(run.folder, active),
+        *tables.write_commits(run.folder, active),
         tables.write_ranges(run.folder, ranges | undropped),
         tables.write_branches(run.folder, history.heads, active.metaranges),
-        tables.write_path_commits(run.folder, active),
-        *tables.write_history(run.folder, active),
         *tables.write_metaranges(run.folder, named, history.metaranges),
         tables.write_files(run.folder, history.files),
         *history.witnessed.parts,
@@ -213,11 +116,14 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base | None) -> _History:
-    """Find the active commits and their ranges."""
     active = find_active(run)
     for warning in active.warnings:
         record.warn(warning)
-    heads = _take_in_heads_of_the_scan(run, record, active)
+    # Heads of the time when staging was read count as well.
+    table = run.folder.read_part(record.input(MarkUncommittedOutput).heads)
+    seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
+    take_in_heads(run, active, seen)
+    heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
     passed = pass_witnesses(run, record, active)
     earlier = None if base is None else base.metaranges()
     named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
@@ -232,21 +138,8 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     return history
 
 
-def _take_in_heads_of_the_scan(run: Run, record: StepRecord, active: ActiveCommits) -> list[tuple[str, str]]:
-    """Count the heads that branches had while staging was read as active, too.
-
-    Returns:
-        Each branch with each commit that was seen to be its head, by now.
-    """
-    table = run.folder.read_part(record.input(MarkUncommittedOutput).heads)
-    seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
-    take_in_heads(run, active, seen)
-    return sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
-
-
 def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Base | None) -> None:
-    """Count every range file of the namespace as active: without rules no commit ever expires, so what a dangling
-    commit names stays as well."""
+    """Count every range file as active: without rules no commit expires, and that includes dangling commits."""
     ranges = history.ranges
     if base is not None and base.state.all_commits:
         then = base.ranges()
@@ -263,7 +156,7 @@ def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Ba
 
 
 def _afresh(roles: Roles, ranges: Ranges) -> Roles:
-    """The roles when everything is counted again, because the earlier runs' counts have too many layers."""
+    """The roles to count everything again, because the counts of earlier runs have too many layers."""
     dropped = {range_id: roles.dropped[range_id] for range_id in roles.dropped_expired}
     return Roles(ranges, roles.expired | dropped)
 
@@ -284,11 +177,8 @@ def _collect(
     extras: list[Extra],
     referred: list[Referred],
 ) -> Ranges:
-    """Unite what ranges, staging and other repositories name, and note where later steps and later runs find it.
-
-    Returns:
-        Ranges that are not active any more but still count, because they could not be read.
-    """
+    """Unite the addresses of ranges, staging and other repositories; return unreadable dropped ranges, which still
+    count."""
     staged = record.input(MarkUncommittedOutput).hashes
     keep_counts = base is not None or not run.plan.dry_run
     count_here = not keep_counts and any(extra.ranges for extra in extras)
@@ -314,14 +204,14 @@ def _collect(
     record.details["kept"] = count_kept(run, runner, STEP, extras, listed, staged, counted, counted_uri)
     if collected.undropped:
         record.warn(
-            f"{len(collected.undropped):,} ranges that are not active any more cannot be read; what they name"
-            " stays until the next clean run"
+            f"{len(collected.undropped):,} ranges that are not active any more cannot be read; their objects stay until"
+            " the next clean run"
         )
     return {range_id: roles.dropped[range_id] for range_id in collected.undropped}
 
 
 def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Collected) -> CountedSet:
-    """The reference counts after this run: those collected, on top of those of the run before."""
+    """The reference counts after this run: the new counts on top of the run before."""
     if base is None:
         return CountedSet.of(collected.counted, collected.bits)
     counted = base.state.counted.then(collected.counted)
@@ -329,10 +219,10 @@ def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Colle
     before = {} if summary is None else summary.counts
     record.counts["outside_rows"] += before.get("outside_rows", 0)
     if "named_addresses" in before:
-        # Layers have what was dropped since as well: where nothing is live any more, their rows are many.
+        # Rows of layers would be too many: they include addresses dropped since.
         record.counts["named_addresses"] += before["named_addresses"]
         record.counts["live_addresses"] += record.counts["named_addresses"]
-    else:  # that run's result is gone
+    else:  # the result of that run was removed
         del record.counts["named_addresses"]
         record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
     record.counts["dropped_ranges"] = len(roles.dropped)
@@ -347,12 +237,10 @@ def _note_sets(
     counted: CountedSet,
     more: list[ShardedSet],
 ) -> None:
-    """Note where later steps find what is live, and later runs the counts."""
-
     def located(found: ShardedSet) -> LocatedSet:
         return LocatedSet(run.plan.run_uri, found)
 
-    # In a run that builds on an earlier one, these are only what is staged and what other repositories name.
+    # In an optimized run, `collected.live` has the staged addresses only; `counted` has the rest.
     live = LiveSet(
         tuple(located(found) for found in (collected.live, *more)),
         None if base is None else counted,
@@ -366,3 +254,53 @@ def _note_sets(
         counted=to_json(counted),
         index_format=index.FORMAT,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Ranges of expired commits: the reason why an object is garbage."""
+
+    ranges: Ranges  # of the newest commits, up to the limit
+    named: Collection[str]  # ids of `ranges`, and of the ranges of all other known metaranges
+    complete: bool  # whether `ranges` has all ranges
+
+
+def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active: Collection[str]) -> Expired:
+    """Find the ranges named only by expired commits reachable from refs. Earlier runs do not change them.
+
+    They only give reasons in reports, so an unreadable file is skipped.
+
+    Args:
+        commits: expired commits, newest first.
+        named: metaranges read before.
+        active: ids of the active ranges.
+    """
+    most = run.plan.config.tuning.explain_ranges_max
+    metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))
+    ids = named.select(item for item in metaranges if item in named.named).keys() - set(active)
+    chosen = metaranges[: _EXPIRED_MAX if most else 0]
+    read = _read_leniently(run, [item for item in chosen if item not in named.named])
+    found: Ranges = {}
+    for metarange in chosen:
+        for source in (named, read):
+            if metarange in source.named:
+                ranges = source.select([metarange])
+                found |= {item: ranges[item] for item in ranges if item not in active and item not in found}
+        if len(found) > most:
+            break
+    complete = len(chosen) == len(metaranges) and len(found) <= most
+    return Expired(dict(list(found.items())[:most]), ids | found.keys(), complete)
+
+
+def _read_leniently(run: Run, metaranges: Sequence[str]) -> Metaranges:
+    where = f"{STEP}/expired"
+    try:
+        return read_metaranges(run, LocalRunner(), where, metaranges)
+    except DredgeError:
+        read = Metaranges()
+    for item in metaranges:
+        try:
+            read.add(read_metaranges(run, LocalRunner(), where, [item]))
+        except DredgeError as error:
+            log.info("metarange %s of an expired commit cannot be read: %s", item, error)
+    return read

@@ -1,20 +1,16 @@
-"""What list_committed hands to later steps.
-
-The rows that list_committed writes; `output` names the files.
-"""
+"""The files of list_committed: their readers for later steps, and their writers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dredge.errors import RefusedError
 from dredge.gc.index import store as index
-from dredge.gc.index.ranges import Metaranges, Ranges, table_of
-from dredge.gc.list_committed.active import ActiveCommits
+from dredge.gc.index.ranges import Metaranges, Ranges, ranges_table
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import CommitText
@@ -23,252 +19,182 @@ from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
-LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
-"""Files of hashes begin with these names: addresses of active ranges and of staging; sizes of the entries of branch
-heads; addresses of ranges that only expired commits of the history name."""
-COUNTS = "counts"
-"""Files that tell how many active ranges name each address begin with this name."""
-COUNTED = "counted"
-"""Folder of files of counts that later runs build on, beside the committed index."""
+if TYPE_CHECKING:
+    from dredge.gc.list_committed.active import ActiveCommits
 
+# Files of hashes: live addresses; sizes of the entries of branch heads; addresses of ranges of expired commits only.
+LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
+# Files with the number of active ranges that name each address.
+COUNTS = "counts"
+# Folder of counts for later runs, beside the committed index.
+COUNTED = "counted"
 COMMITS, PATH_COMMITS, BRANCHES = "commits", "path-commits", "branches"
 RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
 NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
 HISTORY, REFS = "history", "refs"
 UNNAMED, CARRIED, OPENED = "unnamed-metaranges", "carried-commits", "opened-tables"
+# Folder of the addresses of other repositories.
 REFERRING = "referring"
-"""Folder of what other repositories name below the namespace."""
+
+
+class _Table:
+    """A table of the step, by its kind."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __get__(self, output: ListCommittedOutput, _owner: type) -> PartInfo:
+        return output.part(f"{self._kind}-00000.parquet")
 
 
 class ListCommittedOutput(StepOutput):
-    """The active commits, their ranges, and the set of everything that is live."""
+    """The active commits, their ranges, and the live set."""
 
     STEP = "list_committed"
     INPUTS = (SliceListingOutput, MarkUncommittedOutput)
 
-    @property
-    def commits(self) -> PartInfo:
-        """Rows of the active commits: `commit_id`, `metarange_id`, `head` (of a branch)."""
-        return self._table(COMMITS)
-
-    @property
-    def path_commits(self) -> PartInfo:
-        """Rows of the commits of which only some paths are kept: `set`, `commit_id`."""
-        return self._table(PATH_COMMITS)
-
-    @property
-    def branches(self) -> PartInfo:
-        """Rows of branches with every head that was seen: `branch`, `commit_id`, `metarange_id`."""
-        return self._table(BRANCHES)
-
-    @property
-    def ranges(self) -> PartInfo:
-        """Rows of the active ranges."""
-        return self._table(RANGES)
-
-    @property
-    def dropped(self) -> PartInfo:
-        """Rows of the ranges that were active in the run before and are not now."""
-        return self._table(DROPPED)
-
-    @property
-    def path_ranges(self) -> PartInfo:
-        """Rows of the ranges of which only some paths are kept."""
-        return self._table(PATH_RANGES)
-
-    @property
-    def named_ranges(self) -> PartInfo:
-        """Rows of the ranges that any metarange of the history names."""
-        return self._table(NAMED_RANGES)
-
-    @property
-    def metaranges(self) -> PartInfo:
-        """Rows of metaranges with the ranges that each names."""
-        return self._table(METARANGES)
-
-    @property
-    def unnamed_metaranges(self) -> PartInfo:
-        """Rows of the metaranges that count as active commits, whatever names them: `metarange_id`, `lost` (written
-        before the cutoff, and no known commit names it)."""
-        return self._table(UNNAMED)
-
-    @property
-    def carried_commits(self) -> PartInfo:
-        """Rows of commits of earlier marks that the record of this mark carries on."""
-        return self._table(CARRIED)
+    # Active commits: `commit_id`, `metarange_id`, `head` (of a branch).
+    commits = _Table(COMMITS)
+    # Commits of which a policy keeps only some paths: `set`, `commit_id`.
+    path_commits = _Table(PATH_COMMITS)
+    # Branches with each head seen: `branch`, `commit_id`, `metarange_id`.
+    branches = _Table(BRANCHES)
+    # Active ranges; ranges active in the run before, not now; ranges of which only some paths are kept.
+    ranges = _Table(RANGES)
+    dropped = _Table(DROPPED)
+    path_ranges = _Table(PATH_RANGES)
+    # Ranges of any metarange of the history, and metaranges with their ranges.
+    named_ranges = _Table(NAMED_RANGES)
+    metaranges = _Table(METARANGES)
+    # Metaranges counted as active commits without an active commit: `metarange_id`, `lost` (written before the cutoff,
+    # without a known commit).
+    unnamed_metaranges = _Table(UNNAMED)
+    # Commits of earlier marks that this mark's record keeps.
+    carried_commits = _Table(CARRIED)
+    # Files below `_lakefs/` opened for their type: `name`, `kind`.
+    opened_tables = _Table(OPENED)
+    # Commits reachable from refs: `commit_id`, `parents`, `created_at`, `metarange_id`, `version`, `committer`,
+    # `message`, `metadata` (JSON), `generation`; the last four are null if unread.
+    history = _Table(HISTORY)
+    # Branches and tags: `kind` ("branch" or "tag"), `name`, `commit_id`.
+    refs = _Table(REFS)
+    # Files below `_lakefs/` that later runs need not open: `name`.
+    files = _Table(FILES)
 
     @property
     def is_what_if(self) -> bool:
-        """Whether settings keep less than the repository's own, so that the mark leaves nothing for later ones."""
+        """Whether the settings keep less than the repository's own, so later marks must not use it."""
         return bool(self.detail("witness").get("what_if"))
 
     @property
-    def opened_tables(self) -> PartInfo:
-        """Rows of files below `_lakefs/` that were opened to see what they are: `name`, `kind`."""
-        return self._table(OPENED)
-
-    @property
-    def history(self) -> PartInfo:
-        """Rows of the commits that refs lead to, active or not: `commit_id`, `parents`, `created_at`, `metarange_id`,
-        `version`, `committer`, `message`, `metadata` (JSON), `generation`; the last four are null where they were not
-        read."""
-        return self._table(HISTORY)
-
-    @property
-    def refs(self) -> PartInfo:
-        """Rows of branches and tags: `kind` ("branch" or "tag"), `name`, `commit_id`."""
-        return self._table(REFS)
-
-    @property
     def rules(self) -> dict[str, Any] | None:
-        """The repository's rules as the run read them: `default_retention_days`, `branches`; None where it had none."""
+        """The repository's rules: `default_retention_days`, `branches`; None without rules."""
         found: dict[str, Any] | None = self.detail("rules")
         return found
 
     @property
-    def files(self) -> PartInfo:
-        """Rows of the files below `_lakefs/` that need not be looked at again: `name`."""
-        return self._table(FILES)
-
-    @property
     def live(self) -> LiveSet:
-        """Hashes of every address that is live."""
+        """Hashes of every live address."""
         return from_json(LiveSet, self.detail("live"))
 
     @property
     def referring(self) -> list[dict[str, Any]]:
-        """What other repositories name, which `live` has: payloads of `dredge.gc.referring.Referred`."""
-        found: list[dict[str, Any]] = self.detail(REFERRING)
-        return found
+        """Addresses of other repositories, also in `live`: payloads of `dredge.gc.referring.Referred`."""
+        return list(self.detail(REFERRING))
 
     @property
     def sizes(self) -> tuple[LocatedSet, ...]:
-        """Sizes of the entries of branch heads, or more."""
+        """Sizes of the entries of branch heads, and maybe others."""
         return tuple(from_json(LocatedSet, value) for value in self.detail("sizes"))
 
     @property
     def counted(self) -> CountedSet:
-        """How many active ranges name each address."""
+        """The number of active ranges with each address."""
         return from_json(CountedSet, self.detail("counted"))
 
     @property
     def index_format(self) -> int:
-        """Format of the index by which that was counted."""
-        found: int = self.detail("index_format")
-        return found
-
-    def refuse_other_readings(self) -> None:
-        """Refuse to take for garbage what a version found not live that reads addresses in another way: the sweep reads
-        no range again that the mark has read.
-
-        Raises:
-            RefusedError: Dredge was replaced by another version while the run went on.
-        """
-        if self.index_format != index.FORMAT:
-            raise RefusedError(
-                f"run {self.summary.run_id}: another version of Dredge, which reads addresses in another way, found"
-                " what is live. Nothing more was deleted. Start a new run."
-            )
+        """Format of the committed index behind the counts."""
+        return int(self.detail("index_format"))
 
     @property
     def expired(self) -> ShardedSet:
-        """Hashes of the addresses that only ranges of expired commits name."""
+        """Hashes of the addresses named only by ranges of expired commits."""
         return ShardedSet.of(self.parts(f"{EXPIRED}-"), self.detail("bits"))
 
     @property
     def all_commits(self) -> bool:
         """Whether every commit counts as active, because the repository has no rules."""
-        found: bool = self.detail("all_commits")
-        return found
+        return bool(self.detail("all_commits"))
 
     @property
     def kept(self) -> list[dict[str, Any]]:
-        """What each kept set amounts to, for the report."""
-        found: list[dict[str, Any]] = self.summary.details.get("kept", [])
-        return found
+        """Figures of each kept set, for the report."""
+        return list(self.summary.details.get("kept", []))
 
-    def _table(self, kind: str) -> PartInfo:
-        return self.part(f"{kind}-00000.parquet")
+    def refuse_other_readings(self) -> None:
+        """Refuse to delete by a live set of a version that reads addresses differently. Raises RefusedError: Dredge
+        was replaced by another version during the run."""
+        if self.index_format != index.FORMAT:
+            raise RefusedError(
+                f"run {self.summary.run_id}: the live set is from another version of Dredge, which reads addresses"
+                " differently. Nothing more was deleted. Start a new run."
+            )
 
 
 _STEP = ListCommittedOutput.STEP
 
 
-def write_commits(folder: RunFolder, active: ActiveCommits) -> PartInfo:
-    """Write the active commits."""
+def write_commits(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
+    """Write the active commits, the history and the refs.
+
+    The history answers later questions (reasons, other rules) without a server; no step reads it.
+    """
     ids, heads = sorted(active.metaranges), active.heads
-    table = pa.table(
+    commits = pa.table(
         {
             "commit_id": pa.array(ids, pa.string()),
             "metarange_id": pa.array([active.metaranges[commit] for commit in ids], pa.string()),
             "head": pa.array([commit in heads for commit in ids], pa.bool_()),
         }
     )
-    return folder.write_table(_STEP, 0, table, COMMITS)
-
-
-def write_history(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
-    """Write every commit that refs lead to, and the refs; nothing of this run reads them, but who asks afterwards what
-    keeps an object, or what other rules would free, needs no server."""
-    commits = sorted(active.graph.values(), key=lambda commit: commit.id)
+    graph = sorted(active.graph.values(), key=lambda commit: commit.id)
     history = pa.table(
         {
-            "commit_id": pa.array([commit.id for commit in commits], pa.string()),
-            "parents": pa.array([list(commit.parents) for commit in commits], pa.list_(pa.string())),
-            "created_at": pa.array([commit.created_at for commit in commits], pa.timestamp("us", tz="UTC")),
-            "metarange_id": pa.array([commit.metarange_id for commit in commits], pa.string()),
-            "version": pa.array([commit.version for commit in commits], pa.int32()),
-            **_text_columns([commit.text for commit in commits]),
+            "commit_id": pa.array([commit.id for commit in graph], pa.string()),
+            "parents": pa.array([list(commit.parents) for commit in graph], pa.list_(pa.string())),
+            "created_at": pa.array([commit.created_at for commit in graph], pa.timestamp("us", tz="UTC")),
+            "metarange_id": pa.array([commit.metarange_id for commit in graph], pa.string()),
+            "version": pa.array([commit.version for commit in graph], pa.int32()),
+            **_text_columns([commit.text for commit in graph]),
         }
     )
-    named = [("branch", ref) for ref in active.branches] + [("tag", ref) for ref in active.tags]
-    refs = _texts(
-        {
-            "kind": [kind for kind, _ in named],
-            "name": [ref.id for _, ref in named],
-            "commit_id": [ref.commit_id for _, ref in named],
-        }
-    )
+    refs = [("branch", ref) for ref in active.branches] + [("tag", ref) for ref in active.tags]
+    rows = [(kind, ref.id, ref.commit_id) for kind, ref in refs]
+    paths = sorted(active.path_commits)
     return [
+        folder.write_table(_STEP, 0, commits, COMMITS),
         folder.write_table(_STEP, 0, history, HISTORY),
-        folder.write_table(_STEP, 0, refs, REFS),
+        _write_texts(folder, REFS, ("kind", "name", "commit_id"), rows),
+        _write_texts(folder, PATH_COMMITS, ("set", "commit_id"), paths),
     ]
-
-
-def write_path_commits(folder: RunFolder, active: ActiveCommits) -> PartInfo:
-    """Write the commits of which a policy keeps only some entries."""
-    rows = sorted(active.path_commits)
-    table = _texts({"set": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]})
-    return folder.write_table(_STEP, 0, table, PATH_COMMITS)
 
 
 def write_branches(
     folder: RunFolder, heads: Sequence[tuple[str, str]], metaranges: Mapping[str, str]
 ) -> PartInfo:
-    """Write branches, each with every head that was seen and its content.
-
-    Args:
-        folder: the run folder.
-        heads: branches, each with a commit that was its head.
-        metaranges: metarange id by commit id.
-    """
-    table = _texts(
-        {
-            "branch": [branch for branch, _ in heads],
-            "commit_id": [commit for _, commit in heads],
-            "metarange_id": [metaranges[commit] for _, commit in heads],
-        }
-    )
-    return folder.write_table(_STEP, 0, table, BRANCHES)
+    """Write (branch, head commit) pairs with their metarange ids."""
+    rows = [(branch, commit, metaranges[commit]) for branch, commit in heads]
+    return _write_texts(folder, BRANCHES, ("branch", "commit_id", "metarange_id"), rows)
 
 
 def write_ranges(folder: RunFolder, ranges: Ranges, kind: str = RANGES) -> PartInfo:
-    """Write ranges; without a kind those that are active."""
-    return folder.write_table(_STEP, 0, table_of(ranges), kind)
+    """Write ranges, by default active ranges."""
+    return folder.write_table(_STEP, 0, ranges_table(ranges), kind)
 
 
 def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[str]) -> list[PartInfo]:
-    """Write some metaranges, and the ranges that they name."""
+    """Write metaranges and their ranges."""
     ranges, rows = named.to_tables(metaranges)
     return [
         folder.write_table(_STEP, 0, ranges, NAMED_RANGES),
@@ -277,21 +203,25 @@ def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[
 
 
 def write_files(folder: RunFolder, names: Iterable[str]) -> PartInfo:
-    """Write the names of files that need not be looked at again."""
-    return folder.write_table(_STEP, 0, _texts({"name": sorted(names)}), FILES)
+    """Write the names of files to skip in later runs."""
+    return _write_texts(folder, FILES, ("name",), [(name,) for name in sorted(names)])
 
 
 def _text_columns(texts: Sequence[CommitText | None]) -> dict[str, pa.Array]:
-    """The fields of commits that only their ids depend on; null where they were not read."""
+    metadata = [text and json.dumps(dict(text.metadata), sort_keys=True) for text in texts]
     return {
         "committer": pa.array([text and text.committer for text in texts], pa.string()),
         "message": pa.array([text and text.message for text in texts], pa.string()),
-        "metadata": pa.array(
-            [text and json.dumps(dict(text.metadata), sort_keys=True) for text in texts], pa.string()
-        ),
+        "metadata": pa.array(metadata, pa.string()),
         "generation": pa.array([text and text.generation for text in texts], pa.int64()),
     }
 
 
-def _texts(columns: Mapping[str, Sequence[str]]) -> pa.Table:
-    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+def _write_texts(
+    folder: RunFolder, kind: str, names: Sequence[str], rows: Sequence[tuple[str, ...]]
+) -> PartInfo:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    table = pa.table(
+        {name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}
+    )
+    return folder.write_table(_STEP, 0, table, kind)

@@ -6,7 +6,13 @@ kv_store      lakeFS's key-value store: access, records of a repository, and the
 staging       the step: scans and key-value records, until they are proved complete
 """
 
-from dredge.gc.mark_uncommitted.kv_store import KVAccess, RepositoryRecords, Standing, look
+from dredge.gc.mark_uncommitted.kv_store import (
+    KVAccess,
+    RepositoryRecords,
+    StoreCheck,
+    list_branches,
+    read_checked,
+)
 from dredge.gc.mark_uncommitted.proof import BranchReader, TooManyError, UnreadableError
 from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput, StagedFiles
 from dredge.gc.mark_uncommitted.staging import read_records, scan_staging
@@ -17,10 +23,11 @@ __all__ = [
     "MarkUncommittedOutput",
     "RepositoryRecords",
     "StagedFiles",
-    "Standing",
+    "StoreCheck",
     "TooManyError",
     "UnreadableError",
-    "look",
+    "list_branches",
+    "read_checked",
     "read_records",
     "scan_staging",
 ]

@@ -1,50 +1,42 @@
-"""How a task reaches lakeFS's key-value store: by variables of its environment, never through plans or arguments.
+"""lakeFS's key-value store: access to it, the records of one repository, and the check that it is the server's own.
 
-The records of one repository in lakeFS's key-value store, as a collection reads them.
-
-    graveler                repos/<name>          which partition is the repository's
-    <repository partition>  branches/<name>       head, staging token, sealed tokens; hidden ones are among them
+    graveler                repos/<name>          the partition of the repository
+    <repository partition>  branches/<name>       head, staging token, sealed tokens; with hidden branches
                             tags/<name>           commit
-                            commits/<id>          parents, date, metarange; dangling ones are among them
-                            copies/<xid>          an address that two paths share (only the embedded lakeFS has these)
-    <staging token>         <path>                what is staged; a tombstone has no identity
+                            commits/<id>          parents, date, metarange; with dangling commits
+                            copies/<xid>          an address shared by two paths (only in the embedded lakeFS)
+    <staging token>         <path>                staged entry; a tombstone has no identity
 
-A record with a field that this version does not know was written by a newer server, which may keep something alive in
-a way that is not known here. It is read all the same, and noted, so that nobody takes the records for everything.
+A record with an unknown field was written by a newer server, which may keep data alive in an unknown way. It is read
+and noted, so the records do not count as complete.
 
-Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/model.go
-
-What the records of a key-value store are worth: whether it is the very store that the server writes to, now.
-
-A copy (a backup restored, a replica that fell behind, a staging environment's database) has the right repository and
-often the right heads, and still lacks what was staged since. So the server is made to write something that no copy can
-have. Asked for its usage report, a server adds the requests it has served to a counter in its store and tells the sum
-that is there then. All servers of an installation add to the same counter, and nobody takes anything away:
+The check. A copy of the store (a restored backup, a delayed replica, another environment's database) has the right
+repository and often the right heads, but lacks newer staged entries. So the server is made to write a value that no
+copy can have: for its usage report (L80), a server adds its served requests to a counter in its store and returns the
+sum. All servers of an installation share the counter, and it never decreases:
 
     server says c0, then c1 > c0   →   the store is opened, and has c   →   server says c2          c1 ≤ c ≤ c2
                                        the records are read
     server says c3, then c4 > c3   →   the store is opened, and has d   →   server says c5          c4 ≤ d ≤ c5
 
-The counter reached c1 after the server had told c0, so a store that has at least c1 has what the server's had at a
-time later than that answer, as far as it is one moment or one copy in order. One whose counter has gone another way
-is another installation's. It would have to hit the few numbers that the server counts while one record is read, and
-once more after all records were: a copy that another installation goes on with has requests of its own, and none of
-ours. (The reading may take minutes, in which a busy server counts thousands; so it lies in neither pair of bounds.)
+The counter reached c1 after the answer c0, so a store with at least c1 has a later state of the server's store, as a
+snapshot or an ordered copy. Another installation's counter would have to equal one of the few values counted during
+one read, twice. (In the minutes of the records, a busy server counts thousands, so they are outside both bounds.)
 
-    proved     what follows from the records alone may be used
-    doubtful   it cannot be said: the server has no such report, or does not count
-    partial    records have fields that this version does not know, so that they may not be all there is
-    refuted    the counter is another one: what the records do not have may exist all the same
+    proved     conclusions from the records alone are allowed
+    doubtful   unknown: the server has no such report, or does not count
+    partial    records have unknown fields, so there may be other data
+    refuted    the counter differs: entries without a record may exist
 
-The counter is read in a view of its own, which is closed before the server is asked: behind a connection pooler that
-lakeFS shares, the server may need the very session. The records are read in a later view, whose counter must not be
-lower. In PostgreSQL and SQLite a view is one moment, that of its first read, which is the counter's. DynamoDB has no
-such view, but every read there is consistent and later than the one before it; who reads must choose a safe order. A
-table that is replicated between regions has to be read where the servers are.
+The counter is read in its own view, closed before the next request: behind a connection pooler shared with lakeFS,
+the server may need the session. The records are read in a later view, whose counter must not be lower. In PostgreSQL
+and SQLite a view is a snapshot of its first read, the counter's. DynamoDB has no snapshots, but each read is
+consistent and later than the read before, so callers must read in a safe order; a replicated table must be read in
+the servers' region. Also, a branch that did not move on the server during the read must have the same head in the
+store.
 
-Besides, branches that did not move on the server while the store was read must have the same heads there.
-
-Source: lakeFS pkg/stats/usage_counter.go, pkg/api/controller.go (GetUsageReportSummary), behaviour only
+Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/model.go; pkg/stats/usage_counter.go and
+pkg/api/controller.go (GetUsageReportSummary), behaviour only
 """
 
 from __future__ import annotations
@@ -53,7 +45,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.namespaces import Keys, canonical_namespace
@@ -66,38 +58,35 @@ from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Reposito
 from dredge.storage.parallel import at_once
 
 if TYPE_CHECKING:
-    from dredge.kv.dynamodb import AwsKeys
-if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+    from dredge.kv.dynamodb import AwsKeys
+
+# Tasks get access by environment variables, never by plans or arguments: URLs and keys are secrets.
 URL = "DREDGE_KV_URL"
 ACCESS_KEY = "DREDGE_KV_ACCESS_KEY_ID"
 SECRET_KEY = "DREDGE_KV_SECRET_ACCESS_KEY"
 SESSION_TOKEN = "DREDGE_KV_SESSION_TOKEN"
+_BRANCHES, _TAGS, _COMMITS, _COPIES = b"branches/", b"tags/", b"commits/", b"copies/"
+_SCHEMA = (b"kv-internal-metadata", b"kv/schema/version")
+_SCHEMA_VERSION = b"4"
+_USAGE = b"usage"
+# Requests for a growing counter; a server that does not count never grows.
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class KVAccess:
-    """Where lakeFS's key-value store is, and the credentials for it.
+    """Location and credentials of lakeFS's key-value store."""
 
-    Attributes:
-        url: `postgresql://…`, `dynamodb://…` or `sqlite:///…`; it may contain a password.
-        keys: for DynamoDB, instead of those that the environment has.
-    """
-
+    # `postgresql://…`, `dynamodb://…` or `sqlite:///…`; it may contain a password
     url: str = field(repr=False)
+    # for DynamoDB; None for the credentials of the environment
     keys: AwsKeys | None = field(default=None, repr=False)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> KVAccess:
-        """Read the variables that `to_env` gives.
-
-        Args:
-            environ: defaults to this process's.
-
-        Raises:
-            ConfigError: they are not set.
-        """
+        """Read the variables of `to_env`; raises ConfigError if they are not set."""
         env = os.environ if environ is None else environ
         if not env.get(URL):
             raise ConfigError(
@@ -111,7 +100,7 @@ class KVAccess:
         return cls(env[URL], AwsKeys(env[ACCESS_KEY], env[SECRET_KEY], env.get(SESSION_TOKEN) or None))
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables for a child process, secrets included."""
+        """Return the variables for a child process, secrets included."""
         found = {URL: self.url}
         if self.keys is not None:
             found |= {ACCESS_KEY: self.keys.access_key_id, SECRET_KEY: self.keys.secret_access_key}
@@ -120,76 +109,60 @@ class KVAccess:
         return found
 
     def open(self) -> closing[RowReader]:
-        """Open the store to look at it; nothing can be changed through it."""
+        """Open the store read-only."""
         return closing(open_row_reader(self.url, keys=self.keys))
 
 
-_BRANCHES, _TAGS, _COMMITS, _COPIES = b"branches/", b"tags/", b"commits/", b"copies/"
-_SCHEMA = (b"kv-internal-metadata", b"kv/schema/version")
-_SCHEMA_VERSION = b"4"
-
-
-class Target(Protocol):
-    """Names a repository; a plan of any run does."""
-
-    @property
-    def repository(self) -> str:
-        """Name in lakeFS."""
-
-    @property
-    def namespace(self) -> str:
-        """URI of its storage namespace, as the server says."""
-
-
 class RepositoryRecords:
-    """Reads the records of a repository; each call reads them anew.
+    """Reads the records of a repository. Each call reads them again.
 
     Args:
-        plan: names the repository.
-        view: on the store.
         location: the store, without credentials.
 
     Attributes:
-        location: the store, without credentials.
-        heads: commit by branch, as each was read last.
-        unknown: names of records with fields that this version does not know; a few of them.
-        keys: that are looked for in entries; the repository's own, unless they are set.
+        heads: commit by branch, as last read.
+        unknown: names of some records with unknown fields.
+        keys: the keys to find in entries; by default the repository's own.
 
     Raises:
         RefusedError: it is not the store of this repository.
     """
 
-    def __init__(self, plan: Target, view: RowView, location: str) -> None:
+    def __init__(self, repository: str, namespace: str, view: RowView, location: str) -> None:
         self.location = location
         self.heads: dict[str, str] = {}
         self.unknown: list[str] = []
-        self.keys = Keys(namespace=plan.namespace)
-        self._plan = plan
+        self.keys = Keys(namespace=namespace)
         self._view = view
-        self._check_schema()
-        self._partition = self._repository().partition
+        schema = self._one(*_SCHEMA)
+        if schema is not None and schema != _SCHEMA_VERSION:
+            raise RefusedError(
+                f"{location} has schema version {schema.decode('ascii', 'replace')}; this version reads"
+                f" {_SCHEMA_VERSION.decode()}. Nothing was deleted."
+            )
+        self._partition = self._find_repository(repository, namespace).partition
 
     @property
     def consistent(self) -> bool:
-        """Whether all is read as of one moment."""
+        """Whether all reads are of one snapshot."""
         return self._view.consistent
 
     def branches(self) -> list[Branch]:
-        """All branches, hidden ones too, in name order."""
+        """Read all branches, with hidden branches, in name order."""
         found = []
         for name, value in self.rows(_BRANCHES):
             self._note_unknown(messages.BranchData, _BRANCHES + name, value)
             branch = Branch.decode(value)
             if branch.name.encode() != name:
                 raise FormatError(
-                    f"{show_key(self._partition, _BRANCHES + name)}: the record names another branch."
+                    f"{show_key(self._partition, _BRANCHES + name)}: the record has another name."
                 )
             found.append(branch)
         self.heads |= {branch.name: branch.commit_id for branch in found}
         return found
 
     def tags(self) -> list[Ref]:
-        """All tags, in name order."""
+        """Read all tags, in name order."""
         found = []
         for name, value in self.rows(_TAGS):
             record = self._note_unknown(messages.TagData, _TAGS + name, value)
@@ -197,14 +170,12 @@ class RepositoryRecords:
         return found
 
     def commits(self) -> dict[str, Commit]:
-        """Every commit by id, whether or not a ref leads to it."""
+        """Read all commits by id, with dangling commits."""
         found = {}
         for name, value in self.rows(_COMMITS):
             record = self._note_unknown(messages.CommitData, _COMMITS + name, value)
             if record.id.encode() != name:
-                raise FormatError(
-                    f"{show_key(self._partition, _COMMITS + name)}: the record names another commit."
-                )
+                raise FormatError(f"{show_key(self._partition, _COMMITS + name)}: the record has another id.")
             found[record.id] = Commit(
                 record.id,
                 tuple(record.parents),
@@ -216,7 +187,7 @@ class RepositoryRecords:
         return found
 
     def staged(self, token: str) -> Iterator[tuple[str, ...]]:
-        """The keys that each entry of a staging token may mean; tombstones are passed over."""
+        """Yield the possible keys of each entry of a staging token, without tombstones."""
         partition = token.encode()
         for row in self._view.scan(partition):
             record = self._note_unknown(messages.StagedEntryData, row.key, row.value, partition)
@@ -224,28 +195,24 @@ class RepositoryRecords:
                 yield self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
 
     def copies(self) -> Iterator[tuple[str, ...]]:
-        """The keys of recorded copies that share their bytes with something staged.
-
-        A rename stages the new path before it deletes the old one, so these are read after everything staged.
-        """
+        """Yield the possible keys of each recorded copy. Read them after all staged entries: a rename stages the new
+        path before it deletes the old path."""
         for name, value in self.rows(_COPIES):
             yield self._keys(self._note_unknown(messages.Entry, _COPIES + name, value))
+
+    def rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the repository's rows below a prefix: the rest of each key, and the value."""
+        for entry in self._view.scan(self._partition, prefix):
+            if not entry.key.startswith(prefix):
+                return
+            yield entry.key.removeprefix(prefix), entry.value
 
     def _keys(self, entry: messages.Entry) -> tuple[str, ...]:
         if not self.keys.own and int(entry.address_type) == AddressType.RELATIVE:
             return ()
         return address_readings(entry.address, entry.address_type, self.keys.namespace)
 
-    def _check_schema(self) -> None:
-        found = self._one(*_SCHEMA)
-        if found is not None and found != _SCHEMA_VERSION:
-            raise RefusedError(
-                f"{self.location} has schema version {found.decode('ascii', 'replace')}; this version reads"
-                f" {_SCHEMA_VERSION.decode()}. Nothing was deleted."
-            )
-
-    def _repository(self) -> Repository:
-        name = self._plan.repository
+    def _find_repository(self, name: str, namespace: str) -> Repository:
         value = self._one(REPOSITORIES_PARTITION, repository_key(name))
         if value is None:
             raise RefusedError(
@@ -253,22 +220,14 @@ class RepositoryRecords:
             )
         self._note_unknown(messages.RepositoryData, repository_key(name), value)
         repository = Repository.decode(value)
-        if repository.in_deletion or canonical_namespace(repository.storage_namespace) != canonical_namespace(
-            self._plan.namespace
-        ):
+        other = canonical_namespace(repository.storage_namespace) != canonical_namespace(namespace)
+        if repository.in_deletion or other:
             raise RefusedError(
                 f"repository {name} is on {repository.storage_namespace} in {self.location}"
-                f"{' and being deleted' if repository.in_deletion else ''}, and on {self._plan.namespace} on the"
+                f"{' and being deleted' if repository.in_deletion else ''}, and on {namespace} on the"
                 " server. Nothing was deleted. Name the server's own database."
             )
         return repository
-
-    def rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The rest of each key of the repository below a prefix, and its value."""
-        for entry in self._view.scan(self._partition, prefix):
-            if not entry.key.startswith(prefix):
-                return
-            yield entry.key.removeprefix(prefix), entry.value
 
     def _note_unknown[M: Message](self, kind: type[M], key: bytes, value: bytes, partition: bytes = b"") -> M:
         record = messages.decode(kind, value, lambda: show_key(partition, key))
@@ -281,72 +240,51 @@ class RepositoryRecords:
         return row.value if row is not None and row.key == key else None
 
 
-_TRIES = 5
-_PARTITION = b"usage"
-
-
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What may be concluded from the records of a store.
+class StoreCheck:
+    """The conclusions from the records of a store."""
 
-    Attributes:
-        location: the store, without credentials.
-        doubt: why not everything; "" when they are proved to be the server's own, as of now.
-        refuted: whether they are proved not to be.
-        partial: whether a newer server may keep something alive that they do not tell.
-        heads: every branch with each commit that the server showed right before and right after they were read.
-    """
-
-    location: str
-    doubt: str = ""
-    refuted: bool = False
-    partial: bool = False
+    location: str  # the store, without credentials
+    doubt: str = ""  # why the records are not complete and current; "" if they are proved to be
+    refuted: bool = False  # whether the store is proved to be another one than the server's
+    partial: bool = False  # whether a newer server may keep data alive in other records
+    # (branch, commit) pairs on the server right before and right after the read
     heads: frozenset[tuple[str, str]] = frozenset()
 
 
-class Asking(Protocol):
-    """Who looks: knows the server, and which repository it is about. A run does."""
-
-    @property
-    def client(self) -> LakeFS:
-        """The lakeFS server."""
-
-    @property
-    def plan(self) -> Target:
-        """Names the repository."""
-
-
-def look[T](
-    run: Asking, read: Callable[[RepositoryRecords], T], access: KVAccess | None = None
-) -> tuple[T, Standing]:
-    """Read records of the run's repository, and say what they are worth.
+def read_checked[T](
+    client: LakeFS,
+    repository: str,
+    namespace: str,
+    read: Callable[[RepositoryRecords], T],
+    access: KVAccess | None = None,
+) -> tuple[T, StoreCheck]:
+    """Read records of a repository, and check the store.
 
     Args:
-        run: the run.
-        read: what to read, in an order that is safe also where the store gives no single moment.
-        access: None reads the environment.
+        read: reads the records, in an order that is safe without snapshots.
 
     Raises:
-        ConfigError: the store is not named, or does not exist.
+        ConfigError: no access, or no such store.
         RefusedError: it is not the store of this repository.
-        FormatError: a record cannot be read.
+        FormatError: a damaged record.
     """
     with at_once() as ask:
-        first = ask(run.client.usage)
-        before = _heads(run)
+        first = ask(client.usage)
+        before = _heads(client, repository)
     with (access or KVAccess.from_env()).open() as store:
-        written = _have_written(run.client, first.result())
-        counts = [_count(run.client, written, _read_count(store, written))]
+        written = _have_written(client, first.result())
+        counts = [_count(client, written, _read_count(store, written))]
         with store.view() as view:
-            # First of all: where a view is one moment, it is that of the first read.
+            # The first read of the view: a snapshot is of its time.
             counts.append(_not_lower(counts[0], written, view))
-            records = RepositoryRecords(run.plan, view, store.location)
+            records = RepositoryRecords(repository, namespace, view, store.location)
             found = read(records)
-        again = have_written(run.client)
+        again = _have_written(client, client.usage())
         found_again = _read_count(store, again)
         with at_once() as ask:
-            after = ask(_heads, run)
-            counts.append(_count(run.client, again, found_again))
+            after = ask(_heads, client, repository)
+            counts.append(_count(client, again, found_again))
     _check_heads(records, before, after.result())
     heads = frozenset([*before.items(), *after.result().items()])
     return found, replace(_judge(records, counts), heads=heads)
@@ -362,7 +300,7 @@ class _Count:
 
     @property
     def fits(self) -> bool:
-        """Whether it may be the server's."""
+        """Whether it may be the server's counter."""
         return self.least <= self.found <= self.most
 
 
@@ -370,11 +308,11 @@ def _read_count(store: RowReader, written: Usage | None) -> int | None:
     if written is None:
         return None
     with store.view() as view:
-        return count_of(view, written.installation_id)
+        return read_count(view, written.installation_id)
 
 
 def _count(client: LakeFS, written: Usage | None, found: int | None) -> _Count | None:
-    """Ask the server what its store has by now, beside what was just found; None when it cannot be said."""
+    """Bound a counter by the server's next answer; None without a usable answer."""
     if written is None:
         return None
     after = client.usage()
@@ -384,23 +322,14 @@ def _count(client: LakeFS, written: Usage | None, found: int | None) -> _Count |
 
 
 def _not_lower(counted: _Count | None, written: Usage | None, view: RowView) -> _Count | None:
-    """Count in the view of the records, which may have any later count."""
-    found = None if counted is None or written is None else count_of(view, written.installation_id)
+    found = None if counted is None or written is None else read_count(view, written.installation_id)
     return (
         None if counted is None or found is None else _Count(counted.found, found, max(counted.found, found))
     )
 
 
-def have_written(client: LakeFS) -> Usage | None:
-    """Have the server write to its store, so that its counter grows after this call began.
-
-    Returns:
-        What the counter has reached; None when the server does not tell, or when it does not grow.
-    """
-    return _have_written(client, client.usage())
-
-
 def _have_written(client: LakeFS, first: Usage | None) -> Usage | None:
+    """Ask until the server's counter is above its first answer; None if it has no counter or does not count."""
     for _ in range(_TRIES):
         if first is None or not first.installation_id:
             return None
@@ -412,11 +341,11 @@ def _have_written(client: LakeFS, first: Usage | None) -> Usage | None:
     return None
 
 
-def count_of(view: RowView, installation_id: str) -> int | None:
-    """The counter of an installation in a store; None when it cannot be read."""
+def read_count(view: RowView, installation_id: str) -> int | None:
+    """Read the counter of an installation in a store; None for an unreadable counter."""
     prefix = f"usage/monthly/{installation_id}/".encode()
     total = 0
-    for entry in view.scan(_PARTITION, prefix):
+    for entry in view.scan(_USAGE, prefix):
         if not entry.key.startswith(prefix):
             break
         if not entry.value.isdigit():
@@ -425,45 +354,50 @@ def count_of(view: RowView, installation_id: str) -> int | None:
     return total
 
 
-def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Standing:
-    told = [count for count in counts if count is not None]
-    if other := next((count for count in told if not count.fits), None):
-        return Standing(
+def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> StoreCheck:
+    known = [count for count in counts if count is not None]
+    if other := next((count for count in known if not count.fits), None):
+        return StoreCheck(
             records.location,
             f"{records.location} counts {other.found:,} requests where the server's own store had"
             f" {other.least:,} to {other.most:,}: it is a copy, or another installation's",
             refuted=True,
         )
     if records.unknown:
-        return Standing(
+        return StoreCheck(
             records.location,
             f"records such as {', '.join(records.unknown)} have fields that this version does not know",
             partial=True,
         )
-    if len(told) < len(counts):
-        return Standing(
+    if len(known) < len(counts):
+        return StoreCheck(
             records.location,
-            "the server does not tell how many requests its store counts (usage report), so nothing shows that the"
-            f" server writes to {records.location}",
+            "the server does not report the requests counted in its store (usage report), so there is no proof that it"
+            f" writes to {records.location}",
         )
-    return Standing(records.location)
+    return StoreCheck(records.location)
 
 
-def _heads(run: Asking) -> dict[str, str]:
-    found = {branch.id: branch.commit_id for branch in run.client.branches(run.plan.repository)}
+def list_branches(client: LakeFS, repository: str) -> list[Ref]:
+    """List the branches, with hidden branches; an empty list raises RefusedError, because every repository has a
+    branch."""
+    found = client.branches(repository)
     if not found:
         raise RefusedError(
-            f"lakeFS lists no branches of {run.plan.repository}; every repository has one. Nothing was deleted."
+            f"lakeFS lists no branches of {repository}; every repository has one. Nothing was deleted."
         )
     return found
 
 
+def _heads(client: LakeFS, repository: str) -> dict[str, str]:
+    return {branch.id: branch.commit_id for branch in list_branches(client, repository)}
+
+
 def _check_heads(records: RepositoryRecords, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Compare heads: a branch that did not move on the server while the store was read has the same head there."""
     for name, commit_id in before.items():
         if after.get(name) == commit_id and records.heads.get(name) != commit_id:
             found = records.heads.get(name)
-            says = f"at commit {found[:12]}…" if found else "not there"
+            says = f"at commit {found[:12]}…" if found else "missing"
             raise RefusedError(
                 f"branch {name} is at commit {commit_id[:12]}… on the server, and {says} in {records.location}: that"
                 " is another installation's store, or an old copy. Nothing was deleted. Name the server's own"

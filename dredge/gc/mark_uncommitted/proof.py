@@ -1,40 +1,31 @@
-"""Asks branches for their changes, and for the addresses of changed paths, within a bound on questions.
+"""Proof that a scan of staging lost no row: the scan is compared with each branch's own list of uncommitted changes.
 
-Proof that a scan of staging lost nothing: the scan compared with each branch's own list of uncommitted changes.
-
-What a server can lose, read in its source (pkg/catalog/gc_write_uncommitted.go, pkg/graveler/ref/manager.go,
+A server can lose rows in two ways (source: lakeFS pkg/catalog/gc_write_uncommitted.go, pkg/graveler/ref/manager.go,
 pkg/graveler/uncommitted_diff_iterator.go):
 
-1. A page of the scan counts its rows. A branch that is gone when its turn comes (deleted since branches were listed,
-   by whoever, under whatever name) sets that count back to nothing. When no row follows in the page, the page's
-   file is thrown away and its answer names no location. So such a loss lies in a page *without location*, and
-   reaches from the page's beginning, in (branch, path) order, to the vanished branch. A page with a location has
-   every row that was written to it. Branch names, heads or tokens before and after prove nothing: a branch can be
-   born and gone, or gone and made again, while one page is written.
-   A token cannot spell a path that is not UTF-8 (its odd bytes become U+FFFD), and the page after it begins behind
-   the path that the token spells instead. What lies between the two is lost, though both pages have a location.
-2. An error of the key-value store while a branch's staging is read ends that branch's rows there, without a sign,
-   in a page with or without location.
+1. A page of the scan counts its rows. A branch deleted since branches were listed sets this count to 0 at its turn. If
+   no row follows, the server discards the page's file, and the answer has no location. So the lost rows are in a page
+   *without location*, from its first row, in (branch, path) order, to the deleted branch. Branch names, heads and
+   tokens before and after prove no completeness: a branch can be created and deleted during one page.
+   A token cannot spell a path that is not UTF-8. The next page begins behind the spelled path, and the rows between
+   are lost, though both pages have a location.
+2. An error of the key-value store in a branch's staging ends the branch's rows there, without a sign, in any page.
 
-Against 1, every page without location, and every branch in which a token has such a path, is made good (`Extent`):
-each branch that it may have covered is asked for its changes (diff, paged to the end), each changed path for its
-address (stat, or a listing of the branch where changes are dense), and all of them are united with what was scanned.
-That is the very set that the page should have had: what was staged when the page was written is staged still, or
-committed (commits are read later), or dead. Paths that are not UTF-8 cannot be asked for, so there is no proof then.
+Against 1: each branch covered by a page without location, or with such a path in a token (`Extent`), is asked for its
+changes (diff, all pages), and each changed path for its address (stat, or a listing where changes are dense). These
+include the lost rows: an entry staged at the time of the page is still staged, or committed (commits are read later),
+or deleted. A path that is not UTF-8 cannot be requested, so then there is no proof.
 
-Against 2, and against whatever this reading of the source missed, the end of each branch is looked at after every
-scan: the address under its last changed path must be among the scanned ones. Both kinds of loss take a branch's
-rows up to its end (1 ends at a branch, 2 at the branch's own), so whatever row of a branch is found proves those
-before it. A path that was written since the scan is passed over, towards the beginning: its object is young by the
-store's own clock. So is one whose object the head has under it, too, because only its metadata are new: another branch
-may have staged the same object. Where none of the last paths tells anything (a writer that appends all the time) all
-changes of the branch are asked for. Some more paths are chosen by chance, should rows be lost in the middle. An old
-address that was not scanned means a loss somewhere: then every branch is asked for everything. The lists of changes
-are read through the same code as 2, so behind the last change the branch is listed once, which does not hide such
-errors.
+Against 2, and against errors in this reading of the source: the address under each branch's last changed path must be
+in the scan. Both losses reach to the end of a branch, so a found row proves all rows before it. Two kinds of paths
+decide nothing, and the path before is checked: a path written since the scan (its object is young by the store's
+clock), and a path whose object is also in the head (new metadata; another branch may have staged the same object). If
+none of the last paths decides, all changes of the branch are requested. Some random other paths are checked as well. An
+old address missing from the scan proves a loss: then all changes of all branches are requested. A list of changes hides
+the same errors as 2, so the branch is listed once behind its last change; a listing reports them.
 
-Assumed of the server besides: an entry keeps its path while it is staged (shallow copies, which some editions offer,
-would need another look), and 404 `branch not found` is said of branches that are gone; their staging is dead.
+Two assumptions: a staged entry keeps its path (shallow copies of some editions would need another check), and 404
+`branch not found` means a deleted branch, whose staging cannot be committed any more.
 """
 
 from __future__ import annotations
@@ -57,31 +48,34 @@ from dredge.lakefs import Change, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings, answer_readings
 from dredge.sets.hashes import Hashes, contains
 
-_PAGE = 1000
+_PAGE = 1000  # the most that lakeFS gives
+# A page of a listing with so many of the wanted paths costs less than a request for each path.
 _DENSE = 16
-"""A page of a listing that shows so many of the wanted paths costs less than asking for each."""
+_BRANCHES_AT_ONCE = 8
+_QUESTIONS_AT_ONCE = 16
+_TAIL = 16
+_BY_CHANCE = 2
 
 
 class TooManyError(Exception):
-    """The bound on questions is reached."""
+    """The limit of requests is reached."""
 
 
 class UnreadableError(Exception):
-    """The changes of a branch cannot be read to their end."""
+    """The changes of a branch cannot be read completely."""
 
 
 class BranchReader:
-    """Asks the server, counts the questions, and collects addresses. Its methods may be called from threads.
+    """Asks branches for changes and addresses, and counts its requests. Its methods are thread-safe.
 
     Args:
-        run: the run.
-        scanned: hashes of what the server's scans gave.
-        page: entries of a page of a listing, at most what lakeFS gives.
-        dense: wanted paths in a page from which on it is asked for instead of each of them.
+        scanned: hashes of the addresses of the server's scans.
+        page: entries of a page of a listing.
+        dense: wanted paths in a page that make a listing cheaper than a request for each.
 
     Attributes:
         questions: requests so far.
-        addresses: that some branch serves and the scan did not show, as keys of the namespace.
+        addresses: keys of the namespace on some branch, missing from the scan.
     """
 
     def __init__(self, run: Run, scanned: Hashes, *, page: int = _PAGE, dense: int = _DENSE) -> None:
@@ -97,26 +91,25 @@ class BranchReader:
         self._lock = threading.Lock()
 
     def bound(self, questions: int) -> None:
-        """Let so many more questions be asked before TooManyError; without this there is no bound."""
+        """Limit the requests from now on; one more raises TooManyError."""
         self._left = questions
 
     def changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:
-        """The changes of a branch that have an object, page by page, in path order.
+        """Yield the changes of a branch with an object, page by page, in path order.
 
         Args:
-            branch: name.
-            after: only paths greater.
+            after: only greater paths.
 
         Raises:
-            UnreadableError: the pages do not move on.
-            UnavailableError: the branch cannot be listed to its end.
+            UnreadableError: a page does not advance.
+            UnavailableError: the branch cannot be listed completely.
         """
         while True:
             self._count()
             try:
                 page = self._client.changes(self._repository, branch, self._page, after)
             except NotFoundError:
-                return  # the branch is gone, and its staging with it
+                return  # the branch was deleted, and its staging with it
             if not page:
                 break
             if page[-1].path <= after:
@@ -133,32 +126,33 @@ class BranchReader:
             ) from None
 
     def stat(self, branch: str, path: str) -> ObjectStats | None:
-        """What a branch serves under a path; None when it serves nothing."""
+        """The object of a path, its keys recorded; None for no object."""
         stats = self.stat_at(branch, path)
         self.keys(stats)
         return stats
 
     def stat_at(self, ref: str, path: str) -> ObjectStats | None:
-        """What a ref has under a path, its address not remembered; None when there is nothing, or no such ref."""
+        """The object of a path at a ref, its keys not recorded; None for no object or no such ref."""
         self._count()
         try:
             return self._client.stat(self._repository, ref, path)
         except NotFoundError:
-            return None  # removed since, or the branch is gone
+            return None
 
     def keys(self, stats: ObjectStats | None) -> tuple[str, ...]:
-        """The keys that an object's address may mean; remembered when the scan did not have it."""
-        keys = tuple(key for key in self.readings(stats) if _is_text(key))
+        """The possible keys of an object, recorded if the scan lacks them."""
+        # No store lists an object under a key with bytes that are not UTF-8.
+        keys = tuple(key for key in self.readings(stats) if not any("\ud800" <= c <= "\udfff" for c in key))
         if not self.were_scanned(keys):
             with self._lock:
                 self.addresses.update(keys)
         return keys
 
     def readings(self, stats: ObjectStats | None) -> tuple[str, ...]:
-        """What an object's address may mean in the namespace.
+        """The possible keys of an object's address in the namespace.
 
-        A scan is compared with what it must have had. Of another repository's entries everything counts that an answer
-        may mean.
+        The repository's own address is read like a row of the scan. For an entry of another repository, every possible
+        reading counts.
         """
         if stats is None:
             return ()
@@ -167,20 +161,19 @@ class BranchReader:
         return answer_readings(stats.address, self._keys.namespace)
 
     def were_scanned(self, keys: Iterable[str]) -> bool:
-        """Whether the scan had any of some keys."""
+        """Whether the scan has any of the keys."""
         return bool(contains(self._scanned, hash64(pa.array(keys, pa.string()))).any())
 
     def take_all(self, pool: ThreadPoolExecutor, branch: str, after: str) -> None:
-        """Collect the address of every change of a branch.
+        """Record the address of every change of a branch.
 
         Args:
-            pool: asks for single paths.
-            branch: name.
-            after: only paths greater.
+            pool: for requests of single paths.
+            after: only greater paths.
 
         Raises:
-            UnreadableError: a path is shown as changed, but nothing is found under it.
-            TooManyError: the bound on questions is reached.
+            UnreadableError: a changed path has no object.
+            TooManyError: the limit of requests is reached.
         """
         for page in self.changes(branch, after):
             rest = self._take_listed(branch, [change.path for change in page])
@@ -188,11 +181,11 @@ class BranchReader:
             for path, stats in zip(rest, answers, strict=True):
                 if stats is None and self._shows(branch, path) and self.stat(branch, path) is None:
                     raise UnreadableError(
-                        f"branch {branch} shows {path!r} as uncommitted, but nothing when it is asked for it"
+                        f"branch {branch} shows {path!r} as uncommitted, but a request for it finds no object"
                     )
 
     def _shows(self, branch: str, path: str) -> bool:
-        """Whether a path is among a branch's changes (still); one that cannot be asked for may be."""
+        """Whether a path is still a change of the branch; True if it cannot be requested."""
         if REPLACED in path:
             return True
         self._count()
@@ -203,11 +196,7 @@ class BranchReader:
         return any(change.path == path and change.type != "removed" for change in page)
 
     def _take_listed(self, branch: str, paths: list[str]) -> list[str]:
-        """Collect the addresses of changed paths from listings of the branch, as long as these show many of them.
-
-        Returns:
-            The paths that are left to be asked for one by one.
-        """
+        """Record addresses from listings of the branch while they show many changed paths; return the other paths."""
         rest: list[str] = []
         place = 0
         while place < len(paths):
@@ -216,7 +205,7 @@ class BranchReader:
                 return rest + paths[place + 1 :]
             found = self._objects(branch, paths[place], self._page)
             place += 1
-            # A listing that ends before its page is full has all that follows.
+            # A page that is not full is the last one.
             last = found[-1].path if len(found) == self._page else None
             covered = place
             while covered < len(paths) and (last is None or paths[covered] <= last):
@@ -226,7 +215,7 @@ class BranchReader:
                 if path in shown:
                     self.keys(shown[path])
                 else:
-                    rest.append(path)  # gone since, as a rule
+                    rest.append(path)  # deleted since, as a rule
             dense = covered - place >= self._dense
             place = covered
             if not dense:
@@ -249,42 +238,19 @@ class BranchReader:
                 self._left -= 1
 
 
-def _is_text(key: str) -> bool:
-    """Whether a store can list an object under the key: a reading with bytes that are not UTF-8 names none."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in key)
-
-
-_BRANCHES_AT_ONCE = 8
-_QUESTIONS_AT_ONCE = 16
-_TAIL = 16
-_BY_CHANCE = 2
-
-
 @dataclass(slots=True)
 class Proof:
-    """What the branches said.
+    """The comparison of a scan with the branches."""
 
-    Attributes:
-        branches: that were asked.
-        changed_branches: that have uncommitted objects.
-        changes: those objects.
-        questions: requests to the server.
-        addresses: that some branch serves and the scan did not show, as keys of the namespace.
-        lost: (branch, path, address) of something old that the scan should have had.
-        asked_for_all: branches of which every change was asked for.
-        missing: why there is no proof; "" when there is one.
-        too_many: changes of the branches to be asked for everything, when they were too many.
-    """
-
-    branches: int = 0
-    changed_branches: int = 0
-    changes: int = 0
-    questions: int = 0
+    changed_branches: int = 0  # branches with uncommitted objects
+    changes: int = 0  # number of uncommitted objects
+    questions: int = 0  # requests to the server
+    # keys of the namespace on some branch, missing from the scan
     addresses: set[str] = field(default_factory=set)
-    lost: tuple[str, str, str] | None = None
-    asked_for_all: int = 0
-    missing: str = ""
-    too_many: int | None = None
+    lost: tuple[str, str, str] | None = None  # (branch, path, address) of an old object missing from the scan
+    asked_for_all: int = 0  # branches with all changes requested
+    missing: str = ""  # the reason for no proof; "" for a proof
+    too_many: int | None = None  # changes of the branches to request, if they were too many
 
 
 def prove(
@@ -298,33 +264,26 @@ def prove(
     tail: int = _TAIL,
     by_chance: int = _BY_CHANCE,
 ) -> Proof:
-    """Compare a scan with the branches' own lists of changes, and make good what it may have lost.
+    """Compare a scan with the branches' lists of changes, and read the possibly lost rows.
 
     Args:
-        run: the run.
-        branches: head by name, listed after the scan, hidden ones too.
-        scanned: hashes of what the server's scans gave.
-        extents: of the pages without location.
-        everything: ask every branch for everything, whatever a look at its end says.
-        give_up_at: do not ask for everything where so many changes were too many before.
-        tail: last changed paths of a branch that are looked at before all of them are asked for.
-        by_chance: other changed paths of a branch that are looked at.
+        branches: head by name, listed after the scan, with hidden branches.
+        scanned: hashes of the addresses of the server's scans.
+        extents: possibly lost rows.
+        everything: request all changes of every branch.
+        give_up_at: do not request all changes if they are at least this many, the number that was too many before.
+        tail: last changed paths of a branch to check before all are requested.
+        by_chance: other changed paths of a branch to check.
 
     Returns:
-        The proof; `missing` says why when there is none. Its addresses are live either way.
+        The proof, or the reason for none. Its addresses are live in both cases.
     """
     return _Prover(run, branches, scanned, tail, by_chance).prove(extents, everything, give_up_at)
 
 
 @dataclass(slots=True)
 class _Look:
-    """What a branch's list of changes, and its end, gave.
-
-    Attributes:
-        branch: name.
-        changes: number of uncommitted objects.
-        unsure: nothing that was looked at tells whether the scan had the branch's last rows.
-    """
+    """The end of a branch; `unsure` if no checked path decides whether the scan has the branch's last rows."""
 
     branch: str
     changes: int = 0
@@ -332,7 +291,7 @@ class _Look:
 
 
 class _Prover:
-    """Decides what branches must be asked. Its methods run in threads."""
+    """Chooses the branches to ask. Its methods run in threads."""
 
     def __init__(
         self, run: Run, branches: Mapping[str, str], scanned: Hashes, tail: int, by_chance: int
@@ -344,7 +303,7 @@ class _Prover:
         self._reader = BranchReader(run, scanned)
         self._most = run.plan.config.safety.staged_questions_max
         self._lock = threading.Lock()
-        self._proof = Proof(branches=len(branches))
+        self._proof = Proof()
 
     def prove(self, extents: list[Extent], everything: bool, give_up_at: int | None) -> Proof:
         proof = self._proof
@@ -354,25 +313,11 @@ class _Prover:
         proof.changes = sum(look.changes for look in found)
         wanted = self._wanted(looks, extents, everything or proof.lost is not None)
         if wanted:
-            self._settle(wanted, sum(looks[branch].changes for branch in wanted), give_up_at)
+            self._read_wanted(wanted, sum(looks[branch].changes for branch in wanted), give_up_at)
         proof.questions, proof.addresses = self._reader.questions, self._reader.addresses
         return proof
 
-    def _settle(self, wanted: dict[str, str], changes: int, give_up_at: int | None) -> None:
-        """Ask branches for all their changes, or say why not."""
-        proof = self._proof
-        if give_up_at is not None and changes >= give_up_at:
-            proof.too_many = give_up_at
-        else:
-            self._ask_for_all(wanted, changes)
-        if proof.too_many is not None:
-            proof.missing = (
-                f"branches such as {next(iter(wanted))} ({len(wanted):,} in all) have {changes:,} uncommitted changes,"
-                f" too many for {self._most:,} questions"
-            )
-
     def _wanted(self, looks: dict[str, _Look], extents: list[Extent], everything: bool) -> dict[str, str]:
-        """The branches to be asked for all their changes, each with the path behind which they begin."""
         wanted: dict[str, str] = {}
         for branch, look in looks.items():
             if not look.changes:
@@ -385,8 +330,21 @@ class _Prover:
                 wanted[branch] = min(starts)
         return wanted
 
+    def _read_wanted(self, wanted: dict[str, str], changes: int, give_up_at: int | None) -> None:
+        """Record the address of every wanted change, or the reason for no proof."""
+        proof = self._proof
+        if give_up_at is not None and changes >= give_up_at:
+            proof.too_many = give_up_at
+        else:
+            self._ask_for_all(wanted, changes)
+        if proof.too_many is not None:
+            proof.missing = (
+                f"branches such as {next(iter(wanted))} ({len(wanted):,} in all) have {changes:,} uncommitted changes,"
+                f" too many for {self._most:,} questions"
+            )
+
     def _look(self, branch: str) -> _Look:
-        """Look at the end of a branch's changes, and at some of them by chance."""
+        """Check the end of a branch's changes, and some random others."""
         look = _Look(branch)
         chance = random.Random(f"{self._run.plan.run_id}-staged-{branch}")
         tail: deque[Change] = deque(maxlen=self._tail)
@@ -401,7 +359,7 @@ class _Prover:
                     elif (place := chance.randrange(look.changes)) < self._by_chance:
                         others[place] = change
         except UnreadableError:
-            pass  # what was read can be looked at all the same
+            pass  # the changes read so far can be checked
         look.unsure = bool(tail) and not any(self._tells(branch, change) for change in reversed(tail))
         for change in others:
             if change not in tail:
@@ -409,14 +367,16 @@ class _Prover:
         return look
 
     def _tells(self, branch: str, change: Change, at_end: bool = True) -> bool:
-        """Look at a changed path. Whether it proves that the scan had the branch's rows up to there, or the
-        contrary; elsewhere than at the end only the contrary matters."""
+        """Whether a changed path proves that the scan has, or lost, the branch's rows up to it.
+
+        A path that is not at the end can only prove a loss.
+        """
         stats = self._reader.stat(branch, change.path)
         keys = [key for key in self._reader.keys(stats) if key.startswith(DATA)]
         scanned = self._reader.were_scanned(keys)
         lost = None if scanned else next((key for key in keys if self._is_old(key)), None)
         if not scanned and lost is None:
-            # Gone or written since, as far as anybody can tell, or an object that no run deletes.
+            # Deleted or written since the scan, or an object outside `data/`, which no run deletes.
             return False
         if scanned and not at_end:
             return True
@@ -438,7 +398,6 @@ class _Prover:
             return False
 
     def _ask_for_all(self, wanted: dict[str, str], changes: int) -> None:
-        """Collect the address of every change of some branches."""
         proof = self._proof
         self._reader.bound(self._most)
         with ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="staged") as pool:
@@ -454,6 +413,6 @@ class _Prover:
 
 
 def _spread[T, R](ask: Callable[[T], R], items: list[T], at_once: int) -> list[R]:
-    """Do something for each of some items in threads; the first error ends it without beginning the rest."""
+    """Call a function for each item in threads; the first error cancels the calls that have not begun."""
     with ThreadPoolExecutor(at_once, thread_name_prefix="branches") as pool:
-        return list(pool.map(ask, items))  # which takes back what was not begun
+        return list(pool.map(ask, items))

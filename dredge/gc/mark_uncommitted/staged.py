@@ -1,13 +1,6 @@
-"""What mark_uncommitted hands to later steps, and the files that a scan of staging writes.
+"""The files of staged addresses, and one scan of staging by the server: pages of addresses in files, copied here.
 
-What a page of the server's scan may have covered: which rows of which branches.
-
-Rows come in (branch, path) order, by the bytes of the names. A page is asked for with the continuation token that the
-one before it gave; a token is base64 of JSON, with the branch and the path at which the page begins.
-
-One scan of staging by the server: pages of addresses, written by the server as files, copied by us.
-
-The union of all files counts, whatever location an answer names: an empty page names none, also when it is the last.
+All files in the folders of a scan count: an empty page names no location, and so may the last page.
 """
 
 from __future__ import annotations
@@ -34,15 +27,18 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import read_parquet
 from dredge.runs.summary import PartInfo, StepOutput
-from dredge.sets.hashes import NONE, Hashes, read_hashes, unite, write_hashes
+from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 
 log = logging.getLogger("dredge")
 
 _ADDRESSES, _HASHES, _HEADS = "addresses", "hashes", "heads"
+_PAGE_TRIES = 3
+# In answers, U+FFFD replaces bytes of a path that are not UTF-8. Such a path cannot be requested.
+REPLACED = "\ufffd"
 
 
 class MarkUncommittedOutput(StepOutput):
-    """Everything that branches have staged."""
+    """The staged addresses of all branches."""
 
     STEP = "mark_uncommitted"
     INPUTS = (SliceListingOutput,)
@@ -59,33 +55,22 @@ class MarkUncommittedOutput(StepOutput):
 
     @property
     def heads(self) -> PartInfo:
-        """Rows of the branch heads that were seen while staging was read: `branch`, `commit_id`."""
+        """Rows of the branch heads during the reading of staging: `branch`, `commit_id`."""
         return self.part(f"{_HEADS}-00000.parquet")
 
     @property
     def exact(self) -> bool:
-        """Whether every staging record was read from the key-value store, so that no staged entry can be hidden."""
-        found: bool = self.summary.details.get("kv", {}).get("exact", False)
-        return found
+        """Whether every staging record was read from the key-value store, so no staged entry can be hidden."""
+        return bool(self.summary.details.get("kv", {}).get("exact", False))
 
     @property
     def server_runs(self) -> list[str]:
-        """Ids that the server gave to the scans; none where it was not asked for one."""
-        found: list[str] = self.detail("server_runs")
-        return found
+        """The server's ids of the scans; empty without a scan."""
+        return list(self.detail("server_runs"))
 
 
 class StagedFiles:
-    """Writes staged addresses: files of rows, and beside each a file of the hashes of its addresses.
-
-    Args:
-        folder: the run folder.
-        where: folder of the files in it.
-
-    Attributes:
-        addresses: files of rows.
-        hashes: files of sorted hashes.
-    """
+    """Writes staged addresses: files of rows, and beside each a file of sorted hashes."""
 
     def __init__(self, folder: RunFolder, where: str) -> None:
         self.addresses: list[PartInfo] = []
@@ -99,7 +84,7 @@ class StagedFiles:
         return [*self.addresses, *self.hashes]
 
     def write(self, addresses: pa.ChunkedArray | pa.Array) -> Hashes:
-        """Write some addresses, in any order and with repetitions; gives their hashes, sorted and distinct."""
+        """Write addresses, in any order and with repetitions; return their hashes, sorted and distinct."""
         number = len(self.addresses)
         hashes = unite([hash64(addresses)])
         table = pa.table({"address": addresses})
@@ -107,49 +92,31 @@ class StagedFiles:
         self.hashes.append(write_hashes(self._folder, f"{self._where}/{_HASHES}-{number:05d}.u64", hashes))
         return hashes
 
-    def read_hashes(self) -> Hashes:
-        """The hashes of all addresses so far."""
-        return unite([read_hashes(self._folder, part) for part in self.hashes])
-
 
 def write_heads(folder: RunFolder, heads: Collection[tuple[str, str]]) -> PartInfo:
-    """Write branches, each with a commit that it was seen at."""
+    """Write (branch, head commit) pairs."""
     rows = sorted(heads)
     columns = {"branch": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]}
     table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
     return folder.write_table(MarkUncommittedOutput.STEP, 0, table, _HEADS)
 
 
-REPLACED = "\ufffd"
-"""Stands in answers for bytes of a path that are not UTF-8; under such a name nothing can be asked."""
-
-
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a page of the scan may have covered: from a branch, and a path in it, up to a branch.
+    """The rows that a page of a scan may have covered. Rows are in (branch, path) order, by bytes."""
 
-    Attributes:
-        branch: the first one; "" for the beginning.
-        path: rows of the first branch before it were on earlier pages.
-        until: the branch that the next page begins with; None when there was no next page.
-        into: whether the next page begins inside that branch, so that this one had some of it.
-    """
-
-    branch: str = ""
-    path: str = ""
-    until: str | None = None
-    into: bool = True
+    branch: str = ""  # the first branch; "" for the first of all
+    path: str = ""  # first path in that branch; earlier pages had the rows before it
+    until: str | None = None  # the first branch of the next page; None on the last page
+    into: bool = True  # whether the next page begins inside that branch, so this page had some of its rows
 
     @classmethod
     def between(cls, token: str | None, following: str | None) -> Extent:
-        """The extent of a page.
+        """The extent of a page; unbounded on the side of an unreadable token.
 
         Args:
-            token: that it was asked for with; None for the first.
-            following: the token that it gave; None for the last.
-
-        Returns:
-            Everything, on a side whose token is not understood.
+            token: its continuation token; None for the first page.
+            following: the token of the next page; None on the last page.
         """
         begin, end = _mark(token), _mark(following)
         branch, path = begin or ("", "")
@@ -157,14 +124,10 @@ class Extent:
 
     @classmethod
     def skipped_by(cls, token: str | None) -> Extent | None:
-        """What the server may have passed over between two pages, though both have a location: a token cannot spell
-        a path that is not UTF-8, so the next page begins at another one, which may lie far behind it.
+        """Rows possibly skipped by the server between two pages, though both have a location.
 
-        Args:
-            token: between the pages; None for none.
-
-        Returns:
-            The branch; None for a path that the token spells as it is.
+        A token cannot spell a path that is not UTF-8, so the next page begins at another path, maybe far behind it.
+        None for a token with an exact path.
         """
         mark = _mark(token)
         if mark is None or REPLACED not in mark[1]:
@@ -172,7 +135,7 @@ class Extent:
         return cls(*mark, until=mark[0])
 
     def after(self, branch: str) -> str | None:
-        """The path of a branch behind which the page's rows lie; None when it cannot have had any."""
+        """The path of a branch behind which the page's rows are; None when the page has no rows of it."""
         name, first = branch.encode(), self.branch.encode()
         if name < first:
             return None
@@ -180,13 +143,13 @@ class Extent:
             last = self.until.encode()
             if name > last or (name == last and not self.into):
                 return None
-        # A page begins with its path, a list of changes behind one: a shorter path lies before it.
+        # A page begins with its path, a list of changes begins behind its path: a shorter path sorts before it.
         inside = name == first and REPLACED not in self.path
         return self.path[:-1] if inside else ""
 
 
 def _mark(token: str | None) -> tuple[str, str] | None:
-    """Branch and path that a continuation token names."""
+    """Branch and path of a continuation token: base64 of JSON."""
     if token is None:
         return None
     try:
@@ -196,45 +159,31 @@ def _mark(token: str | None) -> tuple[str, str] | None:
         return None
 
 
-_PAGE_TRIES = 3
-
-
 @dataclass(slots=True)
 class ServerScan:
-    """What a scan gave.
+    """A scan of staging."""
 
-    Attributes:
-        server_run: the server's id of the scan.
-        pages: the server's answers.
-        empty_pages: answers that named no location.
-        locations: folders of the others, as keys that end with "/".
-        unsafe: what pages may have covered and not shown.
-        files: the server's files: `key`, `rows`, `size_bytes`.
-        rows: addresses in them, with repetitions.
-        hashes: of these addresses.
-    """
-
-    server_run: str = ""
-    pages: int = 0
-    empty_pages: int = 0
+    server_run: str = ""  # the server's id of the scan
+    pages: int = 0  # number of answers
+    empty_pages: int = 0  # answers without a location
+    # folders of the other answers, as keys with a trailing slash
     locations: set[str] = field(default_factory=set)
-    unsafe: list[Extent] = field(default_factory=list)
+    unsafe: list[Extent] = field(default_factory=list)  # extents of possibly lost rows
+    # the server's files: `key`, `rows`, `size_bytes`
     files: list[dict[str, Any]] = field(default_factory=list)
-    rows: int = 0
-    hashes: Hashes = field(default_factory=lambda: NONE)
+    rows: int = 0  # addresses, with repetitions
+    hashes: Hashes = field(default_factory=lambda: NONE)  # of the addresses
 
 
 def scan_server(run: Run, files: StagedFiles, deadline: float) -> ServerScan:
-    """Have the server scan staging, and copy what it found.
+    """Let the server scan staging, and copy its addresses to `files`.
 
     Args:
-        run: the run.
-        files: takes the addresses.
-        deadline: when to give up, as `running_seconds` tells the time.
+        deadline: on the clock of `running_seconds`.
 
     Raises:
-        RefusedError: answers contradict each other, files are missing, or the deadline has passed.
-        FormatError: a file is not as the server writes them.
+        RefusedError: contradictory answers, missing files, or no end before the deadline.
+        FormatError: a damaged file.
     """
     scan = ServerScan()
     for token, page in _pages(run, deadline):
@@ -242,7 +191,9 @@ def scan_server(run: Run, files: StagedFiles, deadline: float) -> ServerScan:
     keys = _file_keys(run, scan)
     pieces = []
     for key, data in run.reader.get_many(keys):
-        table = _read_file(key, data)
+        table = read_parquet(data)
+        if "physical_address" not in table.column_names:
+            raise FormatError(f"{key} has no column physical_address. Nothing was deleted.")
         pieces.append(files.write(canonical_staged(table["physical_address"], run.plan.namespace)))
         scan.files.append({"key": key, "rows": table.num_rows, "size_bytes": len(data)})
         scan.rows += table.num_rows
@@ -270,7 +221,7 @@ def _note_page(run: Run, scan: ServerScan, token: str | None, page: UncommittedP
 
 
 def _file_keys(run: Run, scan: ServerScan) -> list[str]:
-    """Keys of all files in the folders that answers named, and in the one that a scan writes to by default."""
+    """Keys of all files in the folders of the answers, and in the default folder of the scan."""
     folders = scan.locations | {uncommitted_key(scan.server_run)}
     keys = [
         key
@@ -288,11 +239,11 @@ def _file_keys(run: Run, scan: ServerScan) -> list[str]:
 
 
 def _pages(run: Run, deadline: float) -> Iterator[tuple[str | None, UncommittedPage]]:
-    """Every page, with the token that it was asked for with; None for the first."""
+    """Yield each page with its own token; None for the first page."""
     token: str | None = None
     seen: set[str] = set()
     while True:
-        page = _page(run, token)
+        page = _read_page(run, token)
         yield token, page
         if page.token is None:
             return
@@ -312,35 +263,26 @@ def _pages(run: Run, deadline: float) -> Iterator[tuple[str | None, UncommittedP
             )
 
 
-def _page(run: Run, token: str | None) -> UncommittedPage:
+def _read_page(run: Run, token: str | None) -> UncommittedPage:
     for attempt in range(1, _PAGE_TRIES + 1):
         try:
             return run.client.prepare_uncommitted(run.plan.repository, token)
         except NotFoundError as error:
-            # A branch that goes while it is the last one of a page makes the whole page fail; asked again, it
-            # is skipped.
+            # The deletion of the last branch of a page fails the whole page; the next try skips the branch.
             if "branch not found" in str(error) and attempt < _PAGE_TRIES:
                 continue
             raise RefusedError(
-                f"{error}. That does not mean that nothing is staged. Nothing was deleted. 'commit not"
-                " found' means a branch whose head commit is missing: repair it by a hard reset."
+                f"{error}. Staging may have entries all the same. Nothing was deleted. 'commit not found' means a"
+                " branch whose head commit is missing: repair it by a hard reset."
             ) from None
     raise AssertionError("unreachable")
 
 
-def _read_file(key: str, data: bytes) -> pa.Table:
-    table = read_parquet(data)
-    if "physical_address" not in table.column_names:
-        raise FormatError(f"{key} has no column physical_address. Nothing was deleted.")
-    return table
-
-
 def canonical_staged(addresses: pa.ChunkedArray, namespace: str) -> pa.ChunkedArray:
-    """Give staged addresses the one form that keys have: relative to the namespace, raw.
+    """Return staged addresses as keys, relative to the namespace.
 
     Args:
-        addresses: as the server wrote them; relative by contract.
-        namespace: URI.
+        addresses: as the server wrote them; relative by contract. The key of a full address in the namespace is added.
 
     Raises:
         FormatError: a missing address.

@@ -40,7 +40,7 @@ from dredge.gc.metadata.deleting import (
     read_versions,
 )
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
-from dredge.gc.metadata.named import Asking, Names, NamesReader, Place
+from dredge.gc.metadata.named import Asking, Names, NamesReader
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
 from dredge.gc.run import METADATA_RUNS
@@ -91,7 +91,7 @@ def collect_metadata(
     with side_run(
         config.repository, _runs_uri, "metadata", to_json(config), holder, server, options, clock
     ) as run:
-        asking = Asking(server, Place(run.plan.repository, run.plan.namespace), records)
+        asking = Asking(server, run.plan.repository, run.plan.namespace, records)
         collection = _Collection(run, config, NamesReader(asking, run.reader))
         return run.step(MetadataOutput, collection.perform)
 
@@ -182,8 +182,8 @@ class _Collection:
         """The reason against any deletion, or ""."""
         if shared := self._shared():
             return shared
-        if found.standing.doubt:
-            return f"the records of commits may be incomplete: {found.standing.doubt}"
+        if found.check.doubt:
+            return f"the records of commits may be incomplete: {found.check.doubt}"
         if found.at_work:
             return f"{', '.join(found.at_work[:5])} are running: commits may soon use their files"
         past = Past.read(self.run.state, self.run.plan.namespace)

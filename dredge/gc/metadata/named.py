@@ -13,7 +13,7 @@ from datetime import datetime
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.insight.base_run import all_commits
 from dredge.gc.list_committed import Graph, active_by_rules, load_graph
-from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, Standing, look
+from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, StoreCheck, read_checked
 from dredge.gc.namespaces import METADATA
 from dredge.kv.rows import show_key
 from dredge.lakefs import LakeFS
@@ -24,14 +24,6 @@ from dredge.storage.parallel import ordered_map
 
 _IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
 _AT_ONCE = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A repository and the URI of its storage namespace."""
-
-    repository: str
-    namespace: str
 
 
 @dataclass(slots=True)
@@ -76,7 +68,7 @@ def read_history(
     kept = {item: commit for item, commit in known.items() if item in graph or item in active}
     unreachable = {item: commit for item, commit in known.items() if item not in kept}
     with access.open() as store, store.view() as view:
-        records = RepositoryRecords(Place(repository, namespace), view, store.location)
+        records = RepositoryRecords(repository, namespace, view, store.location)
         named, at_work = read_work(records)
     return History(kept, unreachable, complete=True, named=named, at_work=at_work)
 
@@ -100,10 +92,11 @@ def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The server and key-value store of a repository; `plan` has the fields needed by `look`."""
+    """The server and key-value store of a repository."""
 
     client: LakeFS
-    plan: Place
+    repository: str
+    namespace: str
     access: KVAccess
 
 
@@ -115,13 +108,13 @@ class Names:
         files: names of range and metarange files.
         missing: missing metaranges of commits; their ranges are unknown.
         at_work: running imports and tasks, as text.
-        standing: the verification of the key-value store.
+        check: of the key-value store.
     """
 
     files: set[str]
     missing: list[str]
     at_work: list[str]
-    standing: Standing
+    check: StoreCheck
 
 
 @dataclass(slots=True)
@@ -142,9 +135,12 @@ class NamesReader:
         Raises:
             RefusedError: the key-value store is another installation's.
         """
-        (metaranges, at_work), standing = look(self.asking, _read_records, self.asking.access)
+        asking = self.asking
+        (metaranges, at_work), check = read_checked(
+            asking.client, asking.repository, asking.namespace, _read_records, asking.access
+        )
         files, missing = self.closure(metaranges)
-        return Names(files, missing, at_work, standing)
+        return Names(files, missing, at_work, check)
 
     def closure(self, metaranges: Iterable[str]) -> tuple[set[str], list[str]]:
         """Return metaranges with their ranges, and the missing metaranges."""

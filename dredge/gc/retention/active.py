@@ -1,35 +1,28 @@
-"""Which commits of a repository are active.
+"""The active commits of a repository, and the end of each commit.
 
-Starting points are all branch heads, of hidden branches too, and all leaves: commits that are not the main
-parent of any commit, whether or not a ref leads to them. Tags are not starting points. From each starting
-point the walk follows main parents to the root:
+Lines start at all branch heads, including hidden branches, and at all leaves: commits that are not the main parent of
+another commit, with or without a ref. Tags are not starting points. Each line follows main parents to the root:
 
     threshold T = now - days of the branch's rule, or of the default (leaves: always the default)
 
     head ──▶ parent ──▶ parent ──▶ …        a branch head is active
-     │         ▲                            a parent is active when its child is younger than T (strictly),
+     │         ▲                            a parent is active if its child is younger than T (strictly),
      └─ younger than T                      so the newest commit older than T on each line stays active
 
-A leaf that is not a head is treated as the parent of a child of its own age.
+A leaf that is not a head is treated as the parent of a child of the same age.
 
-The server stops a walk at a commit that an earlier walk visited with a threshold not later than its own, and it
-checks this *before* marking the commit: one first reached from an old child is not marked when a young child
-leads to it later (L19). Here marking comes first, so the result is a superset of the server's. The defect
-`active_walk_early_stop` restores the server's order.
+The server stops a walk at a commit visited before with a threshold not later than its own, and checks this *before* it
+marks the commit: a commit first reached from an old child is not marked when a young child leads to it later (L19).
+Here the mark comes first, so the result includes the server's. The defect `active_walk_early_stop` has the server's
+order.
 
-Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).
-
-Lines of commits: until when rules keep each commit, and whose line it is that keeps it.
-
-Every commit has at most one main parent, so main parents make a forest. A line begins at a branch head, or at a leaf:
-a commit that is neither a head nor anybody's main parent. The line's days T come from the branch's rule (leaves: the
-default). Along the lines, a head stays as long as it is one; any other commit stays until
+`find_lines` gives the same answer as an end for each commit. A head stays as long as it is a head; any other commit
+until
 
     the greatest of, for each child c and each line through c:  creation date of c + days of the line
-    (a leaf is the child of its own age)
 
-A commit is active now when that lies in the future: the same answer as `active` gives, with its end.
-Branches behind a commit are disjoint in its children, so they are counted by adding, in one pass over the history.
+A commit is active now if its end is in the future. The branches behind a commit are disjoint in its children, so they
+are counted by addition, in one pass over the history.
 
 Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).
 """
@@ -46,6 +39,9 @@ from dredge.gc.retention.policy import main_parent
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files import gc_files as catalog
 from dredge.lakefs.files import records
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+_NAMES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +60,16 @@ def active_commits(
     find: Callable[[str], records.Commit] | None = None,
     early_stop: bool = False,
 ) -> dict[str, records.Commit]:
-    """Compute the active commits.
+    """Compute the active commits, by id.
 
     Args:
         commits: every commit record of the repository.
-        branches: every branch, hidden ones too.
-        rules: retention rules of the repository.
-        now: aware UTC.
-        find: reads a commit that was made while `commits` were listed; raises NotFoundError.
-        early_stop: check whether a commit was visited before marking it, as a real server does.
-
-    Returns:
-        Active commits by id.
+        branches: every branch, with hidden branches.
+        find: reads a commit made during the listing of `commits`; raises NotFoundError.
+        early_stop: check for an earlier visit before the mark, like the server.
 
     Raises:
-        NotFoundError: a head or a main parent has no record. (A real server ends its process here.)
+        NotFoundError: a head or a main parent has no record. (A server ends its process here.)
     """
     by_id = _Commits(find)
     by_id.update((commit.id, commit) for commit in commits)
@@ -91,7 +82,7 @@ def active_commits(
             active.add(child.id)
             walked[child.id] = start.threshold
         else:
-            following = child.id  # the leaf is the parent of a child of its own age
+            following = child.id  # the leaf is the parent of a child of the same age
         while following is not None:
             commit = by_id[following]
             is_walked = following in walked and walked[following] <= start.threshold
@@ -107,7 +98,7 @@ def active_commits(
 
 
 class _Commits(dict[str, records.Commit]):
-    """Commits by id."""
+    """Commits by id; unknown ids are read."""
 
     def __init__(self, find: Callable[[str], records.Commit] | None) -> None:
         super().__init__()
@@ -138,31 +129,17 @@ def _starting_points(
     return sorted(heads + leaves, key=lambda start: start.commit_id)
 
 
-FOREVER = datetime.max.replace(tzinfo=UTC)
-_NAMES_MAX = 5
-
-
 @dataclass(slots=True)
 class Line:
-    """What the lines through a commit say of it.
+    """The end of a commit, and the lines through it."""
 
-    Attributes:
-        heads: names of the branches that it is the head of.
-        until: when the rules let it go if it is no head; None when no line leads to it.
-        by: the branch whose rule that is; "" for the default rule of a leaf.
-        branches: names of some branches whose line it is on.
-        num_branches: how many there are.
-        keepers: how many lines keep it active now, as a head or by their rule.
-        keeper: the one branch that does, when it is one branch and nothing else; None otherwise.
-    """
-
-    heads: list[str] = field(default_factory=list)
-    until: datetime | None = None
-    by: str = ""
-    branches: list[str] = field(default_factory=list)
-    num_branches: int = 0
-    keepers: int = 0
-    keeper: str | None = None
+    heads: list[str] = field(default_factory=list)  # names of the branches at the commit
+    until: datetime | None = None  # when the rules stop keeping it, except as a head; None without a line
+    by: str = ""  # the branch with that rule; "" for the default rule of a leaf
+    branches: list[str] = field(default_factory=list)  # names of some branches with a line through it
+    num_branches: int = 0  # the number of these branches
+    keepers: int = 0  # number of lines that keep it active now, as a head or by a rule
+    keeper: str | None = None  # the branch of the only such line; None otherwise
 
     def is_active(self, now: datetime) -> bool:
         """Whether the commit is a head, or kept by a rule."""
@@ -171,12 +148,7 @@ class Line:
 
 @dataclass(slots=True)
 class _Through:
-    """The lines through a commit, by their days.
-
-    Attributes:
-        count: number of lines with so many days.
-        branch: one of their branches; "" for a leaf's line.
-    """
+    """The lines through a commit, by their days: their number, and one of their branches ("" for a leaf's line)."""
 
     count: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     branch: dict[int, str] = field(default_factory=dict)
@@ -186,29 +158,34 @@ class _Through:
         self.branch.setdefault(days, branch)
 
 
-def lines_of(
+def find_lines(
     graph: Mapping[str, Commit], branches: Iterable[Ref], rules: Rules | None, now: datetime
 ) -> dict[str, Line]:
-    """Follow every line.
+    """Follow every line of a history; return a line for each commit id.
 
     Args:
         graph: commits by id; with a commit its main parent.
-        branches: all of them, hidden ones too.
-        rules: days by branch, and the default; None keeps everything for ever.
-        now: aware UTC.
-
-    Returns:
-        By commit id.
+        branches: all of them, with hidden branches.
+        rules: None keeps everything.
     """
     found = {commit_id: Line() for commit_id in graph}
     through = {commit_id: _Through() for commit_id in graph}
     for branch in branches:
         if branch.commit_id in graph:
-            _begin(found[branch.commit_id], through[branch.commit_id], branch.id, _days(rules, branch.id))
+            line, days = found[branch.commit_id], _days(rules, branch.id)
+            line.heads.append(branch.id)
+            line.num_branches += 1
+            line.branches = [*line.branches, branch.id][:_NAMES_MAX]
+            _keep(line, 1, branch.id)
+            through[branch.commit_id].add(days, 1, branch.id)
     for commit in _children_first(graph):
         line, lines = found[commit.id], through[commit.id]
-        if not lines.count:
-            _begin_leaf(commit, line, lines, _days(rules, None), now)
+        if not lines.count:  # a leaf
+            days = _days(rules, None)
+            lines.add(days, 1, "")
+            line.until = _until_after(commit.created_at, days)
+            if line.until > now:
+                _keep(line, 1, "")
         parent = main_parent(commit)
         if parent is not None and parent in graph:
             _hand_on(commit, lines, found[parent], through[parent], now)
@@ -217,33 +194,17 @@ def lines_of(
     return found
 
 
-def until_after(created_at: datetime, days: int) -> datetime:
-    """When a rule of so many days lets go of what a commit keeps."""
+def _until_after(created_at: datetime, days: int) -> datetime:
     try:
         return created_at + timedelta(days=days)
-    except OverflowError:  # more days than a calendar holds
+    except OverflowError:  # more days than a calendar has
         return FOREVER if days > 0 else datetime.min.replace(tzinfo=UTC)
 
 
-def _begin(line: Line, lines: _Through, branch: str, days: int) -> None:
-    line.heads.append(branch)
-    line.num_branches += 1
-    line.branches = [*line.branches, branch][:_NAMES_MAX]
-    _keep(line, 1, branch)
-    lines.add(days, 1, branch)
-
-
-def _begin_leaf(commit: Commit, line: Line, lines: _Through, days: int, now: datetime) -> None:
-    lines.add(days, 1, "")
-    line.until = until_after(commit.created_at, days)
-    if line.until > now:
-        _keep(line, 1, "")
-
-
 def _hand_on(child: Commit, lines: _Through, line: Line, above: _Through, now: datetime) -> None:
-    """Let the lines through a commit go on to its main parent."""
+    """Continue the lines through a commit to its main parent."""
     for days, count in lines.count.items():
-        branch, until = lines.branch[days], until_after(child.created_at, days)
+        branch, until = lines.branch[days], _until_after(child.created_at, days)
         above.add(days, count, branch)
         if line.until is None or until > line.until:
             line.until, line.by = until, branch
@@ -265,7 +226,7 @@ def _days(rules: Rules | None, branch: str | None) -> int:
 
 
 def _children_first(graph: Mapping[str, Commit]) -> Sequence[Commit]:
-    """Every commit after all whose main parent it is."""
+    """Every commit after all commits with it as main parent."""
     waiting = dict.fromkeys(graph, 0)
     for commit in graph.values():
         parent = main_parent(commit)

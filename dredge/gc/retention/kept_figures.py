@@ -1,10 +1,10 @@
-"""What each kept set amounts to, for the report.
+"""Figures of each kept set, for the report.
 
-    ranges     ranges of the set's commits that no commit of the server's answer names
-    objects    listed objects that these ranges name, and that nothing staged and no other active range names
-    only …     those of them that no other kept set keeps
+    ranges     ranges of the set's commits beyond the server's answer
+    objects    listed objects in these ranges, without staged objects and those of other active ranges
+    only …     objects kept by no other set
 
-Nothing that is kept or deleted depends on these figures: where the index lacks a range, they are too small.
+No deletion depends on these figures. Ranges missing from the index make them too small.
 """
 
 from __future__ import annotations
@@ -55,21 +55,14 @@ def count_kept(
     counted: CountedSet,
     counted_uri: str,
 ) -> list[dict[str, Any]]:
-    """Count what each kept set keeps of what was listed.
+    """Count the listed objects of each kept set; return its name, why, commits, ranges and `_FIGURES`.
 
     Args:
-        run: the run.
-        runner: spreads the work.
-        where: folder of the step, in the run folder.
-        extras: what the sets have beyond the server's answer; those about paths with their files.
-        listed: parts of the listing: objects that would be candidates if nothing kept them.
-        staged: hashes of what is staged.
-        counted: how many active ranges name each address.
+        extras: ranges beyond the server's answer; sets about paths have their files.
+        listed: parts of the listing.
+        staged: hashes of staged addresses.
+        counted: the number of active ranges that name each address.
         counted_uri: URI of the folder with its files.
-
-    Returns:
-        For each set its name, why, commits, ranges; objects and bytes that it keeps and the server's answer does not;
-        and those of them (`only_…`) that no other set keeps.
     """
     extra_counts = _read_extra(run, runner, where, extras)
     totals: Counter[str] = Counter()
@@ -99,23 +92,14 @@ def count_kept(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraConfig:
-    """What all tasks need.
-
-    Attributes:
-        where: folder of the files, in the run folder.
-    """
+    """The parameters of all tasks: the folder of the files, in the run folder."""
 
     where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraPart:
-    """A part of the index with ranges of kept sets.
-
-    Attributes:
-        part: of the index.
-        sets: by the id of each wanted range in it, the numbers of the sets that have the range.
-    """
+    """A part of the index; by the id of each wanted range in it, the numbers of its sets."""
 
     part: IndexPart
     sets: dict[str, list[int]]
@@ -123,12 +107,7 @@ class ExtraPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraTask:
-    """One task.
-
-    Attributes:
-        name: makes the names of its files.
-        parts: to read.
-    """
+    """A task; its name begins the names of its files."""
 
     name: str
     parts: list[ExtraPart]
@@ -136,23 +115,15 @@ class ExtraTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraResult:
-    """What a task found.
-
-    Attributes:
-        sets: a file of hashes by the number of the set.
-        counted: a file with how many of the ranges name each address.
-    """
+    """The result of a task: a file of hashes by set number, and a file with the number of ranges of each address."""
 
     sets: dict[int, PartInfo]
     counted: PartInfo
 
 
 def _read_extra(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra]) -> list[PartInfo]:
-    """Hash what the extra ranges of whole commits name, a file for each set.
-
-    Returns:
-        Files that count how many of these ranges, each once, name an address.
-    """
+    """Write the hashes of the extra ranges of whole commits, a file for each set; return files with the number of these
+    ranges, each once, that name an address."""
     sets: dict[str, list[int]] = defaultdict(list)
     ranges: Ranges = {}
     for number, extra in enumerate(extras):
@@ -162,7 +133,7 @@ def _read_extra(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra
     if not ranges:
         return []
     index = CommittedIndex.load(run.state, run.plan.namespace)
-    # What the index lacks it has lost since; then the figures are too small.
+    # A range missing here was lost from the index since; then the figures are too small.
     groups, _ = index.group(ranges)
     parts = [
         ExtraPart(part=index.parts[name], sets={item: sets[item] for item in found})
@@ -179,7 +150,7 @@ def _read_extra(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra
 
 @partition_function
 def read_extra(run: WorkerRun, config: ExtraConfig, task: ExtraTask) -> ExtraResult:
-    """Take ranges of kept sets from the index."""
+    """Read ranges of kept sets from the index."""
     state = run.open_state()
     pieces: dict[int, list[Hashes]] = defaultdict(list)
     total = Counted()
@@ -205,18 +176,10 @@ def read_extra(run: WorkerRun, config: ExtraConfig, task: ExtraTask) -> ExtraRes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountConfig:
-    """What all tasks need.
+    """The parameters of all tasks."""
 
-    Attributes:
-        sets: files of hashes of each kept set.
-        extra_counts: how many ranges of kept sets alone name each address; `counted` has them as well.
-        staged: hashes of what is staged.
-        counted: how many active ranges name each address.
-        counted_uri: URI of the folder with its files.
-    """
-
-    sets: list[list[PartInfo]]
-    extra_counts: list[PartInfo]
+    sets: list[list[PartInfo]]  # files of hashes of each kept set
+    extra_counts: list[PartInfo]  # number of ranges of kept sets alone by address; `counted` includes them
     staged: list[PartInfo]
     counted: CountedSet
     counted_uri: str
@@ -224,29 +187,21 @@ class CountConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTask:
-    """One task.
-
-    Attributes:
-        parts: of the listing.
-    """
+    """A task: parts of the listing."""
 
     parts: list[PartInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountResult:
-    """What a task counted.
-
-    Attributes:
-        counts: figures, by `<number of the set>_<figure>`.
-    """
+    """The figures of a task, by `<number of the set>_<figure>`."""
 
     counts: dict[str, int]
 
 
 @partition_function
 def count_parts(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
-    """Count the listed objects that only kept sets keep."""
+    """Count the listed objects kept only by kept sets."""
     tables = run.folder.read_parts(task.parts, ["hash", "size"])
     rows = pa.concat_tables(tables)
     hashes, sizes = rows["hash"].to_numpy(), rows["size"].to_numpy()
@@ -265,7 +220,7 @@ def count_parts(run: WorkerRun, config: CountConfig, task: CountTask) -> CountRe
 
 
 def _kept_anyway(run: WorkerRun, config: CountConfig, hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Which hashes something staged, or an active range that is not of kept sets alone, names."""
+    """Whether each hash is staged, or in an active range that is not of kept sets alone."""
     folder = RunFolder(open_writer(config.counted_uri), "counted set")
     (counts,) = config.counted.counts(folder, [hashes])
     for part in config.extra_counts:

@@ -1,11 +1,8 @@
-"""What is kept beyond the server's answer, as sets of commits.
+"""Commits kept beyond the server's answer, with their ranges; and the entries kept by rules about paths.
 
-Commits that a tag, our own walk or a rule of the policy keeps are active like all others. Of the commits that a rule
-about paths names, only the entries with a matching path are kept (`path_rules`).
-
-Rules about paths: of ranges that nothing else keeps, the entries whose path matches.
-
-Those ranges are decoded once for each set of patterns, into an index of its own:
+Commits kept by a tag, by our own walk or by a rule of the policy are active like all others. Of the commits of a rule
+about paths, only the entries with a matching path are kept. Their ranges are decoded once for each set of patterns,
+into a separate index:
 
     <namespace>/_lakefs/retention/gc/dredge/paths/<digest of the patterns>/index/…
 """
@@ -31,9 +28,9 @@ from dredge.gc.index.ranges import (
     RangeHashes,
     Ranges,
     RangeShare,
+    ranges_table,
     read_metaranges,
     share_ranges,
-    table_of,
 )
 from dredge.gc.index.store import CommittedIndex, IndexPart, NewPart, read_part, write_part
 from dredge.gc.namespaces import METADATA
@@ -47,42 +44,29 @@ from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_r
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.storage import open_writer
 
+# Folder for rules about paths: in the folder of a step, and beside the committed index.
 PATHS = "paths"
-"""Folder of what is read for rules about paths: in the folder of a step, and beside the committed index."""
 _TASK_VALUES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSet:
-    """Commits that something besides the server keeps.
+    """Commits kept beyond the server's answer."""
 
-    Attributes:
-        name: for the report; unique.
-        why: half a sentence for the report.
-        commits: ids; some of them may be kept by others, or by the server, as well.
-        paths: only entries whose path matches one of these patterns; () is every entry.
-    """
-
-    name: str
-    why: str
-    commits: frozenset[str]
+    name: str  # unique, for the report
+    why: str  # half a sentence for the report
+    commits: frozenset[str]  # ids; the server or other sets may keep them as well
+    # only entries with a path that matches one of these patterns; () for every entry
     paths: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Extra:
-    """What a kept set has that the server's answer does not.
+    """The ranges of a kept set beyond the server's answer."""
 
-    Attributes:
-        kept: the set, without the commits of the server's answer.
-        ranges: of its commits, without those of the server's answer; of a set about paths only those that may have
-            a matching one.
-        files: hashes of the addresses in these ranges that the set keeps.
-    """
-
-    kept: KeptSet
-    ranges: Ranges
-    files: list[PartInfo] = field(default_factory=list)
+    kept: KeptSet  # the set, without the commits of the server's answer
+    ranges: Ranges  # of a set about paths only those with possible matches
+    files: list[PartInfo] = field(default_factory=list)  # hashes of the kept addresses in these ranges
 
 
 def find_extra(
@@ -94,19 +78,16 @@ def find_extra(
     named: Metaranges,
     without: Collection[str],
 ) -> list[Extra]:
-    """Find the ranges that kept sets have and the server's answer has not.
+    """Find the ranges of kept sets beyond the server's answer.
 
     Args:
-        run: the run.
-        runner: spreads the reading of metaranges.
-        where: folder of the step, in the run folder.
         kept: the sets, without the commits of the server's answer.
-        metarange_of: gives the metarange id of a commit; "" is the content without entries.
-        named: metaranges that were read already.
+        metarange_of: returns the metarange id of a commit; "" for no entries.
+        named: metaranges read before.
         without: ids of the ranges of the server's answer.
 
     Raises:
-        RefusedError: a metarange that a rule about paths needs is missing.
+        RefusedError: a missing metarange.
     """
     extras = []
     for found in kept:
@@ -127,72 +108,47 @@ def find_extra(
 
 
 def num_tasks_for(ranges: Ranges) -> int:
-    """How many tasks some ranges need, so that each stays within its memory."""
+    """The number of tasks for ranges, so that each task stays within its memory."""
     return math.ceil(sum(facts.count for facts in ranges.values()) / _TASK_VALUES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathConfig:
-    """What all tasks need.
+    """The parameters of all tasks."""
 
-    Attributes:
-        where: folder of the files, in the run folder.
-        paths: patterns.
-        index_uri: URI of the index of these patterns.
-        wanted: rows of the ranges that count; parts of the index may have others.
-    """
-
-    where: str
-    paths: list[str]
-    index_uri: str
-    wanted: PartInfo
+    where: str  # folder of the files, in the run folder
+    paths: list[str]  # patterns
+    index_uri: str  # URI of the index of these patterns
+    wanted: PartInfo  # rows of the ranges that count; parts of the index may have others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTask:
-    """One task.
+    """A task."""
 
-    Attributes:
-        name: makes the names of its files.
-        ranges: to decode.
-        parts: of the index of these patterns, to read.
-    """
-
-    name: str
-    ranges: RangeShare | None
-    parts: list[IndexPart]
+    name: str  # begins the names of its files
+    ranges: RangeShare | None  # to decode
+    parts: list[IndexPart]  # of the index of these patterns, to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathResult:
-    """What a task found.
+    """The result of a task."""
 
-    Attributes:
-        hashes: a file; what is in it is live.
-        written: new parts of the index.
-        damaged: names of parts that cannot be trusted.
-    """
-
-    hashes: PartInfo
-    written: list[NewPart]
-    damaged: list[str]
+    hashes: PartInfo  # file of live addresses
+    written: list[NewPart]  # new parts of the index
+    damaged: list[str]  # names of damaged parts
 
 
 def collect_paths(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra]) -> list[PartInfo]:
-    """Read what rules about paths keep.
+    """Read the addresses kept by rules about paths; return files of hashes, all live.
 
     Args:
-        run: the run.
-        runner: spreads the decoding.
-        where: folder of the step, in the run folder.
         extras: of all sets; those about paths get their files.
 
-    Returns:
-        Files of hashes; what is in them is live.
-
     Raises:
-        RefusedError: a range is missing.
-        FormatError: a range is damaged.
+        RefusedError: a missing range.
+        FormatError: a damaged range.
     """
     for number, extra in enumerate(extras):
         if extra.kept.paths and extra.ranges:
@@ -209,40 +165,34 @@ def _collect_paths(run: Run, runner: TaskRunner, where: str, extra: Extra) -> li
         for item, facts in extra.ranges.items()
         if (part := index.part_of(item, facts.count)) is not None
     }
-    wanted = run.folder.write_table(where, 0, table_of(extra.ranges), "wanted")
+    wanted = run.folder.write_table(where, 0, ranges_table(extra.ranges), "wanted")
     config = PathConfig(where=where, paths=list(extra.kept.paths), index_uri=uri, wanted=wanted)
     files: list[PartInfo] = []
     todo = {item: facts for item, facts in extra.ranges.items() if item not in places}
     parts = [index.parts[name] for name in sorted(set(places.values()))]
     turn = 0
     while todo or parts:
-        tasks = _tasks(run, runner, where, turn, todo, parts)
+        table = run.folder.write_table(where, turn, ranges_table(todo), "todo")
+        num_tasks = max(run.num_tasks(runner, len(todo) + len(parts)), num_tasks_for(todo))
+        shares = zip_longest(share_ranges(table, num_tasks), round_robin(parts, num_tasks))
+        tasks = [
+            PathTask(name=f"{turn}-{number:05d}", ranges=ranges, parts=share or [])
+            for number, (ranges, share) in enumerate(shares)
+        ]
         results = run.spread(runner, where, read_paths, config, tasks, "ranges", len(extra.ranges))
         label = f"{run.folder.label}-{where.replace('/', '-')}-{turn}"
         index.add(label, (part for result in results for part in result.written))
         files.extend(result.hashes for result in results)
-        # What a damaged part should have had is decoded from the ranges themselves.
+        # The ranges of a damaged part are decoded from their own files.
         damaged = {name for result in results for name in result.damaged}
         todo = {item: extra.ranges[item] for item, part in places.items() if part in damaged}
         parts, turn = [], turn + 1
     return files
 
 
-def _tasks(
-    run: Run, runner: TaskRunner, where: str, turn: int, todo: Ranges, parts: Sequence[IndexPart]
-) -> list[PathTask]:
-    table = run.folder.write_table(where, turn, table_of(todo), "todo")
-    num_tasks = max(run.num_tasks(runner, len(todo) + len(parts)), num_tasks_for(todo))
-    shares = zip_longest(share_ranges(table, num_tasks), round_robin(parts, num_tasks))
-    return [
-        PathTask(name=f"{turn}-{number:05d}", ranges=ranges, parts=share or [])
-        for number, (ranges, share) in enumerate(shares)
-    ]
-
-
 @partition_function
 def read_paths(run: WorkerRun, config: PathConfig, task: PathTask) -> PathResult:
-    """Find the entries of some ranges whose path matches."""
+    """Find the entries of ranges with a matching path."""
     index = open_writer(config.index_uri)
     wanted = set(run.folder.read_part(config.wanted, ["range_id"])["range_id"].to_pylist())
     found: list[Hashes] = []
@@ -275,22 +225,19 @@ def _matching(run: WorkerRun, config: PathConfig, ranges: Ranges) -> Iterator[Ra
             run.progress.add(1)
     except NotFoundError as error:
         raise RefusedError(
-            f"a range that the retention policy keeps paths of is missing: {error}. Nothing was deleted. Restore the"
-            " file, or take the rule out of the policy."
+            f"a range with paths kept by the retention policy is missing: {error}. Nothing was deleted. Restore the"
+            " file, or remove the rule from the policy."
         ) from None
 
 
 def addresses_below(
     data: bytes, name: str, facts: RangeFacts, pattern: re.Pattern[str], namespace: str
 ) -> Hashes:
-    """Hash every key that an entry with a matching path may mean.
+    """Hash every possible key of the entries of a range with a matching path.
 
     Args:
-        data: a range file.
-        name: what to call it in errors.
-        facts: what its metarange says.
+        data: the range file.
         pattern: for whole paths.
-        namespace: URI.
 
     Raises:
         FormatError: damaged, or another range.
@@ -302,12 +249,7 @@ def addresses_below(
     rows = rows.filter(pa.array([pattern.fullmatch(path) is not None for path in paths], pa.bool_()))
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
     others = rows.filter(pc.invert(relative))
-    keys = [
-        key
-        for address, kind in zip(
-            others["address"].to_pylist(), others["address_type"].to_pylist(), strict=True
-        )
-        for key in address_readings(address, kind, namespace)
-    ]
+    pairs = zip(others["address"].to_pylist(), others["address_type"].to_pylist(), strict=True)
+    keys = [key for address, kind in pairs for key in address_readings(address, kind, namespace)]
     hashes = [hash64(rows["address"].filter(relative)), hash64(pa.array(keys, pa.string()))]
     return np.concatenate(hashes)

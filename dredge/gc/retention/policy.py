@@ -1,4 +1,21 @@
-"""Patterns for branch names and for paths.
+"""Retention policies: rules that keep more than lakeFS's own rules do, never less.
+
+A policy is a small YAML file, checked node by node so that each error names its line:
+
+    version: 1
+    keep:
+      - name: releases               # in the report; by default "rule 1", "rule 2" …
+        branches: ["main", "release-*"]
+        last: 10                     # a number, or all
+      - name: audit
+        branches: main
+        paths: ["audit/**"]          # only these entries, of all commits of the line unless `last` says fewer
+
+A rule keeps the head of each matching branch and the commits before it on the branch's main line, `last` in number;
+all their entries, or those with a matching path. A rule needs `last` or `paths`. Without `branches` it matches every
+branch. The policy is part of a run's plan, so every step and every retry uses the same one.
+
+Patterns of branch names and paths match the whole text, with case:
 
     *        any text without "/"               logs/*.txt matches logs/a.txt, not logs/x/a.txt
     **       any text, "/" too                  logs/** matches logs/a.txt and logs/x/a.txt
@@ -7,28 +24,7 @@
     [a-c]    one of these; [!a-c] one of the others but "/"
     \\x       x itself
 
-A pattern must match the whole text. One that ends with "/" means everything below. Letters are compared as
-they are.
-
-A retention policy as a value: rules that keep more than lakeFS's own do, never less.
-
-    for each branch that a rule names: its head and the commits before it on the branch's main line,
-    as many as the rule says; all of their entries, or only those whose path matches
-
-It travels in the plan of a run, so that every step and every retry works with the same one.
-
-Reading a retention policy: a small YAML file, checked node by node, so that every complaint names its line.
-
-    version: 1
-    keep:
-      - name: releases               # in the report; without it "rule 1", "rule 2" …
-        branches: ["main", "release-*"]
-        last: 10                     # a number, or all
-      - name: audit
-        branches: main
-        paths: ["audit/**"]          # only these entries, of all commits of the line unless `last` says fewer
-
-A rule needs `last` or `paths`. Without `branches` it is about every branch.
+A pattern that ends with "/" matches everything below.
 """
 
 from __future__ import annotations
@@ -52,14 +48,7 @@ _CLASS = re.compile(r"\[(!?)(\]?[^\]]*)\]")
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Make a pattern's regular expression; match with `fullmatch`.
-
-    Args:
-        glob: the pattern.
-
-    Raises:
-        ConfigError: it is empty, or a bracket or backslash in it has no partner.
-    """
+    """Compile a pattern to a regular expression, for `fullmatch`; raises ConfigError for an invalid pattern."""
     if not glob:
         raise ConfigError("the pattern is empty; '**' matches everything")
     text, regex, place = glob + "**" if glob.endswith("/") else glob, "", 0
@@ -73,7 +62,7 @@ def compile_glob(glob: str) -> re.Pattern[str]:
 
 
 def _piece(text: str, place: int, glob: str) -> tuple[str, int]:
-    """The regular expression of what begins at a place, and where the next piece begins."""
+    """The regular expression of the piece at a place, and the place of the next piece."""
     character = text[place]
     if character == "*":
         return _stars(text, place)
@@ -105,18 +94,12 @@ def _stars(text: str, place: int) -> tuple[str, int]:
 
 
 def literal_prefix(glob: str) -> str:
-    """The text that everything a pattern matches begins with."""
+    """The literal text at the start of a pattern, and so of every match."""
     return re.split(r"[*?\[\\]", glob, maxsplit=1)[0]
 
 
 def may_match(globs: Iterable[str], first: bytes, last: bytes) -> bool:
-    """Whether some path from `first` to `last` may match one of some patterns.
-
-    Args:
-        globs: patterns.
-        first: UTF-8, the smallest path there is.
-        last: the largest.
-    """
+    """Whether a path from `first` to `last` (UTF-8) may match one of the patterns."""
     for glob in globs:
         prefix = literal_prefix(glob).encode()
         if first[: len(prefix)] <= prefix <= last:
@@ -129,44 +112,33 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One rule.
+    """A rule."""
 
-    Attributes:
-        name: for the report; no other rule has it.
-        branches: patterns of branch names, hidden branches too; any of them may match.
-        last: commits of the branch's main line that count, its head included; None is all of them.
-        paths: only entries whose path matches one of these patterns; () is every entry.
-    """
-
-    name: str
-    branches: tuple[str, ...] = ("**",)
-    last: int | None = None
-    paths: tuple[str, ...] = ()
+    name: str  # unique, for the report
+    branches: tuple[str, ...] = ("**",)  # patterns of branch names, hidden branches too
+    last: int | None = None  # commits of the main line, with the head; None for all
+    paths: tuple[str, ...] = ()  # patterns of paths; () for every entry
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ConfigError("the rule's name is empty")
         if not self.branches:
-            raise ConfigError(f"rule {self.name!r} names no branches; '*' is all of them")
+            raise ConfigError(f"rule {self.name!r} names no branches; '**' matches all of them")
         if self.last is not None and self.last < 1:
-            raise ConfigError(f"rule {self.name!r} keeps the last {self.last} commits; it must be at least 1")
+            raise ConfigError(
+                f"'last' of rule {self.name!r} is {self.last}; it must be at least 1: a branch head is always kept"
+            )
         for glob in (*self.branches, *self.paths):
             compile_glob(glob)
 
     def names_branch(self, branch: str) -> bool:
-        """Whether the rule is about a branch."""
+        """Whether the rule matches a branch."""
         return any(compile_glob(glob).fullmatch(branch) for glob in self.branches)
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What a rule keeps in a repository as it is now.
-
-    Attributes:
-        rule: the rule.
-        branches: names of the branches that it is about.
-        commits: ids of the commits that it keeps.
-    """
+    """The commits that a rule keeps in a repository now, and the matching branches."""
 
     rule: PolicyRule
     branches: tuple[str, ...]
@@ -175,20 +147,10 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Rules, all of which count.
-
-    Attributes:
-        rules: in the order of the file.
-        name: where they were read, for messages.
-    """
+    """Rules, all of which count, and a name for messages."""
 
     rules: tuple[PolicyRule, ...]
     name: str = "retention policy"
-
-    def __post_init__(self) -> None:
-        names = [rule.name for rule in self.rules]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ConfigError(f"{self.name}: two rules are called {twice!r}")
 
     @property
     def digest(self) -> str:
@@ -196,12 +158,7 @@ class RetentionPolicy:
         return hashlib.sha256(json.dumps(to_json(self)["rules"], sort_keys=True).encode()).hexdigest()
 
     def keeps(self, branches: Iterable[Ref], graph: Mapping[str, Commit]) -> list[Keep]:
-        """Apply each rule.
-
-        Args:
-            branches: all branches, hidden ones too.
-            graph: commits by id; with a commit all its ancestors.
-        """
+        """Apply each rule to the branches (all, with hidden branches) and their history."""
         heads = list(branches)
         found = []
         for rule in self.rules:
@@ -212,7 +169,6 @@ class RetentionPolicy:
 
 
 def _line(graph: Mapping[str, Commit], head: str, last: int | None) -> Iterator[str]:
-    """The newest commits of a main line: of a version 0 merge it goes on with the last parent."""
     commit_id: str | None = head
     count = 0
     while commit_id is not None and (last is None or count < last):
@@ -223,28 +179,28 @@ def _line(graph: Mapping[str, Commit], head: str, last: int | None) -> Iterator[
 
 
 def main_parent(commit: Commit) -> str | None:
-    """The parent that retention follows; None of a first commit."""
+    """The parent on the main line; None for a first commit."""
     if not commit.parents:
         return None
+    # A version 0 merge, of the oldest servers, has its main parent last (L21).
     return commit.parents[-1] if commit.version == 0 else commit.parents[0]
 
 
+# The name of an inline policy in messages.
 INLINE = "retention_policy"
-"""What an inline policy is called in messages."""
 _RULE = ("name", "branches", "last", "paths")
 _NULL, _INT = "tag:yaml.org,2002:null", "tag:yaml.org,2002:int"
 
 
 def load_policy(given: str, options: StorageOptions | None = None) -> RetentionPolicy:
-    """Read a policy from where it is: inline text, or a file that a path or URI names.
+    """Read a policy from inline text, or from a file.
 
     Args:
-        given: text with a line break, or that begins with `{`, is the policy itself; anything else names it:
-            `/absolute/path.yaml`, `s3://bucket/path.yaml` and so on.
-        options: how object stores are reached; None reads the environment.
+        given: text with a line break, or with `{` as its first character, is the policy itself; other text is its path
+            or URI: `/absolute/path.yaml`, `s3://bucket/path.yaml`.
 
     Raises:
-        ConfigError: there is no such file, or it is not a policy; with file and line.
+        ConfigError: no such file, or no valid policy; with file and line.
     """
     if "\n" in given or given.lstrip().startswith("{"):
         return read_policy(given, INLINE)
@@ -268,26 +224,15 @@ def load_policy(given: str, options: StorageOptions | None = None) -> RetentionP
 
 
 def read_policy(text: str, name: str) -> RetentionPolicy:
-    """Read a policy's text.
-
-    Args:
-        text: YAML.
-        name: what to call it in messages.
-
-    Raises:
-        ConfigError: with name and line.
-    """
+    """Read a policy from YAML text; a ConfigError has its name and line."""
     import yaml
 
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        hint = (
-            "; put a pattern that begins with * in quotes"
-            if "alias" in f"{error.context} {error.problem}"
-            else ""
-        )
+        is_alias = "alias" in f"{error.context} {error.problem}"
+        hint = "; put a pattern that begins with * in quotes" if is_alias else ""
         raise ConfigError(
             f"{name}:{line}: this is not YAML: {error.problem or error.context}{hint}"
         ) from None
@@ -297,11 +242,7 @@ def read_policy(text: str, name: str) -> RetentionPolicy:
 
 
 class _File:
-    """Checks the nodes of one file.
-
-    Args:
-        name: for messages.
-    """
+    """Checks the nodes of one file."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -332,36 +273,26 @@ class _File:
     def _rule(self, node: Node, number: int) -> tuple[PolicyRule, Node]:
         members = self._members(node, _RULE, "a rule")
         if "last" not in members and "paths" not in members:
-            self._fail(node, "the rule says neither 'last' (how many commits) nor 'paths' (which entries)")
+            self._fail(node, "the rule has neither 'last' (number of commits) nor 'paths' (entries to keep)")
         name = self._text(members["name"], "name") if "name" in members else f"rule {number}"
         branches = self._globs(members["branches"], "branches") if "branches" in members else ("**",)
         paths = self._globs(members["paths"], "paths") if "paths" in members else ()
         last = self._last(members["last"]) if "last" in members else None
-        return PolicyRule(name, branches, last, paths), node
+        try:
+            return PolicyRule(name, branches, last, paths), node
+        except ConfigError as error:
+            self._fail(node, str(error))
 
     def _last(self, node: Node) -> int | None:
         if _is_scalar(node) and node.value == "all":
             return None
-        last = self._number(node, "last", " or 'all'")
-        if last < 1:
-            self._fail(
-                node, f"'last' is {last}; it must be at least 1, for the head of a branch is always kept"
-            )
-        return last
+        return self._number(node, "last", " or 'all'")
 
     def _globs(self, node: Node, what: str) -> tuple[str, ...]:
         items = [node] if _is_scalar(node) else list(self._items(node, what))
         if not items:
             self._fail(node, f"{what!r} is an empty list: the rule would keep nothing")
-        return tuple(self._glob(item, what) for item in items)
-
-    def _glob(self, node: Node, what: str) -> str:
-        glob = self._text(node, what)
-        try:
-            compile_glob(glob)
-        except ConfigError as error:
-            self._fail(node, f"{what!r}: {error}")
-        return glob
+        return tuple(self._text(item, what) for item in items)
 
     def _members(self, node: Node, names: tuple[str, ...], what: str) -> dict[str, Node]:
         if _kind(node) != "mapping":
@@ -382,7 +313,7 @@ class _File:
         return iter(node.value)
 
     def _text(self, node: Node, what: str) -> str:
-        # What looks like a number or a truth value is text all the same: a branch may be called 2024, or on.
+        # Numbers and booleans are text as well: a branch may be called 2024, or on.
         if not _is_scalar(node) or node.tag == _NULL or not node.value:
             self._fail(node, f"{what!r} must be a text")
         return str(node.value)

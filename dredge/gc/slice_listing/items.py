@@ -1,4 +1,4 @@
-"""One task of the listing: some items are listed, several at once, and their objects written as rows."""
+"""A task of the listing: several items are listed at once, and their objects written as rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
 from dredge.gc.namespaces import METADATA, left_folder
-from dredge.gc.slice_listing.slices import LISTED, OLD, YOUNG, Item, SliceListingOutput, cut_rest, slice_time
+from dredge.gc.slice_listing.slices import (
+    LISTED,
+    OLD,
+    YOUNG,
+    Item,
+    SliceListingOutput,
+    cut_rest,
+    slice_time,
+)
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -21,37 +29,26 @@ from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.storage import ObjectReader
 from dredge.storage.model import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
 
+# Objects outside `data/` are only counted for a warning; beyond this number the exact count does not matter.
 _OUTSIDE_MAX = 1_000_000
 _SHOWS_REPOSITORY = f"/{METADATA}|/dummy$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """What all tasks need.
+    """The parameters of all tasks."""
 
-    Attributes:
-        cutoff: objects modified strictly before this become rows of old objects.
-        covers_until: slices opened before this are not listed again, so their young objects become rows as well.
-        rows_max: objects of one item after which the rest of it is left to other tasks.
-        part_rows: rows after which a file is written.
-        threads: items that a task lists at once.
-    """
-
-    cutoff: datetime
+    cutoff: datetime  # objects modified strictly before this become rows of old objects
+    # slices opened before this are not listed again, so their young objects become rows as well
     covers_until: datetime
-    rows_max: int
-    part_rows: int
-    threads: int
+    rows_max: int  # objects of one item before its rest is left to other tasks
+    part_rows: int  # rows of a file
+    threads: int  # items listed at once by a task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTask:
-    """One task.
-
-    Attributes:
-        name: distinguishes its files from those of all other tasks of the step.
-        items: what to list.
-    """
+    """A task; its name is in the names of its files, and no other task of the step has it."""
 
     name: str
     items: list[Item]
@@ -59,28 +56,17 @@ class ListTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListResult:
-    """What a task listed.
+    """The result of a task."""
 
-    Attributes:
-        parts: files of old objects, then files of young ones.
-        counts: figures by name.
-        rest: what is left of long items, cut into ranges.
-        foreign: folders below `data/` that show another repository (`namespaces.left_folder`).
-    """
-
-    parts: list[PartInfo]
-    counts: dict[str, int]
-    rest: list[Item]
-    foreign: list[str]
+    parts: list[PartInfo]  # files of old objects, then files of young ones
+    counts: dict[str, int]  # figures by name
+    rest: list[Item]  # the rest of long items, cut into ranges
+    foreign: list[str]  # folders below `data/` with files of another repository (`namespaces.left_folder`)
 
 
 @partition_function
 def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
-    """List some items and write their objects as parts.
-
-    Raises:
-        RefusedError: an object without a usable time.
-    """
+    """List items and write their objects as parts. Raises RefusedError: an object without a usable time."""
     old = PartSink(run.folder, f"{OLD}-{task.name}", config.part_rows)
     young = PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
     counts: Counter[str] = Counter()
@@ -99,7 +85,7 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
 
 @dataclass(slots=True)
 class Listed:
-    """What one item gave: tables of rows, figures, and what is left of it."""
+    """The rows and figures of one item, and its rest."""
 
     old: list[pa.Table] = field(default_factory=list)
     young: list[pa.Table] = field(default_factory=list)
@@ -109,8 +95,7 @@ class Listed:
 
 
 def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> Iterator[Listed]:
-    """List several items at once, and give what they hold in the order of the items, so that a repeated task writes
-    the same parts."""
+    """List several items at once; yield in the order of the items, so a repeated task writes the same parts."""
     with ThreadPoolExecutor(config.threads, thread_name_prefix="list") as pool:
         waiting: deque[Future[Listed]] = deque()
         for item in items:
@@ -124,7 +109,10 @@ def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> It
 def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> Listed:
     listed = Listed()
     if item.kind == "outside":
-        _count_outside(reader, item, listed.counts)
+        for batch in reader.list(item.prefix, item.start_after, item.stop_before):
+            count_outside(batch, listed.counts)
+            if sum(listed.counts[name] for name in ("root_objects", "elsewhere_objects")) >= _OUTSIDE_MAX:
+                break
         return listed
     opened = slice_time(item.prefix)
     will_be_covered = opened is not None and opened < config.covers_until
@@ -161,7 +149,7 @@ def _batches(reader: ObjectReader, item: Item, counts: Counter[str]) -> Iterator
 
 
 def check_times(batch: pa.RecordBatch) -> None:
-    """Refuse a batch in which an object has no usable time."""
+    """Raise RefusedError for an object without a usable time."""
     times = batch["last_modified"]
     # Not at module level: the first value of Arrow's in a process imports pandas, for half a second.
     epoch = pa.scalar(0, pa.timestamp("us", tz="UTC"))
@@ -170,12 +158,12 @@ def check_times(batch: pa.RecordBatch) -> None:
         key = batch["key"].filter(useless)[0].as_py()
         raise RefusedError(
             f"the store gives no time for {key!r}. An object of unknown age can be neither kept nor deleted safely."
-            " Nothing was deleted. Look at the store: a listing must carry Last-Modified."
+            " Nothing was deleted. Check the store: a listing must have Last-Modified."
         )
 
 
 def note_foreign(batch: pa.RecordBatch, listed: Listed) -> None:
-    """Note folders in which keys show another repository."""
+    """Record folders with keys of another repository."""
     inner = pc.match_substring_regex(batch["key"], _SHOWS_REPOSITORY)
     if pc.any(inner).as_py():
         listed.foreign |= set(map(left_folder, batch["key"].filter(inner).to_pylist()))
@@ -183,7 +171,7 @@ def note_foreign(batch: pa.RecordBatch, listed: Listed) -> None:
 
 
 def sort_by_age(batch: pa.RecordBatch, cutoff: datetime, listed: Listed, will_be_covered: bool) -> None:
-    """Count objects by age; keep the rows of old ones, and of young ones in slices that are not listed again."""
+    """Count objects by age; keep the rows of old objects, and of young objects in slices not listed again."""
     is_old = pc.less(batch["last_modified"], pa.scalar(cutoff, pa.timestamp("us", tz="UTC")))
     old = batch.filter(is_old)
     size_all, size_old = pc.sum(batch["size"]).as_py(), pc.sum(old["size"]).as_py() or 0
@@ -205,29 +193,17 @@ def _rows(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=LISTED)
 
 
-def _count_outside(reader: ObjectReader, item: Item, counts: Counter[str]) -> None:
-    """Count objects in the namespace root, and objects in folders that are not the collector's business."""
-    seen = 0
-    for batch in reader.list(item.prefix, item.start_after, item.stop_before):
-        nested = pc.match_substring(batch["key"], "/")
-        marker = pc.equal(batch["key"], "dummy")
-        root = pc.invert(pc.or_(nested, marker))
-        counts["root_objects"] += pc.sum(root).as_py()
-        counts["root_bytes"] += pc.sum(batch["size"].filter(root)).as_py() or 0
-        counts["elsewhere_objects"] += pc.sum(nested).as_py()
-        seen += batch.num_rows
-        if seen >= _OUTSIDE_MAX:
-            break
+def count_outside(batch: pa.RecordBatch, counts: Counter[str]) -> None:
+    """Count objects directly in the namespace root, and objects in folders outside `data/` and `_lakefs/`."""
+    nested = pc.match_substring(batch["key"], "/")
+    root = batch.filter(pc.invert(pc.or_(nested, pc.equal(batch["key"], "dummy"))))
+    counts["root_objects"] += root.num_rows
+    counts["root_bytes"] += pc.sum(root["size"]).as_py() or 0
+    counts["elsewhere_objects"] += pc.sum(nested).as_py() or 0
 
 
 class PartSink:
-    """Collects rows and writes them as parts of bounded size, in order.
-
-    Args:
-        folder: the run folder.
-        name: of the parts.
-        part_rows: rows after which a part is written.
-    """
+    """Collects rows of `LISTED` and writes them in order, as parts of at least `part_rows` rows but for the last."""
 
     def __init__(self, folder: RunFolder, name: str, part_rows: int) -> None:
         self._folder = folder
@@ -238,7 +214,7 @@ class PartSink:
         self._rows = 0
 
     def add(self, tables: list[pa.Table]) -> None:
-        """Take rows in; those of `LISTED`."""
+        """Add rows."""
         for table in tables:
             self._tables.append(table)
             self._rows += table.num_rows
@@ -246,7 +222,7 @@ class PartSink:
                 self._flush()
 
     def finish(self) -> list[PartInfo]:
-        """Write what is left; gives all parts."""
+        """Write the rest; return all parts."""
         if self._rows:
             self._flush()
         return self._parts

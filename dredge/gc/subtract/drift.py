@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dredge.errors import DredgeError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.ranges import keys_of
+from dredge.gc.index.ranges import decode_keys
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.pending.known import Known
@@ -109,7 +109,7 @@ def _looked_at(run: Run, base: Base, record: StepRecord, known: Known) -> Iterat
     for range_id in {*base.ranges(), *by_path} - now:
         key = METADATA + range_id
         try:
-            yield np.unique(hash64(keys_of(run.reader.get(key), key, run.plan.namespace)))
+            yield np.unique(hash64(decode_keys(run.reader.get(key), key, run.plan.namespace)))
         except DredgeError as error:
             log.info("range %s, which is not active any more, cannot be read: %s", range_id, error)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError
-from dredge.gc.index.ranges import keys_of
+from dredge.gc.index.ranges import decode_keys
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.pending.known import Gone, Known
@@ -266,7 +266,7 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
     for range_id in task.ranges:
         key = METADATA + range_id
         try:
-            addresses = keys_of(reader.get(key), key, run.stores.store_uri)
+            addresses = decode_keys(reader.get(key), key, run.stores.store_uri)
         except DredgeError as error:
             unread.append(
                 f"what range {range_id} named is left to the next clean run: it cannot be read ({error})"

@@ -165,7 +165,7 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
 
 
 def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
-    """Ask the server for active commits of the last complete mark outside this mark.
+    """Ask the server for active commits of the last complete mark outside this mark, and for its newest inactive ones.
 
     Args:
         shown: ids of the commits of this mark.
@@ -181,7 +181,7 @@ def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
     refuse(
         Site.of_run(run),
         UNKNOWN,
-        f"lakeFS does not know {len(unknown):,} commits of {name}, active for run {record.run_id} at"
+        f"lakeFS does not know {len(unknown):,} commits of {name} that run {record.run_id} saw at"
         f" {record.marked_at:%Y-%m-%d %H:%M} UTC, such as {_examples(past, unknown)}. lakeFS never removes commits, so"
         " this server has an older database (restored from a backup), or another one. If the database was restored:"
         f" `dredge gc lost {name}` lists the lost commits, and restores them with --apply. If the older state is"
@@ -192,7 +192,7 @@ def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
 
 
 def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[str]) -> list[str]:
-    """Find the active commits of the last complete mark unknown to the server.
+    """Find the commits of the last complete mark that the server does not know: active ones, and the newest others.
 
     Each commit outside `shown` costs a request. `LakeFS.commit` repeats a 404 with a shorter prefix of the id (L42). A
     commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
@@ -200,9 +200,9 @@ def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[
     Returns:
         Ids, sorted.
     """
-    asked: Sequence[str] = sorted(set(past.active) - set(shown))
+    asked: Sequence[str] = sorted({*past.active, *past.newest_inactive}.difference(shown))
     if asked:
-        log.info("%s: asking lakeFS for %d active commits of the last mark", repository, len(asked))
+        log.info("%s: asking lakeFS for %d commits of the last mark", repository, len(asked))
 
     def is_known(commit_id: str) -> bool:
         instead = past.restored.get(commit_id)

@@ -8,21 +8,14 @@ from tests.mutations.edits import Edit
 
 
 class Breakage(NamedTuple):
-    """One guard, broken.
+    """One guard, broken."""
 
-    Attributes:
-        name: of the breakage; a half sentence.
-        module: where the guard is.
-        function: that is the guard, or has it, with its class; a class alone for what its body says, "" for the module.
-        edit: what becomes of one node of it.
-        tests: functions that fail then; they are looked up by name, wherever they live.
-    """
-
-    name: str
-    module: str
+    name: str  # of the breakage; a half sentence
+    module: str  # where the guard is
+    # that is the guard, or has it, with its class; a class alone for what its body says, "" for the module
     function: str
-    edit: Edit
-    tests: tuple[str, ...] = ()
+    edit: Edit  # what becomes of one node of it
+    tests: tuple[str, ...] = ()  # functions that fail then; they are looked up by name, wherever they live
 
 
 HISTORIES = "test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing"

@@ -68,7 +68,7 @@ RECORDS = (
     Breakage(
         "the counter is read after other records",
         "dredge.gc.mark_uncommitted.kv_store",
-        "look",
+        "read_checked",
         Swap("Expr", 2, 2),
         ("test_the_counter_is_read_before_everything_else",),
     ),
@@ -89,7 +89,7 @@ RECORDS = (
     Breakage(
         "a store is looked at once",
         "dredge.gc.mark_uncommitted.kv_store",
-        "look",
+        "read_checked",
         Drop("Expr", 3),
         ("test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards",),
     ),

@@ -29,18 +29,12 @@ _SECONDS = 2.0
 
 @dataclass
 class Answers:
-    """Follows what is asked and answered by what is written, and judges deletions by it.
+    """Follows what is asked and answered by what is written, and judges deletions by it."""
 
-    Attributes:
-        simulation: of the history.
-        fences: know when steps were begun anew.
-        runs: what runs were asked for, by name.
-        records: what was written, by key: when, and the bytes.
-    """
-
-    simulation: Simulation
-    fences: Fences
-    runs: dict[str, Asked]
+    simulation: Simulation  # of the history
+    fences: Fences  # know when steps were begun anew
+    runs: dict[str, Asked]  # what runs were asked for, by name
+    # what was written, by key: when, and the bytes
     records: dict[str, tuple[float, bytes]] = field(default_factory=dict)
 
     def on_put(self, key: str, data: bytes) -> None:
@@ -55,15 +49,7 @@ class Answers:
             self._judge_time(found["folder"], key.replace("approved.json", "request.json"))
 
     def judge(self, address: str, process: Process, asked: Asked, run: Orchestrated, swept: int) -> None:
-        """Look whether a person had to say yes to a deletion, and did.
-
-        Args:
-            address: that is about to go.
-            process: that deletes it.
-            asked: what the run was asked for.
-            run: what became of it so far.
-            swept: how many objects the run has deleted, this one included.
-        """
+        """Look whether a person had to say yes to a deletion, and did."""
         yes = any(self.counts(answer, process, asked, run) for answer in run.said)
         if asked.approval == "always" and not yes:
             self.simulation.violate("approved", f"{process.name} deletes {address}, and no yes counts")
@@ -103,13 +89,11 @@ class Answers:
         )
 
     def _is_known(self, since: float, process: Process) -> bool:
-        """Whether whoever deletes must know of a no by now: the driver looks for one every few seconds."""
         current = self.simulation.scheduler.current
         asked = process.begun if current is None else current.asked
         return since < process.begun or (asked - since > self.fences.seconds_to_notice())
 
     def _judge_time(self, folder: str, request: str) -> None:
-        """Look whether a yes that is written down comes in time."""
         for asked in self._asked(folder):
             put, _ = self.records.get(request, (float("inf"), b""))
             current = self.simulation.scheduler.current

@@ -11,28 +11,15 @@ from tests.simulation.truth import Policy
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run was asked for, as far as it keeps more.
+    """What a run was asked for, as far as it keeps more."""
 
-    Attributes:
-        begun: when.
-        policy: the retention policy.
-        read_kv: whether it reads staging records.
-        approval: when a person must approve.
-        most: objects that it may delete; None is no limit.
-        dry_run: whether it is only to look.
-        run: gives what became of it so far.
-        undo: whether its deletions can be taken back.
-        hours: how long an answer is waited for.
-        waits: whether it may delete only what another run found a grace before.
-    """
-
-    begun: float
-    policy: Policy | None
-    read_kv: bool
-    approval: str
-    most: int | None
-    dry_run: bool
-    run: Callable[[], Orchestrated]
-    undo: str
-    hours: float = 12.0
-    waits: bool = False
+    begun: float  # when
+    policy: Policy | None  # the retention policy
+    read_kv: bool  # whether it reads staging records
+    approval: str  # when a person must approve
+    most: int | None  # objects that it may delete; None is no limit
+    dry_run: bool  # whether it is only to look
+    run: Callable[[], Orchestrated]  # gives what became of it so far
+    undo: str  # whether its deletions can be taken back
+    hours: float = 12.0  # how long an answer is waited for
+    waits: bool = False  # whether it may delete only what another run found a grace before

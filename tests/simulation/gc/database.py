@@ -18,25 +18,16 @@ OTHER_URL = "https://rehearsal.simulated"
 
 @dataclass
 class Database:
-    """The key-value store of an installation.
+    """The key-value store of an installation."""
 
-    Attributes:
-        kv: the store.
-        servers: that use it.
-        truth: follows it.
-        orchestrator: of the installation's collector.
-        backup: all rows as they were, by partition and key.
-        clone: servers of the other installation, on a store of their own.
-        url: of the other installation.
-    """
-
-    kv: WatchedKV
-    servers: Sequence[Server]
-    truth: Truth
-    orchestrator: Orchestrator
-    backup: dict[tuple[bytes, bytes], bytes] | None = None
+    kv: WatchedKV  # the store
+    servers: Sequence[Server]  # that use it
+    truth: Truth  # follows it
+    orchestrator: Orchestrator  # of the installation's collector
+    backup: dict[tuple[bytes, bytes], bytes] | None = None  # all rows as they were, by partition and key
+    # servers of the other installation, on a store of their own
     clone: list[Server] = field(default_factory=list)
-    url: str = OTHER_URL
+    url: str = OTHER_URL  # of the other installation
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
@@ -62,7 +53,6 @@ class Database:
         self.backup = self.kv.rows()
 
     def _put_back(self) -> None:
-        """The store fails, its last backup is restored, and the servers are restarted."""
         if self.backup is None:
             return
         for server in self.servers:
@@ -73,11 +63,6 @@ class Database:
             server.start()
 
     def _clone(self, same_url: bool) -> None:
-        """Another installation is made from a copy of the store, with production's schedules.
-
-        Args:
-            same_url: its server has the same URL, in a network of its own.
-        """
         kv, first = WatchedKV(), self.servers[0]
         kv.put_back(self.kv.rows())
         self.clone = [Server("server of clone", kv, first.doors, first.clock, first.settings)]

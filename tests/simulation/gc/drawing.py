@@ -82,7 +82,6 @@ def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
 
 
 def _draw_calm(chance: random.Random, draw: Drawing) -> list[Move]:
-    """Draw a history with little else than a scene or two around a run that nothing else befalls."""
     temper, pace = Temper.calm(), draw.of("pace")
     length = RUN_CALLS * pace
     moves = [Move(-PAST_DAYS * DAY, "rules", (draw.of("rules"), 0)), Move(-60.0, "pace", (pace,))]
@@ -113,7 +112,6 @@ def draw_displaced(chance: random.Random) -> list[Move]:
 
 
 def _scenes(chance: random.Random, focus: Focus) -> list[Scene]:
-    """One or two scenes, all alike; or one of those that the focus is on."""
     if focus.scenes:
         return [BY_NAME[chance.choice(focus.scenes)]]
     return chance.sample(list(BY_NAME.values()), chance.choice((1, 1, 2)))
@@ -124,14 +122,12 @@ def _ordered(moves: list[Move]) -> list[Move]:
 
 
 def _at_work(chance: random.Random, at: float, verb: str, args: tuple[Any, ...]) -> Move:
-    """A move at a time; or when a step is at work, however short it is, for each step alike."""
     if chance.random() < 0.6:
         return Move(at, verb, args)
     return Move(at, "when", (chance.choice(STEPS), "get", 1 + chance.randrange(12), verb, *args))
 
 
 def _draw_starts(chance: random.Random, length: float) -> list[float]:
-    """When runs begin: at once, beside each other, or hours and days apart."""
     starts = [0.0]
     for _ in range(chance.choice((0, 0, 1, 1, 2, 3))):
         apart = chance.choice(
@@ -142,7 +138,6 @@ def _draw_starts(chance: random.Random, length: float) -> list[float]:
 
 
 def _near(chance: random.Random, starts: Sequence[float], length: float) -> float:
-    """A time at which some run is at work, most likely."""
     return round(chance.choice(starts) + chance.random() * length * chance.choice((1.0, 1.0, 3.0)), 3)
 
 
@@ -156,7 +151,6 @@ def _call(chance: random.Random) -> int:
 
 
 def _draw_past(chance: random.Random, temper: Temper) -> list[Move]:
-    """Some weeks of work: branches that hold something, then anything."""
     at = -PAST_DAYS * DAY
     moves = [Move(at, "rules", (chance.choice((None, 1, 1, 5, 30)), chance.choice((0, 2, 2))))]
     for branch in BRANCHES:
@@ -177,8 +171,6 @@ def _draw_past(chance: random.Random, temper: Temper) -> list[Move]:
 
 
 def _draw_run(chance: random.Random) -> tuple[Any, ...]:
-    """How a run is asked for: mode, dry, its limit, its policy, its window in hours back, by whom it is done, when a
-    person must approve it and for how many hours it waits, and whether its deletions can be taken back."""
     mode = chance.choice(("clean", "clean", "optimized", "auto"))
     window = None
     if mode != "clean" and chance.random() < 0.25:
@@ -193,7 +185,6 @@ def _draw_run(chance: random.Random) -> tuple[Any, ...]:
 
 
 def _draw_answers(chance: random.Random, run: Move, length: float) -> list[Move]:
-    """Draw who says yes or no to a run, when, and where: also twice, the other way, too late, or unasked."""
     name, most, (approval, hours) = run.args[0], run.args[3], run.args[7]
     if most is None and approval != "always":
         return []

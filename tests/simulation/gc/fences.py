@@ -41,40 +41,29 @@ _EXPIRED_FOR = timedelta(seconds=2)
 
 @dataclass
 class Fences:
-    """Follows leases and tries by what is written.
+    """Follows leases and tries by what is written."""
 
-    Attributes:
-        simulation: of the history.
-        store_now: the store's time.
-        holder: of the lease; "" for nobody.
-        number: of the lease.
-        expires_at: of the lease.
-        since: when the lease got this number.
-        plans: holder and number in the plan of each run, by key.
-        marks: when each run was planned by the store's clock, and how old its mark may be, by key of its plan.
-        claims: the newest try of each step, by key: the driver that began it, and when.
-        released_at: when the lease was given back, if it was.
-        is_waiting: whether the run of a holder waits for an answer.
-        grace_seconds: in bad weather, how long something may have been so before every sweep must know.
-        watched: what drivers of sweeps have written for their workers.
-        planned_on: tag of the pointer to the state that each run was planned on, by its id; None for none.
-        state: that tag now, and the id of the run that has moved the state there.
-    """
-
-    simulation: Simulation
-    store_now: Callable[[], datetime]
-    holder: str = ""
-    number: int = 0
-    expires_at: datetime | None = None
-    since: float = 0.0
+    simulation: Simulation  # of the history
+    store_now: Callable[[], datetime]  # the store's time
+    holder: str = ""  # of the lease; "" for nobody
+    number: int = 0  # of the lease
+    expires_at: datetime | None = None  # of the lease
+    since: float = 0.0  # when the lease got this number
+    # holder and number in the plan of each run, by key
     plans: dict[str, tuple[str, int]] = field(default_factory=dict)
+    # when each run was planned by the store's clock, and how old its mark may be, by key of its plan
     marks: dict[str, tuple[datetime, timedelta]] = field(default_factory=dict)
+    # the newest try of each step, by key: the driver that began it, and when
     claims: dict[str, tuple[str, float]] = field(default_factory=dict)
-    released_at: float = 0.0
+    released_at: float = 0.0  # when the lease was given back, if it was
+    # whether the run of a holder waits for an answer
     is_waiting: Callable[[str], bool] = lambda _holder: False
+    # in bad weather, how long something may have been so before every sweep must know
     grace_seconds: float = 90.0
-    watched: set[str] = field(default_factory=set)
+    watched: set[str] = field(default_factory=set)  # what drivers of sweeps have written for their workers
+    # tag of the pointer to the state that each run was planned on, by its id; None for none
     planned_on: dict[str, str | None] = field(default_factory=dict)
+    # that tag now, and the id of the run that has moved the state there
     state: tuple[str | None, str] = None, ""
 
     def on_put(self, key: str, data: bytes) -> None:
@@ -100,12 +89,7 @@ class Fences:
             self._judge_chain(folder, self._begun(folder, CHAIN[-1]), "counts what would go")
 
     def on_state(self, data: bytes, etag: str) -> None:
-        """Look who lets the state move on.
-
-        Args:
-            data: the pointer to it.
-            etag: that it has got.
-        """
+        """Look who lets the state move on."""
         run_id, (before, by) = json.loads(data)["run_id"], self.state
         if by != run_id and self.planned_on[run_id] != before:
             self.simulation.violate(
@@ -115,12 +99,7 @@ class Fences:
         self.state = etag, run_id
 
     def on_delete(self, folder: str, address: str) -> None:
-        """Look who deletes.
-
-        Args:
-            folder: of the run.
-            address: that is about to go.
-        """
+        """Look who deletes."""
         words = f"deletes {address}"
         self._judge_try(folder, SWEEP, words)
         self._judge_chain(folder, self._process().begun, words)
@@ -173,7 +152,6 @@ class Fences:
             self.simulation.violate("overtaken", f"{process.name} {words}; {driver} has begun anew since")
 
     def _judge_report(self, folder: str) -> None:
-        """Who writes a report has looked a few requests before whether somebody else has begun to."""
         driver, since = self.claims.get(f"{folder}/save_report{TRY}", ("", 0.0))
         current = self.simulation.scheduler.current
         if current is None or not driver or driver == _driver(current.process):
@@ -186,8 +164,6 @@ class Fences:
             )
 
     def _judge_begin(self, folder: str) -> None:
-        """Look whether a sweep may begin a round of deleting. One that slept while it looked for the first time writes
-        that down all the same: its workers look at the try themselves, and at how long that look took."""
         process = self._process()
         for step in CHAIN:
             driver, since = self.claims.get(f"{folder}/{step}{TRY}", ("", 0.0))
@@ -198,7 +174,6 @@ class Fences:
                 )
 
     def _judge_chain(self, folder: str, looked: float, words: str) -> None:
-        """Look whether a step was begun anew after a later one, before the sweep looked last."""
         for earlier, later in pairwise(CHAIN):
             at = self._begun(folder, earlier)
             if self._begun(folder, later) < at <= looked:
@@ -207,7 +182,6 @@ class Fences:
                 )
 
     def _judge_mark(self, folder: str, words: str) -> None:
-        """Look whether the mark was too old when the sweep was begun."""
         if f"{folder}{PLAN}" not in self.marks:
             return
         planned_at, oldest = self.marks[f"{folder}{PLAN}"]
@@ -217,7 +191,6 @@ class Fences:
             self.simulation.violate("mark", f"{self._process().name} {words} by a mark that was {age} old")
 
     def _begun(self, folder: str, step: str) -> float:
-        """When the newest try of a step was begun."""
         return self.claims.get(f"{folder}/{step}{TRY}", ("", 0.0))[1]
 
     def _lease(self, value: dict[str, object]) -> None:
@@ -239,7 +212,6 @@ class Fences:
         self.expires_at = datetime.fromisoformat(str(value["expires_at"]))
 
     def _judge_taken_back(self) -> None:
-        """A step that begins may take back what its run gave back; a sweep at work may not: its run has ended."""
         process = self._process()
         begun = [
             since
@@ -264,5 +236,4 @@ class Fences:
 
 
 def _driver(process: Process) -> str:
-    """The name of the process that does a step, from its own or that of one of its workers."""
     return process.name.partition(" task ")[0]

@@ -52,21 +52,14 @@ S3_DRAWS: dict[str, tuple[int, Draw]] = {
 
 @dataclass
 class S3Client:
-    """A client of the gateways of some servers.
+    """A client of the gateways of some servers."""
 
-    Attributes:
-        scheduler: gives the time of signatures.
-        repository: its name, the bucket.
-        serve: has a server do something.
-        uploads: uploads in parts that were begun: branch, path, id, and the ETag of their only part.
-        refused: requests that a gateway refused.
-    """
-
-    scheduler: Scheduler
-    repository: str
-    serve: Callable[[Callable[[Server], Any]], Any]
+    scheduler: Scheduler  # gives the time of signatures
+    repository: str  # its name, the bucket
+    serve: Callable[[Callable[[Server], Any]], Any]  # has a server do something
+    # uploads in parts that were begun: branch, path, id, and the ETag of their only part
     uploads: list[tuple[str, str, str, str]] = field(default_factory=list)
-    refused: int = 0
+    refused: int = 0  # requests that a gateway refused
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
         """Make a move; a refusal of the gateway ends it."""

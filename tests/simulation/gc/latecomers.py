@@ -14,15 +14,10 @@ OTHERS = frozenset({"client", "server"})
 
 @dataclass
 class Latecomers:
-    """Follows them by address.
+    """Follows them by address."""
 
-    Attributes:
-        margin: how long runs list a slice again (`slice_margin_hours`).
-        addresses: of those that are there, relative to the namespace.
-    """
-
-    margin: timedelta = timedelta.max
-    addresses: set[str] = field(default_factory=set)
+    margin: timedelta = timedelta.max  # how long runs list a slice again (`slice_margin_hours`)
+    addresses: set[str] = field(default_factory=set)  # of those that are there, relative to the namespace
 
     def on_put(self, address: str, role: str, when: datetime) -> None:
         """Somebody put an object: what a run brings back it lets later runs know of, however late that is."""

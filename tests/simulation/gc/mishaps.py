@@ -44,31 +44,20 @@ _TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 
 @dataclass
 class Mishaps:
-    """Makes them.
+    """Makes them."""
 
-    Attributes:
-        bucket: that holds the namespace.
-        root: of the namespace in the bucket, with a trailing slash.
-        namespace: URI.
-        note_twin: is told that another repository has the same namespace, or has it no longer.
-        serve: has a server do something with its catalog.
-        note_other: is told that a run of another collector has ended.
-        rows: the key-value store as a collector reads it.
-        note_copy: is told that a collector reads a copy of that which fell behind.
-        whole: what was broken, as it was before.
-        twin: whether another repository has the same namespace.
-    """
-
-    bucket: Bucket
-    root: str
-    namespace: str
+    bucket: Bucket  # that holds the namespace
+    root: str  # of the namespace in the bucket, with a trailing slash
+    namespace: str  # URI
+    # is told that another repository has the same namespace, or has it no longer
     note_twin: Callable[[bool], None]
-    serve: Callable[[Callable[[Catalog], Any]], Any]
-    note_other: Callable[[], None] = lambda: None
-    rows: DoorRows | None = None
+    serve: Callable[[Callable[[Catalog], Any]], Any]  # has a server do something with its catalog
+    note_other: Callable[[], None] = lambda: None  # is told that a run of another collector has ended
+    rows: DoorRows | None = None  # the key-value store as a collector reads it
+    # is told that a collector reads a copy of that which fell behind
     note_copy: Callable[[], None] = lambda: None
-    whole: dict[str, Stored] = field(default_factory=dict)
-    twin: bool = False
+    whole: dict[str, Stored] = field(default_factory=dict)  # what was broken, as it was before
+    twin: bool = False  # whether another repository has the same namespace
     inner: bool = False
 
     @property
@@ -119,24 +108,20 @@ class Mishaps:
             how(key)
 
     def _lose_page(self, number: int) -> None:
-        """Lose a file of a scan of staging, or all of them (-1)."""
         for each in range(len(list(self._below(SCANS))) if number < 0 else 1):
             self._break(self._below(SCANS), max(number, 0) * each, self.bucket.lose)
 
     def _damage_run(self, what: str, number: int) -> None:
-        """The plan of a run, or what its mark left, cannot be read any more; the oldest run is 0."""
         last = {"plan": "/plan.json", "mark": "/mark_uncommitted/_SUCCESS.json"}[what]
         keys = sorted((key for key in self._below(RUNS) if key.endswith(last)), reverse=True)
         self._break(iter(keys), number, self._cut)
 
     def _damage_copy(self, number: int) -> None:
-        """A copy of what a run deleted is cut short."""
         keys = [key for key in self._below(RUNS) if "/quarantine/data/" in key]
         if keys:
             self._cut(keys[number % len(keys)])
 
     def _put_over(self, data: bytes) -> None:
-        """Somebody overwrites the object that nobody names which came last."""
         addresses = [key.removeprefix(self.root) for key in self._below("data/orphans/")]
         if addresses:
             self._write(addresses[-1], data)
@@ -146,7 +131,6 @@ class Mishaps:
             open_writer(self.namespace).put(key, data)
 
     def _read_copy(self) -> None:
-        """The way to the key-value store leads to a copy by now, which gets nothing more."""
         if self.rows is not None:
             self.rows.fall_behind()
             self.note_copy()
@@ -156,7 +140,6 @@ class Mishaps:
         self.bucket.objects[key] = replace(stored, data=stored.data[: len(stored.data) // 2])
 
     def _empty_list(self) -> None:
-        """The newest list of active commits that a server wrote has its first line alone."""
         keys = [key for key in self._below(COMMITS) if key.endswith(".csv")]
         if keys:
             key = max(keys, key=lambda key: self.bucket.objects[key].modified)
@@ -164,7 +147,6 @@ class Mishaps:
             self.bucket.objects[key] = replace(stored, data=stored.data.partition(b"\n")[0] + b"\n")
 
     def _other_collector(self) -> None:
-        """lakeFS's own collector ends a run, which leaves a folder without a plan."""
         run_id = new_descending_xid(self.bucket.clock())
         self._write(f"{RUNS}{run_id}/summary.json", b"{}")
         if f"{self.root}{RUNS}{run_id}/summary.json" in self.bucket.objects:
@@ -177,13 +159,11 @@ class Mishaps:
         return (key for key in list(self.bucket.keys) if key.startswith(self.root + folder))
 
     def _lose_index(self, number: int) -> None:
-        """Lose every file of the index (0), or some."""
         for at, key in enumerate(self._below(INDEX)):
             if number % 4 == 0 or at % 4 == number % 4:
                 self.bucket.lose(key)
 
     def _lock_away(self, number: int) -> None:
-        """An object gets into an archive, or under a key that nobody here has: then not even a HEAD is answered."""
         keys = list(self._below("data/"))
         if keys:
             calls = (
@@ -202,7 +182,6 @@ class Mishaps:
             )  # type: ignore[misc]
 
     def _nest_unseen(self) -> None:
-        """Another installation has a repository there."""
         writer = open_writer(self.namespace)
         # Servers claim a namespace below `_lakefs/` before they write anything else; and the weather is theirs, too.
         with suppress(DredgeError):
@@ -219,7 +198,6 @@ class Mishaps:
             self.note_twin(True)
 
     def _quietly(self, ask: Callable[[Catalog], Any]) -> bool:
-        """Ask a server, and say whether it did it."""
         try:
             self.serve(ask)
         except DredgeError:

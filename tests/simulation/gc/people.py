@@ -23,24 +23,16 @@ WAIT_SECONDS = 600.0
 
 @dataclass
 class People:
-    """Users of the collector.
+    """Users of the collector."""
 
-    Attributes:
-        simulation: of the history.
-        repository: name.
-        orchestrator: has the runs.
-        oracle: is told what comes back, and what a purge was asked for.
-    """
-
-    simulation: Simulation
-    repository: str
-    orchestrator: Orchestrator
-    oracle: Oracle
+    simulation: Simulation  # of the history
+    repository: str  # name
+    orchestrator: Orchestrator  # has the runs
+    oracle: Oracle  # is told what comes back, and what a purge was asked for
     asked: int = 0
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What they do, by the verb of its move."""
         return {
             "answer": self._answer,
             "resume": self.orchestrator.resume,
@@ -50,7 +42,6 @@ class People:
         }
 
     def _answer(self, name: str, decision: steps.Decision, by: str, through: str) -> None:
-        """Answer a run, in Airflow where it waits, or with the command, whatever it does."""
         run = self.orchestrator.runs.get(name)
         if run is None or not run.run_uri:
             return
@@ -71,7 +62,6 @@ class People:
         self.orchestrator.refuse_unforeseen("answer", actor)
 
     def _restore(self, number: int, days: float) -> None:
-        """Take back all that a run deleted."""
         run = self._run(number)
         if run is None:
             return
@@ -94,7 +84,6 @@ class People:
             self.oracle.undone.brought_back(before, days, whole)
 
     def _purge(self, days: float, dry_run: bool) -> None:
-        """Make deletions final that are old enough."""
         params = {"repository": self.repository, "older_than_days": days, "dry_run": dry_run}
         config, runner = steps.PurgeConfig.from_params(params), self.orchestrator.workers
         self.oracle.undone.purges[f"purge{self.asked}"] = days, dry_run
@@ -103,12 +92,6 @@ class People:
         )
 
     def _put_by_hand(self, number: int, data: bytes | None) -> None:
-        """Somebody who misses an object puts one under its key, with the same bytes (None) or others.
-
-        Args:
-            number: of what was deleted and is not there; 0 went last.
-            data: that is put.
-        """
         oracle = self.oracle
         missing = [
             key

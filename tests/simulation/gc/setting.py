@@ -46,7 +46,6 @@ def prepare_bucket(bucket: Bucket, draw: Drawing) -> float:
 
 
 def make_servers(simulation: Simulation, draw: Drawing, kv: WatchedKV, off: float) -> list[Server]:
-    """Draw the servers of the installation."""
     defects = frozenset(name for name in DEFECTS if draw.has(name))
     settings = make_settings(
         Settings(
@@ -139,7 +138,6 @@ def config_of_run(
 
 
 def _clock(simulation: Simulation, draw: Drawing, off: float) -> Clock:
-    """A clock that is off by at most so much, may drift, and may jump."""
     scheduler, chance = simulation.scheduler, draw.chance
     clock = Clock(lambda: scheduler.now, offset=off * draw.of("servers off"))
     if draw.of("drift"):

@@ -104,18 +104,12 @@ CHEAP: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """Draws parts of the setting.
+    """Draws parts of the setting."""
 
-    Attributes:
-        chance: that draws.
-        focus: of the histories.
-    """
-
-    chance: random.Random
-    focus: Focus
+    chance: random.Random  # that draws
+    focus: Focus  # of the histories
 
     def of(self, name: str) -> Any:
-        """Draw a part by its name."""
         return self.focus.draw(self.chance, SETTINGS, name)
 
     def has(self, defect: str) -> bool:

@@ -22,23 +22,15 @@ KEEP_UNNAMED_DAYS = 30.0
 
 @dataclass
 class Statements:
-    """Makes them.
+    """Makes them."""
 
-    Attributes:
-        people: do it, with retries.
-        oracle: is told what is given up.
-        namespace: URI.
-        client: a client of production's servers that may write.
-    """
-
-    people: People
-    oracle: Oracle
-    namespace: str
-    client: Callable[[], LakeFSWriter]
+    people: People  # do it, with retries
+    oracle: Oracle  # is told what is given up
+    namespace: str  # URI
+    client: Callable[[], LakeFSWriter]  # a client of production's servers that may write
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What they do, by the verb of its move."""
         return {
             "make lost known": self._make_known,
             "forget lost": self._forget,
@@ -48,11 +40,6 @@ class Statements:
         }
 
     def end_refusal(self, give_up: bool) -> None:
-        """Do all that ends a refusal.
-
-        Args:
-            give_up: what was lost with the database; else it is made known again.
-        """
         for verb in ("forget lost" if give_up else "make lost known", "own", "lift block", "acknowledge"):
             self.verbs[verb]()
 

@@ -23,21 +23,14 @@ VERBS = tuple(DRAWS)
 
 @dataclass(frozen=True)
 class Temper:
-    """What a history prefers.
+    """What a history prefers."""
 
-    Attributes:
-        weights: of the verbs, in the order of `VERBS`.
-        places: which branch or path stands for which: where few are left, moves meet.
-        weather: names of the kinds that there are.
-    """
-
-    weights: tuple[float, ...]
-    places: Mapping[str, str]
-    weather: tuple[str, ...]
+    weights: tuple[float, ...]  # of the verbs, in the order of `VERBS`
+    places: Mapping[str, str]  # which branch or path stands for which: where few are left, moves meet
+    weather: tuple[str, ...]  # names of the kinds that there are
 
     @classmethod
     def draw(cls, chance: random.Random) -> Temper:
-        """Draw one."""
         weights = {verb: float(weight) for verb, (weight, _) in DRAWS.items()}
         if chance.random() < 0.6:
             left_out = chance.choice((0.0, 0.3, 0.7))
@@ -72,11 +65,9 @@ class Temper:
         return self.places.get(value, value) if isinstance(value, str) else value
 
     def branch(self, chance: random.Random) -> str:
-        """Draw a branch."""
         return self.places[chance.choice(BRANCHES)]
 
     def path(self, chance: random.Random) -> str:
-        """Draw a path."""
         return self.places[chance.choice(PATHS)]
 
 

@@ -26,35 +26,27 @@ CLOCKS = 900.0
 
 @dataclass
 class Undone:
-    """Watches restores and purges.
+    """Watches restores and purges."""
 
-    Attributes:
-        simulation: of the history.
-        bucket: that holds the namespace.
-        root: of the namespace in the bucket, with a trailing slash.
-        went: what runs deleted, by run and address.
-        versions: what runs deleted, by address: when, by the id of the version.
-        swept: addresses that runs deleted, by the end of the URI of their folders.
-        pinned: what was brought back, with the time until when it stays, and since when.
-        bringing: what somebody asked to have brought back, with the time until when it may stay.
-        purges: days and whether it only looks, of each purge.
-        restores: the run whose deletions a restore takes back, by its name.
-        put_back: what a restore has brought back, by its name.
-        is_live: whether an address is readable.
-    """
-
-    simulation: Simulation
-    bucket: Bucket
-    root: str
-    went: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    simulation: Simulation  # of the history
+    bucket: Bucket  # that holds the namespace
+    root: str  # of the namespace in the bucket, with a trailing slash
+    went: dict[tuple[str, str], bytes] = field(default_factory=dict)  # what runs deleted, by run and address
+    # what runs deleted, by address: when, by the id of the version
     versions: dict[str, dict[str, float]] = field(default_factory=dict)
+    # addresses that runs deleted, by the end of the URI of their folders
     swept: dict[str, set[str]] = field(default_factory=dict)
+    # what was brought back, with the time until when it stays, and since when
     pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
+    # what somebody asked to have brought back, with the time until when it may stay
     bringing: dict[str, float] = field(default_factory=dict)
+    # days and whether it only looks, of each purge
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    # the run whose deletions a restore takes back, by its name
     restores: dict[str, str] = field(default_factory=dict)
+    # what a restore has brought back, by its name
     put_back: dict[str, set[str]] = field(default_factory=dict)
-    is_live: Callable[[str], bool] = lambda _address: False
+    is_live: Callable[[str], bool] = lambda _address: False  # whether an address is readable
 
     def on_delete(self, address: str, process: Process) -> None:
         """Note what a run is about to delete."""
@@ -119,7 +111,6 @@ class Undone:
         self._judge_purge(name, address, self.simulation.scheduler.now - deleted, process)
 
     def _judge_checked(self, key: str, marker: Stored, name: str) -> None:
-        """Look what a run brings back that finds live what an earlier one deleted."""
         newest, address = self._uncovered(key, marker), key.removeprefix(self.root)
         if not marker.is_marker:
             self.simulation.violate("purged", f"{name} takes a version of {address}")
@@ -164,7 +155,6 @@ class Undone:
         self.put_back.setdefault(name, set()).add(address)
 
     def _uncovered(self, key: str, marker: Stored) -> Stored | None:
-        """What comes back under a key when a marker goes; None for nothing."""
         if key in self.bucket.objects:
             return None
         newest = next((each for each in self.bucket.versions(key) if each is not marker), None)
@@ -183,5 +173,4 @@ class Undone:
 
 
 def _first(process: Process) -> str:
-    """The first word of a process's name: the run that it is of."""
     return process.name.partition(" ")[0]

@@ -23,17 +23,11 @@ WRONG = "f" * 32
 
 @dataclass
 class Damage:
-    """Makes the moves.
+    """Makes the moves."""
 
-    Attributes:
-        writers: of the repository.
-        oracle: watches it.
-        damaged: files as they were, by key.
-    """
-
-    writers: Writers
-    oracle: Oracle
-    damaged: dict[str, Stored] = field(default_factory=dict)
+    writers: Writers  # of the repository
+    oracle: Oracle  # watches it
+    damaged: dict[str, Stored] = field(default_factory=dict)  # files as they were, by key
     was_damaged: bool = False
 
     @property
@@ -61,7 +55,6 @@ class Damage:
         self.oracle.own.heads.clear()
 
     def _flip_a_manifest(self, number: int, seconds: float) -> None:
-        """A manifest names one chunk wrongly, for some seconds, or until all is mended."""
         bucket = self.oracle.bucket
         known = [
             name
@@ -82,7 +75,6 @@ class Damage:
         return (-stored.modified.timestamp() if stored else 0.0, manifest)
 
     def _wrong_snapshot(self, number: int, seconds: float) -> None:
-        """A snapshot's file that some run has read is replaced by one that names another manifest."""
         bucket = self.oracle.bucket
         known = [
             name
@@ -114,7 +106,6 @@ class Damage:
         self._later(key, seconds)
 
     def _flip_a_head(self, number: int, seconds: float) -> None:
-        """A head of the index does not say what was written."""
         heads = [key for key in self.oracle.bucket.keys if key.startswith(f"{ROOT}_dredge/index/heads/")]
         if heads:
             key = heads[number % len(heads)]
@@ -122,7 +113,6 @@ class Damage:
             self._damage(key, data[:-2] + b"  ", seconds)
 
     def _flip_a_part(self, number: int, seconds: float) -> None:
-        """A part of the index with the chunks of manifests does not say what was written."""
         where = f"{ROOT}_dredge/index/parts/"
         parts = [key for key in self.oracle.bucket.keys if key.startswith(where) and "-manifests-" in key]
         if parts:
@@ -131,7 +121,6 @@ class Damage:
             self._damage(key, data[:-2] + b"  ", seconds)
 
     def _hold_a_file(self, folder: str, number: int) -> None:
-        """Nobody may delete a file that nothing leads to, until all is mended."""
         bucket = self.oracle.bucket
         found = [
             key
@@ -173,7 +162,6 @@ class Damage:
         self.oracle.bucket.restore(key, stored)
 
     def _inventory(self) -> None:
-        """An inventory of the bucket is written."""
         bucket = self.oracle.bucket
         rows = ["key,size,last_modified"]
         rows += [

@@ -97,14 +97,12 @@ def _draw_past(chance: random.Random, most: int) -> list[Move]:
 
 
 def _at_work(chance: random.Random, at: float, verb: str, args: tuple[Any, ...]) -> Move:
-    """A move that is made when a step is at work, however short it is."""
     call = chance.choice(("get", "get", "put", "list", "delete"))
     number = 1 + int(chance.random() ** 2 * 12)
     return Move(round(max(0.0, at), 3), "when", (chance.choice(STEPS[:4]), call, number, verb, *args))
 
 
 def _come_back(chance: random.Random, starts: Sequence[float]) -> list[Move]:
-    """Snapshots are released before a run, and taken up again while a later one is at work, which may take long."""
     branch = chance.choice(("a", "b"))
     released = -chance.random() * 3 * DAY
     moves = [

@@ -45,7 +45,6 @@ type Slots = Mapping[int, bytes | Child]
 
 
 def table(slots: Slots) -> Child:
-    """A table."""
 
     def write(buffer: Buffer) -> int:
         offsets, body = _inside(slots)
@@ -66,7 +65,6 @@ def table(slots: Slots) -> Child:
 
 
 def _inside(slots: Slots) -> tuple[dict[int, int], bytes]:
-    """Where each field lies in its table, and the bytes behind the first four."""
     body = bytearray()
     offsets = {}
     for slot, value in sorted(slots.items(), key=lambda item: -_size(item[1])):
@@ -88,7 +86,6 @@ def _refer(buffer: Buffer, place: int, child: Child) -> None:
 
 
 def text(value: str) -> Child:
-    """A string."""
 
     def write(buffer: Buffer) -> int:
         buffer.align(4)
@@ -101,7 +98,6 @@ def text(value: str) -> Child:
 
 
 def structs(items: Sequence[bytes], align: int = 4) -> Child:
-    """A vector of structs."""
 
     def write(buffer: Buffer) -> int:
         buffer.align(align, (align - 4) % align)
@@ -128,23 +124,15 @@ def tables(items: Sequence[Child]) -> Child:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A commit.
+    """A commit."""
 
-    Attributes:
-        id: its name.
-        parent: of the same; None for the root.
-        flushed_at: microseconds since 1970.
-        manifests: number of references by manifest.
-    """
-
-    id: str
-    parent: str | None
-    flushed_at: int
-    manifests: Mapping[str, int] = field(default_factory=dict)
+    id: str  # its name
+    parent: str | None  # of the same; None for the root
+    flushed_at: int  # microseconds since 1970
+    manifests: Mapping[str, int] = field(default_factory=dict)  # number of references by manifest
 
 
 def snapshot_file(snapshot: Snapshot, spec: int) -> bytes:
-    """Write a snapshot."""
     slots: dict[int, bytes | Child] = {
         0: decode_id(snapshot.id),
         3: struct.pack("<Q", snapshot.flushed_at),
@@ -191,18 +179,14 @@ def virtual_manifest(manifest: str, locations: Sequence[str], spec: int) -> byte
 
 @dataclass(frozen=True)
 class Repo:
-    """What the repo info of spec 2 says.
+    """What the repo info of spec 2 says."""
 
-    Attributes:
-        snapshots: all that it lists, by id.
-        updates: (microseconds, name of the copy of what was before), newest first.
-        migrated: microseconds of the upgrade from spec 1, which is the oldest operation; None for another.
-    """
-
-    snapshots: Mapping[str, Snapshot]
+    snapshots: Mapping[str, Snapshot]  # all that it lists, by id
     branches: Mapping[str, str]
     tags: Mapping[str, str]
+    # (microseconds, name of the copy of what was before), newest first
     updates: Sequence[tuple[int, str | None]]
+    # microseconds of the upgrade from spec 1, which is the oldest operation; None for another
     migrated: int | None = None
 
 

@@ -27,18 +27,12 @@ class Session:
 
 @dataclass
 class Late:
-    """Makes the moves.
+    """Makes the moves."""
 
-    Attributes:
-        writers: of the repository.
-        oracle: is told of what comes later than any margin allows for.
-        sessions: that have begun, by name.
-        copies: of the repo info that were written ahead, by name: what they hold, and their own name.
-    """
-
-    writers: Writers
-    oracle: Oracle
-    sessions: dict[str, Session] = field(default_factory=dict)
+    writers: Writers  # of the repository
+    oracle: Oracle  # is told of what comes later than any margin allows for
+    sessions: dict[str, Session] = field(default_factory=dict)  # that have begun, by name
+    # of the repo info that were written ahead, by name: what they hold, and their own name
     copies: dict[str, tuple[bytes, str]] = field(default_factory=dict)
 
     @property
@@ -72,12 +66,10 @@ class Late:
         self._write_again(name)
 
     def _write_again(self, name: str) -> None:
-        """A session writes its chunks, once more if it did before."""
         for number, chunk in enumerate(self.sessions[name].chunks if name in self.sessions else ()):
             self.writers._put(f"chunks/{chunk}", chunk_bytes(number))
 
     def _close_session(self, name: str) -> None:
-        """A session commits all that it wrote, however long ago."""
         session = self.sessions.pop(name, None)
         if session is None:
             return
@@ -96,7 +88,6 @@ class Late:
             self.copies[name] = data, self.writers._copy(data)
 
     def _name_the_copy(self, name: str) -> None:
-        """A change of the repo info that began long ago is done, because nobody else changed it."""
         if name not in self.copies:
             return
         writers, (data, copy) = self.writers, self.copies.pop(name)
@@ -112,7 +103,6 @@ class Late:
             self.oracle.copies_named[copy] = writers.simulation.scheduler.now
 
     def _list_again(self, number: int) -> None:
-        """Somebody lists snapshots again that the repo info has forgotten and that are there still."""
         if self.writers.spec != 2:
             return
 
@@ -131,12 +121,6 @@ class Late:
         self.writers._change(listed)
 
     def _upgrade(self, removed: int, seconds: float) -> None:
-        """Upgrade to spec 2: the repo info is written, then refs go, one by one, or some of them.
-
-        Args:
-            removed: so many refs go, main the last.
-            seconds: between two of them.
-        """
         writers = self.writers
         if writers.spec != 1:
             return
@@ -176,7 +160,6 @@ class Late:
         return Repo(snapshots, branches, tags, [(now, None)], now)
 
     def _put_back(self, number: int) -> None:
-        """Somebody undoes an expiration: a snapshot's file is put back, if what it leads to is sure to be there."""
         if self.writers.spec != 1:
             return
 

@@ -34,19 +34,14 @@ RETRIES = 3
 
 @dataclass
 class Run:
-    """One DAG run of a collection.
-
-    Attributes:
-        outcome: of its report; "" when there is none.
-        errors: what tasks failed with.
-    """
+    """One DAG run of a collection."""
 
     name: str
     config: dict[str, Any]
     run_uri: str = ""
     grant: LeaseGrant | None = None
-    outcome: str = ""
-    errors: list[str] = field(default_factory=list)
+    outcome: str = ""  # of its report; "" when there is none
+    errors: list[str] = field(default_factory=list)  # what tasks failed with
     ended: bool = False
 
     @property
@@ -57,23 +52,14 @@ class Run:
 
 @dataclass
 class Maintenance:
-    """Starts runs.
+    """Starts runs."""
 
-    Attributes:
-        simulation: of the history.
-        clocks: of the machines that processes run on.
-        workers: spread the tasks of steps.
-        writers: delete refs for expirations, as the library does.
-        oracle: is told of thresholds.
-        runs: all collections, by name.
-    """
-
-    simulation: Simulation
-    clocks: Sequence[Clock]
-    workers: Workers
-    writers: Writers
-    oracle: Oracle
-    runs: dict[str, Run] = field(default_factory=dict)
+    simulation: Simulation  # of the history
+    clocks: Sequence[Clock]  # of the machines that processes run on
+    workers: Workers  # spread the tasks of steps
+    writers: Writers  # delete refs for expirations, as the library does
+    oracle: Oracle  # is told of thresholds
+    runs: dict[str, Run] = field(default_factory=dict)  # all collections, by name
 
     def collect(self, name: str, config: dict[str, Any]) -> Run:
         """Do a collection to its end (called by an actor of a process that never dies)."""
@@ -161,7 +147,6 @@ class Maintenance:
         return error
 
     def _accept(self, run: Run) -> None:
-        """Main was reset, which a person says."""
         self.simulation.states["main was reset"] += 1
         self._try(f"{run.name} forget-lost", "forget-lost", lambda: forget_lost(URI, "reset on purpose"))
 
@@ -194,7 +179,6 @@ class Maintenance:
         return (actor.error, actor.result) if ended else (Killed("taken for lost"), None)
 
     def _operator(self, run: Run, task: str) -> Any:
-        """What the operator of a task does."""
         if task == "acquire_lease":
             grant = make_lease(open_state(URI)).acquire(f"dag {run.name}")
             if run.run_uri:

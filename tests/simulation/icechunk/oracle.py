@@ -35,64 +35,48 @@ COLLECTORS = frozenset(
 
 @dataclass
 class Oracle:
-    """Watches the bucket of a repository.
+    """Watches the bucket of a repository."""
 
-    Attributes:
-        simulation: of the history.
-        bucket: of the repository.
-        grace_seconds: of all collections.
-        notice_seconds: in which a sweep notices a ref.
-        thresholds: the latest that any expiration was asked for, in microseconds since 1970.
-        parents: of all snapshots, as their files say (spec 1).
-        released: when each snapshot ceased to be reachable for the first time.
-        named_late: when a ref was put on a snapshot beyond its grace.
-        forgiven: objects that went before a sweep could notice such a ref.
-        most: objects that a run may delete, by the beginning of the names of its processes; None is no limit.
-        swept: objects that each run deleted.
-        own: watches Dredge's own files.
-        beyond: when snapshots of sessions that took longer than the margins were named.
-        copies_named: when the log came to name copies of the repo info that were written long before.
-        reached: snapshots that refs lead to.
-        read_by_a_run: snapshots that a complete run has read.
-        back: until when what was brought back is to stay.
-        may_be_back: what a restore may have brought back.
-        may_be_pinned: what a restore keeps besides: of a run that did not say what it deleted, all that it may have.
-        held: keys that the store held for a while.
-        gone: snapshots that were deleted and that nobody has written since.
-        damaged: keys of files that do not say what was written.
-        keeps_lost: whether runs keep for weeks what they lost sight of, and any snapshot that nothing names.
-        was_put_back: whether refs were put back, or an old writer was at work, and nobody has accepted that.
-        lost: snapshots that were reached until refs were put back to an earlier day, or that a writer of an old
-            release committed after an upgrade. They are live until a person says that they may go.
-    """
-
-    simulation: Simulation
-    bucket: Bucket
-    grace_seconds: float
-    notice_seconds: float = 200.0
+    simulation: Simulation  # of the history
+    bucket: Bucket  # of the repository
+    grace_seconds: float  # of all collections
+    notice_seconds: float = 200.0  # in which a sweep notices a ref
     threshold: int = 0
     writers: Writers = field(init=False)
+    # of all snapshots, as their files say (spec 1)
     parents: dict[str, str | None] = field(default_factory=dict)
+    # when each snapshot ceased to be reachable for the first time
     released: dict[str, float] = field(default_factory=dict)
     released_again: set[str] = field(default_factory=set)
+    # when a ref was put on a snapshot beyond its grace
     named_late: dict[str, float] = field(default_factory=dict)
+    # objects that went before a sweep could notice such a ref
     forgiven: set[str] = field(default_factory=set)
+    # objects that a run may delete, by the beginning of the names of its processes; None is no limit
     most: dict[str, int | None] = field(default_factory=dict)
-    swept: dict[str, set[str]] = field(default_factory=dict)
+    swept: dict[str, set[str]] = field(default_factory=dict)  # objects that each run deleted
+    # when snapshots of sessions that took longer than the margins were named
     beyond: dict[str, float] = field(default_factory=dict)
+    # when the log came to name copies of the repo info that were written long before
     copies_named: dict[str, float] = field(default_factory=dict)
-    reached: set[str] = field(default_factory=set)
-    read_by_a_run: set[str] = field(default_factory=set)
-    back: dict[str, float] = field(default_factory=dict)
-    may_be_back: set[str] = field(default_factory=set)
+    reached: set[str] = field(default_factory=set)  # snapshots that refs lead to
+    read_by_a_run: set[str] = field(default_factory=set)  # snapshots that a complete run has read
+    back: dict[str, float] = field(default_factory=dict)  # until when what was brought back is to stay
+    may_be_back: set[str] = field(default_factory=set)  # what a restore may have brought back
+    # what a restore keeps besides: of a run that did not say what it deleted, all that it may have
     may_be_pinned: set[str] = field(default_factory=set)
-    held: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)  # keys that the store held for a while
+    # snapshots that were deleted and that nobody has written since
     gone: set[str] = field(default_factory=set)
-    damaged: set[str] = field(default_factory=set)
+    damaged: set[str] = field(default_factory=set)  # keys of files that do not say what was written
+    # snapshots that were reached until refs were put back to an earlier day, or that a writer of an old release
+    # committed after an upgrade. They are live until a person says that they may go
     lost: set[str] = field(default_factory=set)
+    # whether runs keep for weeks what they lost sight of, and any snapshot that nothing names
     keeps_lost: bool = False
+    # whether refs were put back, or an old writer was at work, and nobody has accepted that
     was_put_back: bool = False
-    own: OwnFiles = field(init=False)
+    own: OwnFiles = field(init=False)  # watches Dredge's own files
     _at_plan: dict[str, set[str]] = field(default_factory=dict)
     _expiring: dict[str, Process] = field(default_factory=dict)
     _moved: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -184,12 +168,7 @@ class Oracle:
                 raise Violation("live", f"{name} is missing, and a ref leads to it")
 
     def check_garbage(self, listed: bool = True) -> None:
-        """Nothing is there that no ref leads to.
-
-        Args:
-            listed: whether the last run listed all chunks; else some may be there that no manifest ever named, that
-                virtual chunks named last, or that the store held when their manifests went.
-        """
+        """Nothing is there that no ref leads to."""
         if self.forgiven:
             return
         back = self.back.keys() | self.may_be_back | self.may_be_pinned
@@ -241,7 +220,6 @@ class Oracle:
                 self.back[name] = max(until, self.back.get(name, until))
 
     def _needed_by(self, names: Collection[str]) -> set[str]:
-        """What was brought back, and what it names."""
         found = set(names)
         for name in names:
             folder, _, each = name.partition("/")
@@ -262,7 +240,6 @@ class Oracle:
             }
 
     def _check_limit(self, name: str) -> None:
-        """A dry run deletes nothing, and nobody was asked to let a run delete more than its limit."""
         current = self.simulation.scheduler.current
         run = "" if current is None else current.process.name.partition(" ")[0]
         swept = self.swept.setdefault(run, set())
@@ -310,7 +287,6 @@ class Oracle:
         self.simulation.states[f"deleted {name.split('/')[0]}"] += 1
 
     def _check_order(self, name: str) -> None:
-        """What names something goes before it: whatever stops a sweep, no file names a deleted one."""
         current = self.simulation.scheduler.current
         run = None if current is None else self.own.run_of(current.process.name)
         if current is None or run is None or current.process.role != "bulk_delete":
@@ -347,7 +323,6 @@ class Oracle:
                 self.simulation.violate("undo", f"{name} is deleted before it was copied")
 
     def _check_edit(self, snapshot: str) -> None:
-        """An expiration has given a snapshot another parent."""
         reached = self._reach(self._tips())
         if self._role() == "expire" and reached - self.reached:
             back = min(reached - self.reached)
@@ -377,7 +352,6 @@ class Oracle:
             self.bucket.objects[key] = stored
 
     def _look(self) -> None:
-        """Refs or parents have changed: note what is reachable no longer, or again."""
         reached = self._reach(self._tips())
         for snapshot in self.reached - reached:
             if snapshot in self.released:
@@ -392,7 +366,6 @@ class Oracle:
         self.reached = reached
 
     def _look_at_virtual(self, new: Collection[str]) -> None:
-        """A commit may name chunks by their location that nothing reaches by now: no sweep that has begun knows it."""
         readable = {
             name for each in self.reached if each not in self.named_late for name in self._objects_of(each)
         }
@@ -407,7 +380,6 @@ class Oracle:
                 self.named_beyond(snapshot)
 
     def _is_late(self, tip: str) -> bool:
-        """Whether no grace protects a tip: it was unreachable for too long, or was never reachable and is not young."""
         if tip in self.released:
             return not self.may_use(tip)
         stored = self.bucket.objects.get(f"{ROOT}snapshots/{tip}")
@@ -416,7 +388,6 @@ class Oracle:
         )
 
     def _reached_by_old_refs(self) -> set[str]:
-        """Objects of what refs of spec 1 reach that are still there after an upgrade: until a person lets that go."""
         found: set[str] = set()
         for node in self._tips_of_refs() if self.writers.spec == 2 else ():
             at: str | None = node
@@ -455,7 +426,6 @@ class Oracle:
         return found
 
     def _closure(self, tips: Iterable[str], without: Collection[str] = ()) -> set[str]:
-        """All objects that tips lead to, but for what snapshots name that some snapshots are ancestors of."""
         found = set()
         for snapshot in self._reach(tips):
             if not without or not any(each in without for each in self._line(snapshot)):
@@ -463,7 +433,6 @@ class Oracle:
         return found
 
     def _objects_lost(self) -> set[str]:
-        """All objects of snapshots that were lost and that no ref leads to by now."""
         if not self.keeps_lost:
             return set()
         return {name for each in self.lost - self.reached for name in self._objects_of(each)} - self.forgiven
@@ -482,7 +451,6 @@ class Oracle:
         return found
 
     def _chunks_of(self, manifest: str) -> set[str]:
-        """Chunks that a manifest names, natively or as the location of a virtual chunk."""
         named = (*self.writers.chunks.get(manifest, ()), *self.writers.virtual.get(manifest, ()))
         return {f"chunks/{chunk}" for chunk in named}
 

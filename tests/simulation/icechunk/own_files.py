@@ -33,30 +33,22 @@ SETTLING_CALLS = 3
 
 @dataclass
 class RunFiles:
-    """What a run wrote.
+    """What a run wrote."""
 
-    Attributes:
-        name: of the run, which begins the names of its processes.
-        plan: as it was written last.
-        planned: when, in true seconds.
-        digests: of the results that stand, by step.
-        inputs: digests of what these were made from, by step.
-        made: the same of every result that ever stood, by its digest.
-        broken: calls that each process had made when the chain was broken last; empty while it holds.
-        claimed: who claimed the last try of the report.
-        reported: names of the files that each process wrote for the report.
-        redone: when results were replaced, with the calls that each process of the run had made by then.
-    """
-
-    name: str
-    plan: dict[str, Any]
-    planned: float
-    digests: dict[str, str] = field(default_factory=dict)
+    name: str  # of the run, which begins the names of its processes
+    plan: dict[str, Any]  # as it was written last
+    planned: float  # when, in true seconds
+    digests: dict[str, str] = field(default_factory=dict)  # of the results that stand, by step
+    # digests of what these were made from, by step
     inputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    # the same of every result that ever stood, by its digest
     made: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    # calls that each process had made when the chain was broken last; empty while it holds
     broken: dict[str, int] = field(default_factory=dict)
-    claimed: str = ""
+    claimed: str = ""  # who claimed the last try of the report
+    # names of the files that each process wrote for the report
     reported: dict[str, set[str]] = field(default_factory=dict)
+    # when results were replaced, with the calls that each process of the run had made by then
     redone: list[tuple[float, dict[str, int]]] = field(default_factory=list)
 
     def is_broken(self) -> bool:
@@ -71,30 +63,19 @@ class RunFiles:
 
 @dataclass
 class OwnFiles:
-    """Watches Dredge's own files in a repository.
+    """Watches Dredge's own files in a repository."""
 
-    Attributes:
-        simulation: of the history.
-        processes: of collections that were begun, by name.
-        runs: by id.
-        lease: number of the last right to work.
-        leased: calls that each process had made when it was given.
-        versions: of the state: when each was written, what it names, and its lease.
-        heads: of the index: what each names.
-        replaced: when each head of the index was replaced.
-    """
-
-    simulation: Simulation
-    processes: dict[str, Process] = field(default_factory=dict)
-    runs: dict[str, RunFiles] = field(default_factory=dict)
-    lease: int = 0
-    leased: dict[str, int] = field(default_factory=dict)
+    simulation: Simulation  # of the history
+    processes: dict[str, Process] = field(default_factory=dict)  # of collections that were begun, by name
+    runs: dict[str, RunFiles] = field(default_factory=dict)  # by id
+    lease: int = 0  # number of the last right to work
+    leased: dict[str, int] = field(default_factory=dict)  # calls that each process had made when it was given
+    # of the state: when each was written, what it names, and its lease
     versions: list[tuple[float, frozenset[str]]] = field(default_factory=list)
-    heads: dict[str, frozenset[str]] = field(default_factory=dict)
-    replaced: dict[str, float] = field(default_factory=dict)
+    heads: dict[str, frozenset[str]] = field(default_factory=dict)  # of the index: what each names
+    replaced: dict[str, float] = field(default_factory=dict)  # when each head of the index was replaced
 
     def run_of(self, process: str) -> RunFiles | None:
-        """The files of the run that a process works for."""
         name = process.partition(" ")[0]
         return next((run for run in self.runs.values() if run.name == name), None)
 
@@ -196,12 +177,7 @@ class OwnFiles:
             run.broken = self._calls(run)
 
     def check_chain(self, run: RunFiles, more: int = 0) -> None:
-        """A sweep is done, or is about to delete something: it has seen results that belong together.
-
-        Args:
-            run: that it belongs to.
-            more: calls that it has made besides since its last look.
-        """
+        """A sweep is done, or is about to delete something: it has seen results that belong together."""
         current = self.simulation.scheduler.current
         if current is None or not run.broken:
             return
@@ -212,7 +188,6 @@ class OwnFiles:
             )
 
     def _check_inputs(self, run: RunFiles, inputs: Mapping[str, str]) -> None:
-        """What a sweep counts or deletes was guarded: what it read, one was made from the other."""
         for step in ("list_candidates", "check_limits"):
             for read, digest in run.made.get(inputs.get(step, ""), {}).items():
                 if inputs.get(read, digest) != digest:
@@ -234,13 +209,11 @@ class OwnFiles:
                 )
 
     def _calls(self, run: RunFiles) -> dict[str, int]:
-        """How many calls the processes of a run have made, by name."""
         return {
             name: process.calls for name, process in self.processes.items() if name.startswith(f"{run.name} ")
         }
 
     def _counting(self) -> Iterable[frozenset[str]]:
-        """Give what the versions of the state name that were the newest one within a week."""
         ends = [*(when for when, _ in self.versions[1:]), self._now + 1]
         since = self._now - WEEK
         return [named for (_, named), end in zip(self.versions, ends, strict=False) if end > since]
@@ -264,7 +237,6 @@ class OwnFiles:
 
 
 def _parts(counted: Any) -> list[str]:
-    """Names of all files in a JSON value: wherever a part is described."""
     if isinstance(counted, dict):
         own = [counted["name"]] if "name" in counted and "sha256" in counted else []
         return own + [name for value in counted.values() for name in _parts(value)]

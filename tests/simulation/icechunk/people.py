@@ -23,22 +23,15 @@ WAIT_SECONDS = 600.0
 
 @dataclass
 class People:
-    """Users of the collector.
+    """Users of the collector."""
 
-    Attributes:
-        simulation: of the history.
-        maintenance: has the runs.
-        oracle: is told what comes back.
-    """
-
-    simulation: Simulation
-    maintenance: Maintenance
-    oracle: Oracle
+    simulation: Simulation  # of the history
+    maintenance: Maintenance  # has the runs
+    oracle: Oracle  # is told what comes back
     asked: int = 0
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What they do, by the verb of its move."""
         return {"restore": self._restore, "purge": self._purge, "forget lost": self._forget}
 
     def end_refusal(self) -> bool:
@@ -50,7 +43,6 @@ class People:
         return self._forget()
 
     def _restore(self, number: int, days: float) -> None:
-        """Take back all that a run deleted."""
         runs = [run for _, run in sorted(self.maintenance.runs.items()) if run.run_uri]
         if not runs:
             return
@@ -71,7 +63,6 @@ class People:
             self.oracle.brought_back(names, began + days * DAY - WAIT_SECONDS)
 
     def _purge(self, days: float, dry_run: bool) -> None:
-        """Make deletions final that are old enough."""
         config = IcechunkPurgeConfig.from_params(
             {"storage": URI, "older_than_days": days, "dry_run": dry_run}
         )
@@ -83,7 +74,6 @@ class People:
         )
 
     def _remove_later_copies(self) -> None:
-        """Remove copies of the repo info that are later than the one that was put back."""
         writers, bucket = self.oracle.writers, self.oracle.bucket
         if writers.spec == 2:
             info = writers.infos[bucket.objects[f"{ROOT}repo"].data]
@@ -93,7 +83,6 @@ class People:
                     bucket.lose(key)
 
     def _side_run(self, what: str, do: Callable[..., Any]) -> bool:
-        """Do a run beside collections as its DAG does, with retries; says whether it did all."""
         name = f"{what}{self.asked}"
         self.asked += 1
         for _ in range(TRIES):

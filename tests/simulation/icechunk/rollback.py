@@ -15,21 +15,14 @@ from tests.simulation.icechunk.writers import ROOT, Writers, _pointer
 
 @dataclass
 class Rollback:
-    """Makes the moves.
+    """Makes the moves."""
 
-    Attributes:
-        writers: of the repository.
-        oracle: watches it.
-        backup: refs (spec 1) or the repo info (spec 2) as they were, by key.
-        spec: of the backup; 0 for none.
-        copies: of the repo info, at the time of the backup.
-    """
-
-    writers: Writers
-    oracle: Oracle
+    writers: Writers  # of the repository
+    oracle: Oracle  # watches it
+    # refs (spec 1) or the repo info (spec 2) as they were, by key
     backup: dict[str, bytes] = field(default_factory=dict)
-    spec: int = 0
-    copies: frozenset[str] = frozenset()
+    spec: int = 0  # of the backup; 0 for none
+    copies: frozenset[str] = frozenset()  # of the repo info, at the time of the backup
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
@@ -46,11 +39,6 @@ class Rollback:
         self.copies = frozenset(self._all_copies())
 
     def _put_back(self, copies: bool = False) -> None:
-        """Somebody restores the refs from a backup, or rolls the bucket back to its time for them alone.
-
-        Args:
-            copies: whether the copies of the repo info that were made since go, too.
-        """
         if self.spec != self.writers.spec:
             return
         bucket = self.oracle.bucket
@@ -69,7 +57,6 @@ class Rollback:
         self.writers.simulation.states["refs put back"] += 1
 
     def _commit_by_old_writer(self, branch: str, count: int) -> None:
-        """A writer that knows nothing of spec 2 commits to a branch as it finds it below `refs/`."""
         writers = self.writers
         if writers.spec != 2:
             return

@@ -19,26 +19,18 @@ BRANCHES = ("main", "a", "b")
 
 @dataclass(frozen=True)
 class Stage:
-    """What a scene plays on.
+    """What a scene plays on."""
 
-    Attributes:
-        name: begins the names of its runs.
-        start: when the first run begins, in seconds.
-        length: about how many seconds a run takes.
-    """
-
-    name: str
-    start: float
-    length: float
+    name: str  # begins the names of its runs
+    start: float  # when the first run begins, in seconds
+    length: float  # about how many seconds a run takes
 
     def run(
         self, number: int, at: float, more: More = (), most: int | None = None, dry: bool = False
     ) -> Move:
-        """A collection."""
         return Move(at, "collect", (f"{self.name}run{number}", dry, most, more))
 
     def expire(self, number: int, at: float, *args: Any) -> Move:
-        """An expiration."""
         return Move(at, "expire", (f"{self.name}expire{number}", *args))
 
 

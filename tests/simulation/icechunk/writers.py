@@ -72,27 +72,17 @@ def draw_write(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
 
 @dataclass
 class Writers:
-    """Makes the moves of writers.
+    """Makes the moves of writers."""
 
-    Attributes:
-        simulation: of the history.
-        bucket: of the repository.
-        spec: 1 or 2.
-        snapshots: all that were ever written, as they were.
-        chunks: of each manifest.
-        virtual: chunks of the repository that each manifest names by their location alone.
-        infos: what each repo info says, by its bytes.
-        may_use: whether a user may still know a snapshot that no ref reaches (spec 1).
-    """
-
-    simulation: Simulation
-    bucket: Bucket
-    spec: int
-    may_use: Callable[[str], bool]
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
-    chunks: dict[str, list[str]] = field(default_factory=dict)
+    simulation: Simulation  # of the history
+    bucket: Bucket  # of the repository
+    spec: int  # 1 or 2
+    may_use: Callable[[str], bool]  # whether a user may still know a snapshot that no ref reaches (spec 1)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)  # all that were ever written, as they were
+    chunks: dict[str, list[str]] = field(default_factory=dict)  # of each manifest
+    # chunks of the repository that each manifest names by their location alone
     virtual: dict[str, list[str]] = field(default_factory=dict)
-    infos: dict[bytes, Repo] = field(default_factory=dict)
+    infos: dict[bytes, Repo] = field(default_factory=dict)  # what each repo info says, by its bytes
     made: int = 0
 
     def begin(self) -> None:
@@ -126,7 +116,6 @@ class Writers:
                     return
 
     def _commit_virtually(self, branch: str, count: int, number: int, hours: float) -> None:
-        """Commit an array of virtual chunks that lie in the repository: native ones of a snapshot that a user knows."""
         head = self._heads()[branch]
         known = [
             c for manifest in self.snapshots[self._chosen(number)].manifests for c in self.chunks[manifest]
@@ -167,7 +156,6 @@ class Writers:
         self._point("branch", branch, self._chosen(number), self._heads()[branch])
 
     def _reset_late(self, branch: str, number: int) -> None:
-        """A ref is put on a snapshot that was released long ago and is there still."""
         if self.spec == 1:
             self._point("branch", branch, self._chosen(number, late=True), self._heads()[branch])
 
@@ -183,7 +171,6 @@ class Writers:
             self._change(lambda repo: replace(repo, tags=_without(repo.tags, tag)))
 
     def _library_expires(self, days: float, refs: bool) -> None:
-        """What the library does on spec 2: one change of the repo info."""
         if self.spec == 2:
             request = Request(self._micros() - int(days * 86_400_000_000), refs, refs)
             self._change(lambda repo: self._expired(repo, request))
@@ -197,7 +184,6 @@ class Writers:
         return replace(repo, snapshots=kept, branches=dict(after.branches), tags=dict(after.tags))
 
     def _session(self, head: str, count: int, hours: float) -> dict[str, int]:
-        """Write chunks and a manifest that also keeps some of the head's chunks."""
         ids = [self._id() for _ in range(count)]
         for number, chunk in enumerate(ids):
             self._put(f"chunks/{chunk}", chunk_bytes(number))
@@ -207,7 +193,6 @@ class Writers:
         return self._manifest([*ids, *kept])
 
     def _manifest(self, chunks: list[str]) -> dict[str, int]:
-        """Write a manifest; gives its number of references by its name."""
         manifest = self._id()
         self.chunks[manifest] = chunks
         self._put(f"manifests/{manifest}", chunk_manifest(manifest, chunks))
@@ -224,7 +209,6 @@ class Writers:
         return made
 
     def _move(self, branch: str, head: str, made: Snapshot) -> None:
-        """Let a branch name a new snapshot."""
         if self.spec == 1:
             self._point("branch", branch, made.id, head)
             return
@@ -238,7 +222,6 @@ class Writers:
         self._change(moved)
 
     def _point(self, kind: str, name: str, snapshot: str, before: str | None) -> None:
-        """Let a ref name a snapshot that is there."""
         if self.spec == 2:
             self._change(lambda repo: _pointed(repo, kind, name, snapshot, before))
             return
@@ -254,7 +237,6 @@ class Writers:
         self._writer.put_if_match(key, _pointer(snapshot), etag or "")
 
     def _change(self, change: Callable[[Repo], Repo]) -> None:
-        """Change the repo info; again when somebody else was faster."""
         for _ in range(TRIES):
             etag = self._writer.stat("repo").etag
             data = self._writer.get("repo")
@@ -271,7 +253,6 @@ class Writers:
         raise ConflictError("the repo info changes all the time")
 
     def _copy(self, data: bytes) -> str:
-        """Keep the repo info as it was; gives the copy's name."""
         millis = _YEAR_3000_MILLIS - self._micros() // 1000
         copy = f"repo.{millis:014d}.{self._id()}"
         self._put(f"overwritten/{copy}", data)
@@ -297,7 +278,6 @@ class Writers:
         return self.infos[self._writer.get("repo")].snapshots[snapshot].parent if self.spec == 2 else None
 
     def _chosen(self, number: int, late: bool = False) -> str:
-        """A snapshot that a user knows."""
         if self.spec == 2:
             known = sorted(self.infos[self._writer.get("repo")].snapshots)
         else:

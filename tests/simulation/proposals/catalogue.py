@@ -14,16 +14,7 @@ LOSS, LEAK, STUCK = frozenset({"loss"}), frozenset({"leak"}), frozenset({"stuck"
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that is said of a design.
-
-    Args:
-        name: for tests and for the terminal.
-        item: what the document calls it ("Blocker 1", "Race 2"), or "beyond" for what it does not name.
-        says: the claim, in our words.
-        scene: makes the scene that shows it.
-        expects: the kinds of trouble that the scene has, exactly.
-        means: what the result says.
-    """
+    """Something that is said of a design."""
 
     name: str
     item: str

@@ -19,10 +19,6 @@ RULES = tuple(field.name for field in fields(Rules))
 def _scene(
     world: World, rules: Rules, actors: dict[str, Actor], hours: int = HOURS, crashes: int = 0
 ) -> Scene:
-    """Some actors beside a run, and a complete run when all is quiet.
-
-    With no hour to pass (hours=0) no request takes long: time stands still, and the run does not wait.
-    """
     offline.put_old(world, "data/old")
     return Scene(
         world,
@@ -192,7 +188,6 @@ LONG_SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
 
 
 def scene_named(name: str) -> tuple[Callable[[Rules], Scene], str]:
-    """A scene, and what happens in it."""
     return (SCENES | LONG_SCENES)[name]
 
 
@@ -214,5 +209,4 @@ WEAKENED = {
 
 
 def without(rule: str) -> Rules:
-    """All rules but one."""
     return replace(Rules(), **{rule: False})

@@ -96,11 +96,7 @@ def reset() -> Flow[str]:
 
 
 def job(*, keep_empty: bool = False) -> Flow[str]:
-    """The background delete job, once.
-
-    Args:
-        keep_empty: the empty list of a deleted address stays for ever, so that nobody takes it for a committed one.
-    """
+    """The background delete job, once."""
     for commit_id, tokens in (yield kv_scan("committed/")):
         found = yield kv_get(f"commit/{commit_id}")
         for _, entry in found.entries:

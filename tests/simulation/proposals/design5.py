@@ -29,13 +29,7 @@ from tests.simulation.proposals.world import (
 
 @dataclass(frozen=True)
 class Design:
-    """One way to build the design.
-
-    Args:
-        delete_locks: a deletion sets the lock, not only looks at it.
-        move_respects: a move gives way to a lock that is there.
-        lock_breaks: a lock counts as left behind at once: whoever meets it takes it, as slow as its owner may be.
-    """
+    """One way to build the design."""
 
     delete_locks: bool = True
     move_respects: bool = True
@@ -79,7 +73,6 @@ def delete(design: Design, path: str) -> Flow[str]:
 
 
 def commit() -> Flow[str]:
-    """Commit as today."""
     sealed = yield from lake.seal("main", "t2")
     yield from lake.write_commit("main", sealed, "c1")
     return "committed"

@@ -22,13 +22,7 @@ DEAD = "died"
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that is wrong.
-
-    Args:
-        kind: "loss": something readable is gone or changed; "leak": garbage that nobody will ever delete; "stuck":
-            an operation that can never succeed.
-        text: what exactly.
-    """
+    """Something that is wrong."""
 
     kind: str
     text: str
@@ -36,17 +30,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Scene:
-    """A world, who moves in it, and what must hold.
-
-    Args:
-        world: how it begins.
-        actors: by name.
-        always: finds what is wrong at any moment.
-        later: who comes when all have ended, one after the other and alone.
-        at_rest: finds what is wrong after that; gets how each actor and each of `later` ended.
-        crashes: so many actors may die.
-        hours: the clock may move so often; also when all wait for an hour.
-    """
+    """A world, who moves in it, and what must hold."""
 
     world: World
     actors: Mapping[str, Actor]
@@ -59,16 +43,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One move of a schedule, as it happened.
-
-    Args:
-        actor: whose.
-        move: as above.
-        where: who answered: a store, the clock, or nobody.
-        text: what was asked.
-        answer: what came back; empty for nothing of interest.
-        outcome: how the actor ended, if this was its last move.
-    """
+    """One move of a schedule, as it happened."""
 
     actor: str
     move: str
@@ -80,13 +55,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Found:
-    """A schedule that goes wrong.
-
-    Args:
-        trouble: what is wrong at its end.
-        events: the moves of the scene.
-        later: what followed when all had ended.
-    """
+    """A schedule that goes wrong."""
 
     trouble: Trouble
     events: tuple[Event, ...]
@@ -94,20 +63,12 @@ class Found:
 
     @property
     def moves(self) -> list[str]:
-        """The schedule."""
         return [event.move for event in self.events]
 
 
 @dataclass
 class Explored:
-    """What an exploration did.
-
-    Args:
-        states: how many different ones there are.
-        schedules: how many orders they stand for.
-        found: the shortest schedule of each kind of trouble.
-        ends: how often each way in which all actors may end was seen.
-    """
+    """What an exploration did."""
 
     states: int = 0
     schedules: int = 0
@@ -196,7 +157,6 @@ class _Play:
         return _Life(self._numbers[key])
 
     def _number(self, name: str, key: object, actor: Actor, answers: tuple[Hashable, ...]) -> int:
-        """The number of a list of answers, or of the state in which the actor begins afresh after them."""
         following = replay(actor, answers)
         while isinstance(following, Then):
             place = (name, following.state)
@@ -299,12 +259,7 @@ def run_alone(name: str, actor: Actor, world: World) -> tuple[list[Event], str]:
 
 
 def explore(scene: Scene, until: str | None = None) -> Explored:
-    """Look at every state that a scene can reach.
-
-    Args:
-        scene: where to begin, and who moves.
-        until: a kind of trouble whose shortest schedule is all that is wanted; longer ones are not looked at then.
-    """
+    """Look at every state that a scene can reach."""
     play, explored = _Play(scene), Explored()
     layer = [play.first()]
     seen: set[Hashable] = set()

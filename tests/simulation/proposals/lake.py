@@ -26,13 +26,7 @@ from tests.simulation.proposals.world import (
 
 
 class Entry(NamedTuple):
-    """What a path leads to.
-
-    Args:
-        address: key of the object.
-        body: what a reader will find there.
-        locked: an operation has it (design 5 only).
-    """
+    """What a path leads to."""
 
     address: str
     body: str
@@ -46,13 +40,7 @@ TOMBSTONE = Entry("(deleted)", "")
 
 
 class Branch(NamedTuple):
-    """A branch record.
-
-    Args:
-        head: id of its commit.
-        token: where writers stage.
-        sealed: older tokens that a commit is taking in, newest first.
-    """
+    """A branch record."""
 
     head: str
     token: str
@@ -63,13 +51,7 @@ class Branch(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit record with all that is readable in it.
-
-    Args:
-        parent: id of the commit before.
-        entries: path and entry, by path.
-        born: when its ranges were written, by the store's clock.
-    """
+    """A commit record with all that is readable in it."""
 
     parent: str
     entries: tuple[tuple[str, Entry], ...]
@@ -105,14 +87,12 @@ def entry(address: str) -> Entry:
 
 
 def branches(world: World) -> Iterator[tuple[str, Branch]]:
-    """All branches."""
     for key, value in sorted(world.kv.items()):
         if isinstance(value, Branch):
             yield key.removeprefix("branch/"), value
 
 
 def commits_of(world: World, head: str) -> Iterator[tuple[str, Commit]]:
-    """A commit and all before it."""
     while head and isinstance(commit := world.kv.get(f"commit/{head}"), Commit):
         yield head, commit
         head = commit.parent

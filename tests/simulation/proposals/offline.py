@@ -47,21 +47,7 @@ START = 10
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules; each may be left out.
-
-    Args:
-        lease: nobody else works under it; without it nothing is asked.
-        min_age: younger objects stay.
-        listing_first: the listing is there in full before staging is read; without, it is read while deleting.
-        staging_first: staging is read before commits, in the mark and in the re-check.
-        every_token: staging is read until no branch names a token that was not read (in truth also in one snapshot of
-            the store, or held against what the branches show afterwards); without, once.
-        young_commits: what a commit wrote since the cutoff counts, whether or not a branch leads to it.
-        heads: heads at which a branch was seen while staging was read count as active.
-        recheck: staging and commits are read again before anything is deleted.
-        wait: an object uploaded in parts stays unless it was found so long before the re-check that the request which
-            completed it is over. (The product has every object wait, for at least 20 hours.)
-    """
+    """The rules; each may be left out."""
 
     lease: bool = True
     min_age: bool = True
@@ -95,17 +81,7 @@ def world(**given: object) -> World:
 
 
 class Run(NamedTuple):
-    """What a run knows from step to step.
-
-    Args:
-        rules: what it keeps to.
-        lease: its lease.
-        cutoff: only what was born before is old.
-        listed: what the store holds.
-        listed_at: the hour of the listing.
-        live: addresses that were found alive.
-        settled: whether requests that were on their way during the listing were over before staging was read last.
-    """
+    """What a run knows from step to step."""
 
     rules: Rules
     lease: Lease | None
@@ -117,13 +93,6 @@ class Run(NamedTuple):
 
 
 def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[object]:
-    """One run.
-
-    Args:
-        rules: what it keeps to.
-        name: its name in the lease.
-        requests: requests may take hours, so somebody may be about to stage what was listed.
-    """
     lease = (yield from take_lease(name)) if rules.lease else None
     began = yield read_clock()
     listed = (yield list_objects("data/")) if rules.listing_first else ()
@@ -132,7 +101,6 @@ def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[obj
 
 
 def mark(run: Run, requests: bool) -> Flow[object]:
-    """What is alive."""
     marked = run._replace(live=(yield from find_live(run)))
     follows = recheck if run.rules.recheck else sweep
     return Then((follows.__name__, marked), lambda: follows(marked, requests))
@@ -226,7 +194,6 @@ def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
 
 
 def tokens_of(branches: Iterable[tuple[str, Branch]]) -> list[str]:
-    """All tokens of some branches."""
     return [token for _, branch in branches for token in (branch.token, *branch.sealed)]
 
 

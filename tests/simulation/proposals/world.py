@@ -28,14 +28,7 @@ class RefusedError(Exception):
 
 
 class Object(NamedTuple):
-    """An object as the store has it.
-
-    Args:
-        body: its bytes; the ETag follows from them alone, as S3 has it.
-        meta: its metadata.
-        generation: grows with each write of the body or of the metadata (Google's metageneration, Azure's ETag).
-        born: when it was written, or its upload in parts began; by the store's clock.
-    """
+    """An object as the store has it."""
 
     body: str
     meta: Hashable = None
@@ -48,13 +41,7 @@ class Object(NamedTuple):
 
 @dataclass(slots=True)
 class World:
-    """What all actors share.
-
-    Args:
-        objects: by key.
-        kv: values by key.
-        now: the hour.
-    """
+    """What all actors share."""
 
     objects: dict[str, Object] = field(default_factory=dict)
     kv: dict[str, Hashable] = field(default_factory=dict)
@@ -65,7 +52,6 @@ class World:
         return World(dict(self.objects), dict(self.kv), self.now)
 
     def frozen(self) -> Hashable:
-        """Equal for equal worlds."""
         return frozenset(self.objects.items()), frozenset(self.kv.items()), self.now
 
 
@@ -73,10 +59,6 @@ class Then(NamedTuple):
     """What an actor returns when nothing of what it heard matters any more but some values: it goes on afresh.
 
     Whoever comes to the same values by another way is in the same state.
-
-    Args:
-        state: these values.
-        flow: what follows; depends on them alone.
     """
 
     state: Hashable
@@ -99,15 +81,7 @@ def after(*flows: Callable[[], Flow[object]]) -> Flow[object]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One atomic operation.
-
-    Args:
-        where: who does it: the object store, the key-value store or the clock.
-        text: what it is, for the reader of a schedule.
-        act: does it and returns the answer, which must be hashable.
-        by: the hour by whose end it is done; the clock does not move on before. None: whenever.
-        since: the hour before which it is not done.
-    """
+    """One atomic operation."""
 
     where: str
     text: str
@@ -175,7 +149,6 @@ def _set_meta(world: World, key: str, meta: Hashable, holds: Callable[[Object], 
 
 
 def delete_object(key: str) -> Step:
-    """Delete an object, if it is there."""
     return Step(STORE, f"DELETE {key}", lambda world: world.objects.pop(key, None) and None)
 
 
@@ -197,7 +170,6 @@ def kv_get(key: str) -> Step:
 
 
 def kv_set(key: str, value: Hashable) -> Step:
-    """Set a value."""
 
     def act(world: World) -> None:
         world.kv[key] = value
@@ -218,7 +190,6 @@ def kv_set_if(key: str, value: Hashable, expected: Hashable) -> Step:
 
 
 def kv_delete(key: str) -> Step:
-    """Delete a key, if it is there."""
     return Step(KV, f"delete {key}", lambda world: world.kv.pop(key, None) and None)
 
 

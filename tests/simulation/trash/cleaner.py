@@ -34,43 +34,28 @@ _MARGINS = TrashMargins(unnamed=SAFE_GRACE)
 
 @dataclass
 class Run:
-    """One DAG run.
+    """One DAG run."""
 
-    Attributes:
-        name: begins the names of all its processes.
-        planned: the scan's run id; "" when it failed.
-        approved: partitions and keys of that plan; None where no plan bounds the run.
-        report: of the clean.
-        errors: what tasks failed with.
-    """
-
-    name: str
-    planned: str = ""
+    name: str  # begins the names of all its processes
+    planned: str = ""  # the scan's run id; "" when it failed
     digest: str = ""
+    # partitions and keys of that plan; None where no plan bounds the run
     approved: frozenset[tuple[bytes, bytes | None]] | None = None
-    report: CleanReport | None = None
-    errors: list[str] = field(default_factory=list)
+    report: CleanReport | None = None  # of the clean
+    errors: list[str] = field(default_factory=list)  # what tasks failed with
     ended: bool = False
 
 
 @dataclass
 class Cleaner:
-    """Starts runs.
+    """Starts runs."""
 
-    Attributes:
-        simulation: of the history.
-        rows: the store as the cleaner sees it.
-        clocks: of the machines that processes run on.
-        limits: of all runs.
-        runs: all DAG runs, by name.
-        on_report: told of what each clean ended with, by the process that did it.
-    """
-
-    simulation: Simulation
-    rows: DoorRows
-    clocks: Sequence[Clock]
-    limits: TrashLimits
-    runs: dict[str, Run] = field(default_factory=dict)
+    simulation: Simulation  # of the history
+    rows: DoorRows  # the store as the cleaner sees it
+    clocks: Sequence[Clock]  # of the machines that processes run on
+    limits: TrashLimits  # of all runs
+    runs: dict[str, Run] = field(default_factory=dict)  # all DAG runs, by name
+    # told of what each clean ended with, by the process that did it
     on_report: Callable[[str, CleanReport], None] = lambda _process, _report: None
 
     def start(self, name: str, dry_run: bool = False, approval_seconds: float = 0.0) -> Run:

@@ -20,27 +20,17 @@ TABLES = 3
 
 @dataclass
 class Disasters:
-    """Happens to a store.
+    """Happens to a store."""
 
-    Attributes:
-        simulation: of the history.
-        kv: past all doors.
-        oracle: knows what was removed.
-        damaged: lives that lost a commit: whoever gets the record of one back finds it so.
-        servers: that use the store.
-        backup: all rows as they were, by partition and key.
-        torn: whether only some partitions were put back.
-        refusable: whether something was put back, and nobody has accepted that.
-    """
-
-    simulation: Simulation
-    kv: WatchedKV
-    oracle: Oracle
+    simulation: Simulation  # of the history
+    kv: WatchedKV  # past all doors
+    oracle: Oracle  # knows what was removed
+    # lives that lost a commit: whoever gets the record of one back finds it so
     damaged: set[bytes] = field(default_factory=set)
-    servers: Sequence[Server] = ()
-    backup: dict[tuple[bytes, bytes], bytes] | None = None
-    torn: bool = False
-    refusable: bool = False
+    servers: Sequence[Server] = ()  # that use the store
+    backup: dict[tuple[bytes, bytes], bytes] | None = None  # all rows as they were, by partition and key
+    torn: bool = False  # whether only some partitions were put back
+    refusable: bool = False  # whether something was put back, and nobody has accepted that
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
@@ -57,15 +47,9 @@ class Disasters:
         self.backup = self.kv.rows()
 
     def _put_back(self) -> None:
-        """The store fails, its last backup is restored, and the servers are restarted."""
         self._restore(lambda _partition: True)
 
     def _put_table_back(self, number: int) -> None:
-        """One of the tables that the store's partitions are spread over is restored from the last backup.
-
-        Args:
-            number: of the table.
-        """
         self.torn = self.backup is not None
         self._restore(lambda partition: stable_hash(partition) % TABLES == number % TABLES)
 

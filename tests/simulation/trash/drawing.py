@@ -59,7 +59,6 @@ def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
 
 
 def _draw_calm(chance: random.Random, focus: Sequence[str]) -> list[Move]:
-    """Draw a history with a scene or two around two or three runs."""
     pace = chance.choice((0.02, 0.2, 2.0))
     starts = [0.0]
     for _ in range(chance.choice((1, 1, 2))):
@@ -102,7 +101,6 @@ def _draw_runs(chance: random.Random, starts: Sequence[float], approvals: Sequen
 
 
 def _draw_frozen(chance: random.Random, runs: Sequence[float], work: float) -> list[Move]:
-    """Draw an operation that freezes, and wakes while a run is at work; often with a life of what it is about."""
     later = chance.choice(runs)
     wakes = later + chance.random() * 1.5 * work
     # Often it froze right before a run that saw its traces a day before.

@@ -80,20 +80,14 @@ def draw_move(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
 
 @dataclass
 class Users:
-    """Makes the moves.
+    """Makes the moves."""
 
-    Attributes:
-        scheduler: gives the time.
-        kv: the servers' store, behind doors, for what the embedded server does not write itself.
-        serve: has a server do something with its catalog; gives what it returns.
-        pulls: ids of all pull requests so far.
-        hooks: hook runs that have not ended: their repository, id, and when they began.
-    """
-
-    scheduler: Scheduler
-    kv: Store
+    scheduler: Scheduler  # gives the time
+    kv: Store  # the servers' store, behind doors, for what the embedded server does not write itself
+    # has a server do something with its catalog; gives what it returns
     serve: Callable[[Callable[[Catalog], Any]], Any]
-    pulls: list[str] = field(default_factory=list)
+    pulls: list[str] = field(default_factory=list)  # ids of all pull requests so far
+    # hook runs that have not ended: their repository, id, and when they began
     hooks: list[tuple[str, str, datetime]] = field(default_factory=list)
     created: int = 0
 
@@ -188,15 +182,12 @@ class Users:
         )
 
     def _hook_run(self, name: str, seconds: float) -> None:
-        """A hook runs for a while."""
         begun = self._begin_hook_run(name)  # others may end it, or begin theirs, while it is noted
         if self.scheduler.current is not None:
             self.scheduler.wait(seconds)
         self._end_one(begun)
 
     def _begin_hook_run(self, name: str) -> tuple[str, str, datetime]:
-        """A hook begins to run, as a real server notes it: what it did first, and the run itself when it has ended.
-        Gives what `_end_one` ends."""
         began = self._now()
         begun = (name, countdown_id(began), began)
         self.hooks.append(begun)
@@ -204,7 +195,6 @@ class Users:
         return begun
 
     def _end_hook_run(self, name: str) -> None:
-        """Hook runs of a repository end."""
         for found in [found for found in self.hooks if found[0] == name]:
             self._end_one(found)
 
@@ -220,21 +210,12 @@ class Users:
         self.kv.set(ACTIONS, f"{base}/branches/main/{run}".encode(), index)
 
     def _skipped_run(self, name: str) -> None:
-        """A hook run of which every hook was skipped: it never began, and its record says so."""
         run = countdown_id(self._now())
         self.kv.set(
             ACTIONS, f"repos/{name}/runs/{run}".encode(), messages.encode(messages.RunResultData(run_id=run))
         )
 
     def _index_ahead(self, name: str, branch: str, ahead: float, seconds: float) -> None:
-        """A server writes the index of a pull request first, and the request itself later.
-
-        Args:
-            name: of the repository.
-            branch: that is to be merged.
-            ahead: seconds by which the server's clock is ahead.
-            seconds: until the request is written.
-        """
         found = self.serve(lambda catalog: catalog.repositories.get_repository(name))
         when = self._now() + timedelta(seconds=ahead)
         pull = countdown_id(when)
@@ -256,7 +237,6 @@ class Users:
         self.kv.set(SERVERS, key, messages.encode(beat))
 
     def _queue_a_live_token(self, name: str, branch: str) -> None:
-        """What a real server does when the answer to a branch's update got lost."""
         token = self.serve(lambda catalog: catalog.branches.get_branch(name, branch)).staging_token
         self.kv.set(MARKERS, token.encode(), b"stub-value")
 

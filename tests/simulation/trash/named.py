@@ -37,14 +37,10 @@ class Life:
 
 @dataclass
 class Named:
-    """What records name at one moment.
+    """What records name at one moment."""
 
-    Attributes:
-        lives: by partition.
-        tokens: partitions of staged changes, each with the partitions whose branches name it.
-    """
-
-    lives: dict[bytes, Life] = field(default_factory=dict)
+    lives: dict[bytes, Life] = field(default_factory=dict)  # by partition
+    # partitions of staged changes, each with the partitions whose branches name it
     tokens: dict[bytes, set[bytes]] = field(default_factory=dict)
 
     def by_name(self, name: str) -> Life | None:
@@ -53,12 +49,6 @@ class Named:
 
 
 def read_named(store: WatchedKV, lost: Collection[bytes] = ()) -> Named:
-    """Read all records.
-
-    Args:
-        store: past all doors.
-        lost: partitions without a record whose branches count, too.
-    """
     named = Named()
     for entry in store.scan(REPOSITORIES):
         life = life_of(entry.value)
@@ -153,10 +143,7 @@ def _run_of(row: Row) -> str:
 
 
 def may_be_of_either_life(row: Row, named: Named) -> bool:
-    """Whether a hook run began about a minute before the repository of its name was created.
-
-    It must not be of this life to go (`keeps_action`), and need not go where clocks that differ may have put it before.
-    """
+    """Whether a hook run began about a minute before the repository of its name was created."""
     life = named.by_name(row.key.decode().split("/")[1])
     return life is not None and 50 <= life.created.timestamp() - countdown_of(_run_of(row)) < 62
 

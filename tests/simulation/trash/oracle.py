@@ -53,42 +53,32 @@ FOLLOWS = frozenset({"marker", "pull-index", "staging"})
 
 @dataclass
 class Oracle:
-    """Watches a key-value store.
+    """Watches a key-value store."""
 
-    Attributes:
-        simulation: of the history.
-        store: past all doors.
-        approved: what the plan of a process's run allows; None where none bounds it.
-        begun: when each request of a server began.
-        lost: lives that lost their record while they were in use.
-        changed: when each row changed last.
-        undone: rows that undo files hold.
-        removed: rows that the cleaner deleted and that were not put back.
-        rows_deleted: how many it deleted.
-        named_again: partitions that a record came to name after rows of theirs were removed.
-        named_since: since when records name each partition that they name.
-        records: the last record of each name by which it was in use, once it is gone.
-        looked: when each process of the cleaner, by its name, last opened a view.
-        torn: tokens with rows that branches named until a table was put back to an earlier day, and that the cleaner
-            had seen named; each with the time of that. They are held for a day from the next look on, and then wait.
-        read: when each began to read the rows of each partition last.
-    """
-
-    simulation: Simulation
-    store: WatchedKV
+    simulation: Simulation  # of the history
+    store: WatchedKV  # past all doors
+    # what the plan of a process's run allows; None where none bounds it
     approved: Callable[[Process], frozenset[tuple[bytes, bytes | None]] | None] = lambda _process: None
-    begun: dict[Actor, float] = field(default_factory=dict)
-    lost: set[bytes] = field(default_factory=set)
-    changed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
-    undone: set[Row] = field(default_factory=set)
+    begun: dict[Actor, float] = field(default_factory=dict)  # when each request of a server began
+    lost: set[bytes] = field(default_factory=set)  # lives that lost their record while they were in use
+    changed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)  # when each row changed last
+    undone: set[Row] = field(default_factory=set)  # rows that undo files hold
+    # rows that the cleaner deleted and that were not put back
     removed: dict[tuple[bytes, bytes], Row] = field(default_factory=dict)
-    rows_deleted: int = 0
+    rows_deleted: int = 0  # how many it deleted
+    # partitions that a record came to name after rows of theirs were removed
     named_again: set[bytes] = field(default_factory=set)
+    # since when records name each partition that they name
     named_since: dict[bytes, float] = field(default_factory=dict)
+    # the last record of each name by which it was in use, once it is gone
     records: dict[str, bytes] = field(default_factory=dict)
+    # when each process of the cleaner, by its name, last opened a view
     looked: Mapping[str, float] = field(default_factory=dict)
+    # when each began to read the rows of each partition last
     read: Mapping[tuple[str, bytes], float] = field(default_factory=dict)
     removed_by: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
+    # tokens with rows that branches named until a table was put back to an earlier day, and that the cleaner had
+    # seen named; each with the time of that. They are held for a day from the next look on, and then wait
     torn: dict[bytes, float] = field(default_factory=dict)
     _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     _ours: bool = False
@@ -281,7 +271,6 @@ class Oracle:
         return ""
 
     def _missed(self, token: bytes) -> float:
-        """When the cleaner first looked at a store without the branch of a torn token."""
         return min(at for at in self.looked.values() if at > self.torn[token])
 
     def _is_approved(self, row: Row) -> bool:
@@ -293,7 +282,6 @@ class Oracle:
         return row.partition == HANDED_OVER and (owner, None) in asked
 
     def _too_early(self, row: Row) -> str:
-        """Why it is too early for a row to go; "" when it is not."""
         partition = row.partition
         judged_alone = (HANDED_OVER, SERVERS, PULLS, ACTIONS, OWNERS, MARKERS)
         if partition in judged_alone or partition in self._read_named().lives:
@@ -333,7 +321,6 @@ class Oracle:
         self.named_since = {name: self.named_since.get(name, now) for name in (*named.lives, *named.tokens)}
 
     def _check_plan(self, plan: Mapping[str, Any]) -> None:
-        """No plan names what a record named already when its rows were read, and names still."""
         process = self._process()
         for finding in plan["findings"]:
             partition = base64.b64decode(finding["partition"])
@@ -346,7 +333,6 @@ class Oracle:
         return "" if current is None else current.process.name
 
     def _named(self, partitions: Collection[bytes]) -> None:
-        """A record has come to name partitions."""
         gone = {row.partition for row in self.removed.values()} & set(partitions) - self.named_again
         if not gone:
             return
@@ -362,7 +348,6 @@ class Oracle:
         self.simulation.states["named after removal"] += 1
 
     def _single_keys(self, gone: Collection[bytes]) -> bool:
-        """Whether only statuses were taken from live partitions."""
         rows = (row for row in self.removed.values() if row.partition in gone)
         return all(row.key.startswith((b"imports/", b"tasks/")) for row in rows)
 

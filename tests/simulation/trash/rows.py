@@ -35,38 +35,25 @@ def rows_of(store: WatchedKV) -> Iterator[Row]:
 
 @dataclass(kw_only=True)
 class DoorRows:
-    """A `RowCleaner` whose every request passes a door.
+    """A `RowCleaner` whose every request passes a door."""
 
-    Attributes:
-        store: that everybody shares.
-        doors: of the history.
-        store_clock: its own clock; None is a store that has none.
-        snapshots: all reads of a view are of one moment.
-        page_rows: rows of a page of a scan.
-        transaction_rows: rows that one transaction deletes at most.
-        guards_max: guards of one deletion.
-        on_delete: deletes a row, after a look at it; may raise.
-        on_insert: told of each row that is put back.
-        deletions: that were asked for so far.
-        looked: when each process, by its name, opened its last view.
-        read: when each process began to read the rows of each partition last.
-        copy: what is read in place of the store, as it was at some time; None is the store itself.
-    """
-
-    store: WatchedKV
-    doors: Doors
-    store_clock: Clock | None
-    snapshots: bool = True
-    page_rows: int = 50
-    transaction_rows: int = 1000
-    guards_max: int = 1000
-    on_delete: Callable[[Row], None]
-    on_insert: Callable[[Row], None] = lambda _row: None
+    store: WatchedKV  # that everybody shares
+    doors: Doors  # of the history
+    store_clock: Clock | None  # its own clock; None is a store that has none
+    snapshots: bool = True  # all reads of a view are of one moment
+    page_rows: int = 50  # rows of a page of a scan
+    transaction_rows: int = 1000  # rows that one transaction deletes at most
+    guards_max: int = 1000  # guards of one deletion
+    on_delete: Callable[[Row], None]  # deletes a row, after a look at it; may raise
+    on_insert: Callable[[Row], None] = lambda _row: None  # told of each row that is put back
     location: str = field(default="memory://kv", init=False)
-    deletions: int = 0
+    deletions: int = 0  # that were asked for so far
     alarms: list[tuple[int, Event]] = field(default_factory=list)
+    # when each process, by its name, opened its last view
     looked: dict[str, float] = field(default_factory=dict)
+    # when each process began to read the rows of each partition last
     read: dict[tuple[str, bytes], float] = field(default_factory=dict)
+    # what is read in place of the store, as it was at some time; None is the store itself
     copy: FrozenView | None = None
 
     def fall_behind(self) -> None:
@@ -160,12 +147,7 @@ class DoorRows:
 
 
 class DoorView:
-    """A view whose pages pass doors.
-
-    Args:
-        rows: the store.
-        frozen: what a snapshot shows; None reads what there is at the moment of each page.
-    """
+    """A view whose pages pass doors."""
 
     def __init__(self, rows: DoorRows, frozen: FrozenView | None) -> None:
         self._rows = rows
@@ -196,7 +178,6 @@ class DoorView:
             start = page[-1].key + b"\0"
 
     def _names(self, after: int) -> list[tuple[int, bytes]]:
-        """A page of the partitions in the order of their hashes, as a scan of the table comes by them."""
         hashed = sorted((stable_hash(name), name) for name in self._rows.store._partitions)
         return [found for found in hashed if found[0] > after][: self._rows.page_rows]
 
@@ -211,14 +192,7 @@ class DoorView:
 
 
 class FreezingKV:
-    """The shared store for one server that freezes before one of its operations.
-
-    Args:
-        store: the shared one.
-        name: of the operation.
-        number: which of them, from 1.
-        freeze: waits.
-    """
+    """The shared store for one server that freezes before one of its operations."""
 
     def __init__(self, store: WatchedKV, name: str, number: int, freeze: Callable[[], None]) -> None:
         self._store = store

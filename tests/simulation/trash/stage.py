@@ -25,15 +25,10 @@ FOR_EVER = 300 * HOUR
 
 @dataclass(frozen=True)
 class Stage:
-    """What a scene plays around.
+    """What a scene plays around."""
 
-    Attributes:
-        starts: when runs begin, in seconds.
-        work: about how many seconds a run takes.
-    """
-
-    starts: tuple[float, ...]
-    work: float
+    starts: tuple[float, ...]  # when runs begin, in seconds
+    work: float  # about how many seconds a run takes
 
     def pair(self, chance: random.Random) -> tuple[float, float]:
         """A run, and one that may remove what it saw; the last run twice when none is as late."""

@@ -19,7 +19,6 @@ ROOT = "memory://runs/elsewhere"
 
 
 def before(world: World, **settings: Any) -> Run:
-    """A dry run, and a while after it."""
     world.upload("a", b"1")
     done = world.plan(dry_run=True, **settings)
     world.run(done)

@@ -54,8 +54,6 @@ def test_trap_14_15_nothing_outside_data_is_touched() -> None:
 
 
 def nested_world(folder: str = "data/inner", **settings: Any) -> tuple[World, set[str], set[str]]:
-    """A lake with garbage and a repository in one of its folders, which has a commit and something staged: the world,
-    what must stay, and what must go."""
     world = make_world(**settings)
     kept = {world.upload("a", b"1")}
     world.lake.commit()
@@ -93,7 +91,6 @@ def test_trap_15_the_folder_of_a_nested_repository_is_kept_and_the_rest_is_colle
 def test_trap_15_what_a_deleted_nested_repository_left_is_kept_and_the_rest_is_collected(
     is_committed: bool,
 ) -> None:
-    """Whoever may create repositories could stop the collection of any other one for good."""
     world, kept, _ = nested_world()
     if not is_committed:
         metadata = [key for key in world.lake.keys("data/inner/_lakefs/") if not key.endswith("dummy")]
@@ -296,7 +293,6 @@ def test_a_namespace_that_ends_with_several_slashes_is_not_collected(namespace: 
 
 
 def test_a_namespace_that_a_link_leads_to_is_the_same_place(tmp_path: Path) -> None:
-    """Two repositories would take each other's objects for garbage."""
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     lake, link = f"local://{tmp_path}/lake", f"local://{tmp_path}/link"
@@ -306,7 +302,6 @@ def test_a_namespace_that_a_link_leads_to_is_the_same_place(tmp_path: Path) -> N
 
 
 def test_a_namespace_behind_a_link_is_also_where_its_path_says(tmp_path: Path) -> None:
-    """A server lists a folder through the links in it."""
     for name in ("lake", "elsewhere"):
         (tmp_path / name).mkdir()
     (tmp_path / "lake" / "link").symlink_to(tmp_path / "elsewhere")
@@ -353,7 +348,6 @@ def test_trap_15_a_repository_that_lies_in_others_is_stopped_with_all_its_pairs_
 
 @pytest.mark.parametrize("folder", ["lake", "a/lake", "datax", "data2/lake", "_lakefsx"])
 def test_trap_15_a_repository_below_the_root_of_a_bucket_is_collected(folder: str) -> None:
-    """One on the bucket's root stopped all others; it has nothing beside its data and its metadata."""
     namespaces = {"root": "s3://b", "lake": f"s3://b/{folder}"}
     (warning,) = check_namespaces("lake", namespaces)
     assert "root" in warning
@@ -387,21 +381,6 @@ def test_trap_15_repositories_on_the_root_of_a_bucket_and_below_it_keep_each_oth
     assert (world.data(), set(outer.keys())) == (kept, others)
     for lake in (world.lake, outer):
         assert [len(lake.read(path)) for path in lake.paths()]
-
-
-def test_trap_15_an_overlap_elsewhere_lets_a_whole_run_go_on_and_is_told() -> None:
-    world = make_world()
-    kept, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
-    base = world.lake.namespace.rpartition("/")[0]
-    world.lake.catalog.repositories.create_repository("outer", f"{base}/outer")
-    world.lake.catalog.repositories.create_repository("inner", f"{base}/outer/data/inner")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert (kept in world.data(), orphan in world.data()) == (True, False)
-    (warning,) = context.folder.read_json("report.json")["warnings"][-1:]
-    assert "outer" in warning
-    assert "inner" in warning
 
 
 def test_a_repository_that_is_not_listed_is_not_collected() -> None:
@@ -454,7 +433,6 @@ def test_runs_cannot_be_kept_where_a_link_leads_to_the_data_of_a_repository(tmp_
     ],
 )
 def test_trap_59_a_name_on_a_local_folder_may_lie_in_a_whole_path(named: str, may_overlap: bool) -> None:
-    """Only the server knows in which folder a name lies."""
     namespaces = {"whole": "local:///base/a", "named": named}
     assert overlaps(namespaces) == ([("whole", "named", "may overlap with")] if may_overlap else [])
     if may_overlap:

@@ -101,7 +101,6 @@ class Branch(RuleBasedStateMachine):
 
     @rule(actor=st.sampled_from(ACTORS), path=st.sampled_from(PATHS), no_tombstone=st.booleans())
     def delete(self, actor: str, path: str, no_tombstone: bool) -> None:
-        """Begin to delete a path."""
         self._begin(
             actor,
             lambda server: server.objects.delete_object("lake", "main", path, no_tombstone=no_tombstone),
@@ -110,7 +109,6 @@ class Branch(RuleBasedStateMachine):
 
     @rule(actor=st.sampled_from(ACTORS), allow_empty=st.booleans())
     def commit(self, actor: str, allow_empty: bool) -> None:
-        """Begin to commit."""
         began = self._tick()
         message = f"m{began}"
 
@@ -123,7 +121,6 @@ class Branch(RuleBasedStateMachine):
 
     @rule(actor=st.sampled_from(ACTORS), path=st.sampled_from(PATHS))
     def read(self, actor: str, path: str) -> None:
-        """Begin to read one path."""
 
         def act(server: Catalog) -> dict[str, str | None]:
             try:
@@ -206,7 +203,6 @@ class Branch(RuleBasedStateMachine):
         return end
 
     def _commit_ended(self, result: object, began: float) -> None:
-        """What had ended before the commit began is in it, or in the one that left it nothing to do."""
         if isinstance(result, Commit):
             self.committed.append(result.id)
             tree = listing(self.lake.catalog, "lake", result.id)

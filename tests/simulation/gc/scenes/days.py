@@ -14,7 +14,6 @@ UNDO = ("off", "auto", "quarantine")
 
 
 def _day_of_work(chance: random.Random, stage: Stage, at: float, most: int = 3) -> Moves:
-    """Objects of lengths of their own are uploaded and committed."""
     branch = stage.temper.branch(chance)
     moves = []
     for number in range(1 + chance.randrange(most)):

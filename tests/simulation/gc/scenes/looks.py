@@ -12,13 +12,11 @@ from tests.simulation.writers import OLDEST
 
 
 def _expired_and_some(chance: random.Random, stage: Stage) -> Moves:
-    """Commits that may come back, and a little garbage beside what only they have."""
     some = garbage(chance, stage, 0, 0, 2)
     return [*branches(stage), *some, *(move for _ in range(5) for move in expired(chance, stage))]
 
 
 def _heads_move(chance: random.Random, stage: Stage, *call: object) -> Moves:
-    """Heads go back to expired commits in the moment of a call."""
     begin = max(0.0, stage.at - 1)
     back = [(stage.temper.branch(chance), OLDEST + chance.choice((1, 2, 3, 4, 5))) for _ in range(4)]
     return [Move(begin, "when", (*call, "hard reset", *again)) for again in back]

@@ -15,14 +15,11 @@ AFTER_THE_MARK = (("subtract", "put"), ("check_limits", "put"))
 
 
 def _at(begin: float, role: str, call: str, number: int, verb: str, *args: object) -> Moves:
-    """A move of some requests while one call waits, however many they are; another server must serve them, for reads of
-    one record are one at a time in each."""
     when = role, call, number
     return [Move(begin, "when", (*when, "dawdle", 5.0)), Move(begin, "when", (*when, verb, *args))]
 
 
 def _others(stage: Stage, *names: str) -> Moves:
-    """What is staged on branches behind all else; the last path of a branch is always looked at."""
     return [
         Move(stage.past(3), "upload", (branch, f"z{n}", bytes(90 + n)))
         for n, branch in enumerate(dict.fromkeys(names))
@@ -68,7 +65,6 @@ def carried_over(chance: random.Random, stage: Stage) -> Moves:
 
 
 def _left_by_two(chance: random.Random, stage: Stage, path: str) -> Moves:
-    """What only an old commit of branch `two` has, to which that branch does not lead any more."""
     return [
         *branches(stage),
         Move(stage.past(20), "upload", ("two", path, bytes(chance.randrange(70, 90)))),

@@ -17,26 +17,18 @@ SLEEPS = (330.0, 400.0, 900.0, HOUR, 2 * HOUR, 14 * HOUR)
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a scene is played.
+    """Where a scene is played."""
 
-    Attributes:
-        temper: of the history.
-        run: number of the run that it is about.
-        at: when that begins.
-        length: about how long it takes, in seconds.
-    """
-
-    temper: Temper
-    run: int
-    at: float
-    length: float
+    temper: Temper  # of the history
+    run: int  # number of the run that it is about
+    at: float  # when that begins
+    length: float  # about how long it takes, in seconds
 
     def during(self, chance: random.Random) -> float:
         """A time while the run is at work."""
         return self.at + chance.random() * self.length * chance.choice((0.4, 1.0, 1.0, 1.5))
 
     def past(self, days: float) -> float:
-        """A time in the past."""
         return -days * DAY
 
 

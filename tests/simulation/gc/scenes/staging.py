@@ -52,7 +52,6 @@ def long_commit(chance: random.Random, stage: Stage) -> Moves:
 
 
 def _marked_again(chance: random.Random, stage: Stage, at: float) -> Moves:
-    """The mark of the run is begun once more: it sees less, or it comes to no end, and another run follows."""
     again = [Move(at, "clear", (f"run{stage.run}", "mark_uncommitted"))]
     if chance.random() < 0.5:
         return again

@@ -15,7 +15,6 @@ LEDGER = "put bulk_delete/_raw"
 
 
 def _plenty(chance: random.Random, stage: Stage) -> Moves:
-    """So much garbage that a sweep takes a while."""
     return garbage(chance, stage, 10, 20)
 
 

@@ -1,24 +1,247 @@
-"""What metaranges say of ranges, as rows and in shares, and range files that are found by their content."""
+"""What the entries of a range mean as keys of the namespace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError
+from dredge.errors import FormatError, RefusedError
 from dredge.gc.index.ranges import (
     RangeFacts,
     Ranges,
+    decode,
+    decode_entries,
+    decode_keys,
     find_range_files,
+    read_files,
     unite_ranges,
 )
-from dredge.lakefs.files.sstable import RANGES, write_table
+from dredge.gc.run import Run
+from dredge.hashing import hash64
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.ranges import RangeInfo, write_metarange
+from dredge.lakefs.files.sstable import RANGES, WrittenTable, write_table
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.storage import open_reader
+from tests.support.gc import World, make_world, stage_entry
 from tests.support.memory_store import forget_memory_store, memory_store
+
+
+def stage_full(world: World, uri: str, path: str) -> None:
+    world.lake.catalog.objects.stage_object(
+        world.lake.repository, "main", path, physical_address=uri, checksum="c", size_bytes=1
+    )
+
+
+def test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_one() -> None:
+    world = make_world()
+    # Outside data/ of the namespace as staging words it, so that the server stores the whole URI.
+    scheme_twin = world.lake.namespace.replace("memory://", "mem://")
+    committed, staged = world.orphan("data/slice/full-1"), world.orphan("data/slice/full-2")
+    stage_entry(world, "committed", Entry(f"{scheme_twin}/{committed}", AddressType.FULL, 1, "c"))
+    world.lake.commit()
+    stage_entry(world, "staged", Entry(f"{world.lake.namespace}/{staged}", AddressType.FULL, 1, "c"))
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    world.collect()
+    assert {committed, staged} <= world.data()
+    assert orphan not in world.data()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_trap_12_type_0_addresses_of_old_repositories_are_live(inside: bool) -> None:
+    world = make_world()
+    key = world.orphan("data/slice/old")
+    address = f"{world.lake.namespace}/{key}" if inside else key
+    stage_entry(world, "old", Entry(address, AddressType.BY_PREFIX_DEPRECATED, 6, "c"))
+    world.lake.commit()
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    world.collect()
+    assert world.data() == {key}
+    assert orphan not in world.data()
+
+
+def test_trap_12_a_sibling_namespace_with_the_same_beginning_is_another_place() -> None:
+    world = make_world()
+    twin = world.orphan("data/slice/x")
+    stage_full(world, f"{world.lake.namespace}2/data/slice/x", "elsewhere")
+    world.lake.commit()
+    world.age(days=2)
+    world.collect()
+    assert twin not in world.data()
+
+
+def test_trap_13_signed_addresses_keep_their_comma() -> None:
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+    full = catalog.addresses.get_physical_address(name, "main", "linked")
+    key = world.orphan(full.removeprefix(world.lake.namespace + "/"))
+    assert "," in key
+    catalog.addresses.link_physical_address(
+        name, "main", "linked", physical_address=full, checksum="c", size_bytes=6
+    )
+    bare = world.orphan(key.partition(",")[0])
+    world.age(days=2)
+    world.collect()
+    assert world.data() == {key}
+    assert bare not in world.data()
+    world.lake.commit()
+    world.age(hours=1)
+    world.collect()
+    assert world.data() == {key}
+
+
+ODD_NAMES = [
+    "a//b",
+    "a/../b",
+    "a/./b",
+    "pct%20x",
+    "pct%2Fx",
+    "plus+x",
+    "quote'\"x",
+    "amp&<>x",
+    "back\\slash",
+    "hash#x",
+    "question?x",
+    "comma,x",
+    "trailing/",
+    " space ",
+    unicodedata.normalize("NFD", "nfd-é"),
+    unicodedata.normalize("NFC", "nfd-é"),
+    "emoji-🪣",
+    "UPPER",
+    "upper",
+    "new\nline",
+    "control\x01x",
+    "%zz",
+]
+
+
+def test_trap_38_44_odd_names_are_told_apart_and_deleted_by_exactly_their_name() -> None:
+    for live in (0, 1):
+        world = make_world()
+        kept, gone = set(), set()
+        for number, name in enumerate(ODD_NAMES):
+            key = world.orphan(f"data/slice/{name}")
+            if number % 2 == live:
+                stage_entry(world, f"path{number}", Entry(key, AddressType.RELATIVE, 6, "c"))
+                kept.add(key)
+            else:
+                gone.add(key)
+        if live:
+            world.lake.commit()
+        world.age(days=2)
+        world.collect()
+        assert world.data() == kept
+        assert gone.isdisjoint(world.data())
+
+
+NAMESPACE = "s3://bucket/lake"
+RELATIVE = Entry("data/a", AddressType.RELATIVE, 3, "c")
+TWICE = Entry("data/a", AddressType.RELATIVE, 5, "c")
+INSIDE = Entry(f"{NAMESPACE}/data/b", AddressType.FULL, 3, "c")
+OUTSIDE = Entry("s3://other/data/c", AddressType.FULL, 4, "c")
+OLD = Entry(f"{NAMESPACE}/data/d", AddressType.BY_PREFIX_DEPRECATED, 1, "c")
+
+
+def written(*entries: Entry) -> WrittenTable:
+    return write_table((b"p%d" % at, entry.value().encode()) for at, entry in enumerate(entries))
+
+
+def hashes(*keys: str) -> list[int]:
+    return sorted(hash64(pa.array(keys, pa.string())).tolist())
+
+
+@pytest.mark.parametrize(
+    ("entries", "keys", "outside", "sizes"),
+    [
+        ((RELATIVE, TWICE), ["data/a"], 0, [3, 5]),
+        ((RELATIVE, INSIDE, OUTSIDE), ["data/a", "data/b"], 1, [3, 4]),
+        ((INSIDE, OLD), ["data/b", "data/d", OLD.address], 0, [1, 3]),
+        ((OUTSIDE, OUTSIDE), [], 2, [4]),
+    ],
+)
+def test_all_that_entries_mean_in_the_namespace_is_kept_and_the_rest_counted(
+    entries: tuple[Entry, ...], keys: list[str], outside: int, sizes: list[int]
+) -> None:
+    others = {"plain": written(RELATIVE), "full": written(INSIDE)}
+    tables = {"x": written(*entries), **others}
+    facts = {name: RangeFacts(table.count, b"", table.max_key) for name, table in tables.items()}
+    files = [(f"_lakefs/{name}", table.data) for name, table in tables.items()]
+    found, *more = decode(files, facts, NAMESPACE)
+    assert (found.range_id, found.count, found.outside) == ("x", len(entries), outside)
+    assert (found.addresses.tolist(), found.sizes.tolist()) == (hashes(*keys), sizes)
+    assert [item.addresses.tolist() for item in more] == [hashes("data/a"), hashes("data/b")]
+    assert sorted(set(decode_keys(tables["x"].data, "x", NAMESPACE).to_pylist())) == keys
+
+
+@pytest.mark.parametrize("promised", [RangeFacts(3, b"", b"p1"), RangeFacts(2, b"", b"p2")])
+def test_a_range_that_is_not_what_its_metarange_promised_stops_the_run(promised: RangeFacts) -> None:
+    files = [("_lakefs/x", written(RELATIVE, INSIDE).data)]
+    assert len(list(decode(files, {"x": RangeFacts(2, b"", b"p1")}, NAMESPACE))) == 1
+    with pytest.raises(FormatError):
+        list(decode(files, {"x": promised}, NAMESPACE))
+
+
+def test_paths_and_sizes_come_in_the_order_of_the_keys_and_all_that_were_promised() -> None:
+    data = written(RELATIVE, OUTSIDE).data
+    found = decode_entries(data, "x", 2)
+    assert found.paths.to_pylist() == [b"p0", b"p1"]
+    assert np.array_equal(found.sizes, [3, 4])
+    with pytest.raises(FormatError, match=r"\bx\b"):
+        decode_entries(data, "x", 3)
+
+
+def info(letter: str, count: int = 1) -> RangeInfo:
+    key = letter.encode()
+    return RangeInfo(letter * 64, key, key + b"z", 100, count)
+
+
+def put(world: World, data: bytes, name: str) -> str:
+    world.lake.objects.put(f"_lakefs/{name}", data)
+    return name
+
+
+def metarange_of(world: World, ranges: Iterable[RangeInfo]) -> str:
+    made = write_metarange([*ranges])
+    return put(world, made.data, made.id)
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def run(world: World) -> Run:
+    return world.plan()
+
+
+@pytest.fixture
+def ids(world: World) -> dict[str, str]:
+    return {name: metarange_of(world, map(info, name)) for name in ("ab", "bc", "cd", "de", "a", "b", "e")}
+
+
+def test_a_metarange_that_is_missing_stops_the_run(run: Run, ids: dict[str, str]) -> None:
+    with pytest.raises(RefusedError, match="f" * 64):
+        read_files(run.reader, [ids["ab"], "f" * 64])
+
+
+def test_a_file_that_is_another_metarange_or_none_stops_the_run(world: World, run: Run) -> None:
+    other = put(world, write_metarange([info("a")]).data, "f" * 64)
+    made = write_table([(b"az", info("a").value().encode())])
+    for name in (other, put(world, made.data, made.id)):
+        with pytest.raises(FormatError):
+            read_files(run.reader, [name])
+
 
 FACTS = RangeFacts(3, b"a", b"c")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -32,8 +255,6 @@ def test_metaranges_that_disagree_about_a_range_stop_the_run(other: RangeFacts) 
 
 @dataclass
 class Files:
-    """A namespace with files below `_lakefs/`."""
-
     bucket: str = "range-files"
 
     def put(self, data: bytes, name: str = "", hours_ago: float = 0) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from dredge.gc.index.store import CommittedIndex, read_part, write_part
+from dredge.errors import FormatError
+from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, CommittedIndex, IndexPart, read_part, write_part
 from dredge.gc.index.upkeep import compact, rebuild_index, verify_index
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.storage import open_deleter, open_writer
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of
+from tests.support.index_parts import NAMESPACE, Kept, named, says
 
 
 def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
@@ -49,7 +53,6 @@ def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
 
 
 def test_an_index_made_for_another_namespace_is_not_believed() -> None:
-    """A bucket that was copied brings its index along, but full addresses mean another place there."""
     world, kept, _ = busy_world()
     world.collect()
     copied = "memory://copied/lake"
@@ -72,7 +75,6 @@ def test_a_manifest_of_the_index_that_was_edited_is_not_believed() -> None:
 
 
 def grown(count: int) -> World:
-    """A lake after several runs, each of which added a part to the index."""
     world = make_world(mode="auto")
     world.rules(30)
     for number in range(count):
@@ -149,7 +151,6 @@ def test_verify_finds_damage_and_rebuild_mends_it(tmp_path: Path) -> None:
 
 
 def lose_index(world: World) -> None:
-    """Remove the index, as somebody does who takes it for a cache."""
     keys = world.lake.keys("_lakefs/retention/gc/dredge/index/")
     assert keys
     open_deleter(world.lake.namespace).delete(keys)
@@ -175,21 +176,60 @@ def test_an_optimized_run_without_its_index_still_asks_about_objects_of_equal_si
     assert copy not in world.data()
 
 
-def test_ranges_are_grouped_by_the_part_that_counts_and_those_that_are_lacking_are_told() -> None:
-    world = grown(3)
-    context = world.plan()
-    index = CommittedIndex.load(context.state, world.lake.namespace)
-    known = sorted(index.places)
-    groups, lacking = index.group([*known, "unknown"])
-    assert lacking == ["unknown"]
-    assert sorted(range_id for ids in groups.values() for range_id in ids) == known
-    assert all(read_back(index, name) == ids for name, ids in groups.items())
-    name, count = index.places[known[0]]
-    assert (index.part_of(known[0]), index.part_of(known[0], count)) == (name, name)
-    assert index.part_of(known[0], count + 1) is None
-    assert index.part_of("unknown") is None
-
-
 def read_back(index: CommittedIndex, name: str) -> list[str]:
-    """The ranges that the index has in a part."""
     return [range_id for range_id, (part, _) in index.places.items() if part == name]
+
+
+RANGES = [named("a", 1, 2, sizes=(5,)), named("b", 3, 4, 5, sizes=()), named("c", 6, sizes=(7, 8))]
+
+
+def read(kept: Kept, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[tuple[object, ...]]:
+    return [says(found) for found in read_part(kept.state, part, with_sizes)]
+
+
+def test_a_part_whose_files_are_about_different_ranges_is_damaged(kept: Kept) -> None:
+    one, other = (write_part(kept.state, name, [named(name)]).part for name in "ab")
+    with pytest.raises(FormatError):
+        read(kept, replace(one, sizes=other.sizes), lambda _: True)
+    assert read(kept, replace(one, sizes=other.sizes), lambda _: False)
+
+
+def test_a_part_that_is_not_as_it_was_written_is_damaged(kept: Kept) -> None:
+    new = write_part(kept.state, "p", RANGES)
+    other = write_part(kept.state, "other", RANGES[1:]).part
+    kept.state.put(new.part.addresses.name, kept.state.get(other.addresses.name))
+    with pytest.raises(FormatError):
+        read(kept, new.part, lambda _: False)
+    kept.damage(new)
+    with pytest.raises(FormatError):
+        read(kept, new.part, lambda _: False)
+
+
+def test_the_newest_part_of_a_range_counts_and_only_for_the_number_of_records_it_has(kept: Kept) -> None:
+    kept.add("p5", named("a", 1), named("b", 1))
+    kept.add("p4", named("a", 1, 2))
+    kept.add("p6", named("a", 1))
+    index = kept.index
+    assert index.places == {"a": ("p4", 2), "b": ("p5", 1)}
+    assert [index.part_of("a", count) for count in (None, 1, 2)] == ["p4", None, "p4"]
+    index.places["c"] = ("nowhere", 1)
+    assert index.part_of("c") is None
+    assert index.group("abcd") == ({"p4": ["a"], "p5": ["b"]}, ["c", "d"])
+
+
+def test_the_newest_checkpoint_that_can_be_trusted_stands_for_all_before_it(kept: Kept) -> None:
+    for name in ("p9", "p8", "p7"):
+        kept.add(name, named(name))
+        kept.index.checkpoint(name)
+        if name == "p9":
+            (first,) = kept.state.list_level(f"{CHECKPOINTS}/").objects
+            kept.state.put(first.key, b"damaged: the next one does not know of it")
+    (newest, older, oldest) = sorted(info.key for info in kept.state.list_level(f"{CHECKPOINTS}/").objects)
+    manifests = {info.key for info in kept.state.list_level(f"{MANIFESTS}/").objects}
+    assert kept.index.superseded == {older, oldest, *manifests}
+    kept.state.put(newest, b"damaged")
+    kept.add("p6", named("p6"))
+    index = CommittedIndex.load(kept.state, NAMESPACE)
+    assert index.distrusted == [newest]
+    assert index.superseded == {oldest, *(name for name in manifests if "/p7" not in name)}
+    assert index.places.keys() == {"p6", "p7", "p8", "p9"}

@@ -24,26 +24,11 @@ type DecodeBy = Callable[[Callable[..., RangeHashes]], None]
 
 @pytest.fixture(autouse=True)
 def decode_by(monkeypatch: pytest.MonkeyPatch) -> DecodeBy:
-    """Decode ranges by `decoding()`, or by what a test gives."""
-
     def use(decode: Callable[..., RangeHashes]) -> None:
         monkeypatch.setattr(upkeep, "_decode", decode)
 
     use(decoding())
     return use
-
-
-@pytest.mark.parametrize(
-    ("found", "is_good"),
-    [
-        (Verified(), True),
-        (Verified(unread=["x"]), True),
-        (Verified(damaged=["x"]), False),
-        (Verified(wrong=["x"]), False),
-    ],
-)
-def test_an_index_is_good_unless_a_part_is_damaged_or_a_range_wrong(found: Verified, is_good: bool) -> None:
-    assert found.is_good is is_good
 
 
 def test_a_part_without_one_of_its_ranges_is_damaged_and_nothing_of_it_is_compared(kept: Kept) -> None:

@@ -8,7 +8,7 @@ from dredge.errors import RefusedError
 from dredge.gc.insight.base_run import all_commits
 from dredge.gc.mark_uncommitted import KVAccess
 from tests.support.gc import make_world
-from tests.unit.gc.mark_uncommitted.test_kv_records import store_of
+from tests.support.kv_views import store_of
 
 
 def test_every_commit_is_read_whether_or_not_a_ref_leads_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
 from dredge.gc.insight.addresses import addresses_of, with_metaranges
 from dredge.gc.insight.base_run import BaseRun, open_base
 from tests.support.gc import World, make_world
@@ -26,7 +26,7 @@ def base_of(world: World) -> tuple[BaseRun, Ranges]:
     context = world.plan(dry_run=True)
     world.run(context)
     base = open_base(context.plan.run_uri)
-    return base, dict(facts_of(base.history().ranges_table))
+    return base, dict(read_facts(base.history().ranges_table))
 
 
 def named(world: World, base: BaseRun, ranges: Ranges) -> dict[str, list[int]]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from dredge.gc.index.ranges import RangeFacts
+from dredge.errors import FormatError
+from dredge.gc.index.ranges import Metaranges, RangeFacts
 from dredge.gc.list_committed import step
-from dredge.gc.list_committed.read_ranges import Roles
+from dredge.gc.list_committed.step import Expired, find_expired
 from dredge.gc.run import Run
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.subtract import SubtractOutput
+from dredge.lakefs import Commit
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
 
 
 def run(world: World, **settings: Any) -> tuple[Run, dict[str, int]]:
-    """A whole run, and the figures of this step."""
     made = world.plan(**settings)
     world.run(made)
     return made, dict(summary_of(made, "list_committed").counts)
@@ -61,7 +66,6 @@ def test_without_rules_every_range_file_counts_in_each_run_and_is_looked_at_once
 
 
 def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_active() -> None:
-    """What the run before found active was not all: whatever it did not need is looked at as well."""
     world = make_world(mode="auto")
     world.rules(30)
     world.upload("a", b"1")
@@ -83,18 +87,6 @@ def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_ac
         "that branch's range and metarange, and a file that is neither"
     )
     assert address in world.data()
-
-
-FACTS = RangeFacts(1, b"a", b"z")
-
-
-def test_counted_afresh_everything_active_is_new_and_what_history_names_still_explains() -> None:
-    now = {"kept": FACTS, "new": FACTS}
-    roles = Roles.since({"kept": FACTS, "gone": FACTS, "expired": FACTS}, now)
-    roles.expired = {"older": FACTS}
-    roles.dropped_expired = {"expired"}
-    found = step._afresh(roles, now)
-    assert found == Roles(now, {"older": FACTS, "expired": FACTS})
 
 
 def test_counted_afresh_what_history_named_long_ago_is_no_dropped_range() -> None:
@@ -123,14 +115,6 @@ def test_counted_afresh_what_history_named_long_ago_is_no_dropped_range() -> Non
 
 @dataclass(frozen=True)
 class Dropped:
-    """A lake in which two ranges are active no more since a run: of a branch that is gone, and of an expired commit.
-
-    Attributes:
-        world: the lake.
-        dangling, expired: addresses that only the one names, and the other.
-        key: of the branch's.
-    """
-
     world: World
     dangling: str
     expired: str
@@ -166,8 +150,6 @@ def with_dropped(explain_ranges_max: int = 100) -> Dropped:
 
 @pytest.mark.parametrize("most", [0, 100])
 def test_what_history_names_of_dropped_ranges_explains_and_the_rest_does_not(most: int) -> None:
-    """An object of a commit that nothing leads to any more is garbage whose history is gone. Metaranges that an earlier
-    run read need not be read to know it."""
     lake = with_dropped(most)
     made, counts = run(lake.world)
     assert made.plan.mode == "optimized"
@@ -196,3 +178,69 @@ def test_a_dropped_range_that_cannot_be_read_counts_until_it_can() -> None:
     assert (made.plan.mode, counts["dropped_ranges"]) == ("optimized", 1)
     assert lake.dangling not in world.data()
     world.assert_readable()
+
+
+FACTS = RangeFacts(1, b"a", b"z")
+FILES = {"m3": ["r1", "r3"], "m2": ["r2", "r3"], "m1": ["r2", "r4"], "m0": ["r5"]}
+"""Ranges of metaranges; `r1` and, where it is said, others are active."""
+
+
+def metaranges(names: Iterable[str]) -> Metaranges:
+    found = Metaranges()
+    for name in names:
+        for item in FILES[name]:
+            found.ranges[item] = FACTS
+        place = {item: row for row, item in enumerate(found.ranges)}
+        found.named[name] = np.array([place[item] for item in FILES[name]], np.int32)
+    return found
+
+
+class Store:
+    def __init__(self, damaged: Iterable[str]) -> None:
+        self.damaged = set(damaged)
+        self.read: list[list[str]] = []
+
+    def __call__(self, _run: Run, _runner: object, _where: str, names: Iterable[str]) -> Metaranges:
+        self.read.append(list(names))
+        if self.damaged.intersection(self.read[-1]):
+            raise FormatError("damaged")
+        return metaranges(self.read[-1])
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def find(
+        wanted: Iterable[str] = FILES,
+        *,
+        most: int = 100,
+        known: Iterable[str] = (),
+        active: Iterable[str] = ("r1",),
+        damaged: Iterable[str] = (),
+    ) -> tuple[Expired, Store]:
+        store = Store(damaged)
+        monkeypatch.setattr(step, "read_metaranges", store)
+        tuning = SimpleNamespace(explain_ranges_max=most)
+        run = cast("Run", SimpleNamespace(plan=SimpleNamespace(config=SimpleNamespace(tuning=tuning))))
+        now = datetime(2026, 3, 1, tzinfo=UTC)
+        commits = [Commit(f"c{at}", (), now, name) for at, name in enumerate(wanted)]
+        return find_expired(run, commits, metaranges(known), set(active)), store
+
+    return find
+
+
+@pytest.mark.parametrize("known", [(), ("m2",), ("m3", "m2", "m1", "m0")])
+def test_all_that_expired_commits_name_and_active_ones_do_not(known: tuple[str, ...], found: Any) -> None:
+    answer, store = found(known=known)
+    assert list(answer.ranges) == ["r3", "r2", "r4", "r5"], "the newest first"
+    assert set(answer.ranges.values()) == {FACTS}
+    assert set(answer.named) == {"r2", "r3", "r4", "r5"}
+    assert answer.complete
+    assert store.read == [[name for name in FILES if name not in known]]
+
+
+def test_a_file_that_cannot_be_read_is_left_out_alone(found: Any) -> None:
+    answer, store = found(damaged=["m2"])
+    assert store.read == [list(FILES), ["m3"], ["m2"], ["m1"], ["m0"]]
+    assert list(answer.ranges) == ["r3", "r2", "r4", "r5"]
+    answer, _ = found(["m3", "m2"], damaged=["m2"])
+    assert list(answer.ranges) == ["r3"]

@@ -48,7 +48,6 @@ def run() -> Iterator[WorkerRun]:
 
 
 def written(run: WorkerRun, sorter: reading._Sorter, bits: int = 1) -> dict[tuple[str, int], dict[int, int]]:
-    """What each file has: hashes with their counts, which are 1 where there are none."""
     found = {}
     for item in sorter.write(run.folder, "x", bits):
         if item.kind == COUNTS:

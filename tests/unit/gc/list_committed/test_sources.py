@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed import find_active
-from dredge.gc.list_committed.history import RECORDS, SERVER, find_history
+from dredge.gc.list_committed import find_active, history
+from dredge.gc.list_committed.history import RECORDS, SERVER, Found, find_history
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.active import active_commits
+from dredge.lakefs import PreparedCommits, Ref
 from dredge.lakefs.files.gc_files import Rules
-from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Commit, Repository, repository_key
-from lakefs_embedded.refs.commits import expected_id
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation
 from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, never_asked, open_as, store_of
@@ -76,7 +79,6 @@ def test_the_records_give_what_the_server_answers_and_what_its_walk_loses(
 
 
 def expired_but_for(world: World, keep: str) -> str:
-    """A commit beyond all rules but for what keeps it; gives the address that only it names."""
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
     world.upload("start", b"s")
@@ -119,7 +121,6 @@ def test_what_only_this_keeps_is_kept_by_the_records_alone(
 def test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Commits read before branches would lack what the branches lead to by then."""
     world = recorded()
     world.rules(1)
     staged, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
@@ -146,35 +147,6 @@ def test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_a
 
 
 @pytest.mark.usefixtures("without_canaries")
-def test_a_branch_without_its_commit_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = recorded()
-    world.upload("a", b"1")
-    head = world.lake.commit()
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    open_as(Snapshots(world), monkeypatch)
-    world.lake.kv.delete(partition_of(world), b"commits/" + head.id.encode())
-    with pytest.raises(RefusedError, match=head.id):
-        world.collect()
-    assert orphan in world.data()
-
-
-@pytest.mark.usefixtures("without_canaries")
-def test_a_dangling_commit_without_its_parent_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = recorded()
-    world.rules(1)
-    orphan = world.orphan("data/orphan")
-    record = Commit("", "c", "m", world.lake.clock(), "", parents=("f" * 64,))
-    lost = Commit(expected_id(record), "c", "m", world.lake.clock(), "", parents=("f" * 64,))
-    world.lake.kv.set(partition_of(world), b"commits/" + lost.id.encode(), lost.encode())
-    world.age(days=2)
-    open_as(Snapshots(world), monkeypatch)
-    with pytest.raises(RefusedError, match="parent"):
-        world.collect()
-    assert orphan in world.data()
-
-
-@pytest.mark.usefixtures("without_canaries")
 def test_without_rules_everything_stays_whatever_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     world = recorded()
     addresses = set()
@@ -191,3 +163,42 @@ def test_without_rules_everything_stays_whatever_the_source(monkeypatch: pytest.
     assert orphan not in world.data()
     details = summary_of(context, "list_committed").details
     assert (details["all_commits"], SERVER in details["sources"]) == (True, False)
+
+
+class Recorded:
+    branches = [TOPIC, MAIN]
+    tags = [TAG]
+    commits = GRAPH | EXTRA
+
+
+def from_records(monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "", **config: Any) -> Found:
+    check = SimpleNamespace(doubt=doubt, location="postgres://x")
+    monkeypatch.setattr(history, "read_checked", lambda *_: (Recorded(), check))
+    return find_history(run_of(server, read_kv=True, **config))
+
+
+@pytest.mark.parametrize("keep_tags", [True, False])
+def test_of_records_a_tag_without_its_commit_stops_the_run_where_tags_keep(
+    keep_tags: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorded, "tags", [Ref("v2", "lost")])
+    if keep_tags:
+        with pytest.raises(RefusedError, match=r"v2.*\blost\b"):
+            from_records(monkeypatch, Server())
+    else:
+        assert from_records(monkeypatch, Server(), keep_tags=False).graph == GRAPH
+
+
+def test_rules_that_are_deleted_while_the_server_computes_count_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, honest = Server(listed=csv("d")), Server.prepare_commits
+
+    def prepare(self: Server, *_: object) -> PreparedCommits | None:
+        self.listed_rules = None
+        return honest(self)
+
+    monkeypatch.setattr(Server, "prepare_commits", prepare)
+    found = find_history(run_of(server))
+    assert (found.all_commits, found.rules) == (True, None)
+    assert found.warnings

@@ -26,7 +26,6 @@ def test_trap_08_the_first_commit_has_no_metarange_and_none_is_fetched() -> None
 
 
 def range_files(world: World) -> list[str]:
-    """Keys of range files and metaranges."""
     return [key for key in world.lake.keys("_lakefs/") if len(key) == len("_lakefs/") + 64]
 
 
@@ -103,7 +102,6 @@ def test_trap_25_a_branch_made_from_an_expired_commit_before_the_sweep_is_found(
 
 
 def test_the_head_that_a_branch_had_while_staging_was_read_is_active_although_the_branch_is_gone() -> None:
-    """What was reset to staging since then, and dropped with the branch, was neither staged nor committed else."""
     world = make_world()
     world.rules(1)
     world.upload("a", b"1")

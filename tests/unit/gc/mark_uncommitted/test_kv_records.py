@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted import staged
+from dredge.gc.mark_uncommitted.staging import Records, _read
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -20,15 +22,9 @@ from dredge.gc.steps import (
 )
 from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
-from dredge.lakefs import Ref
-from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry as EntryOf
-from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, branch_key, repository_key
-from lakefs_embedded.staging.area import Staged
 from tests.support.gc import World, candidates, make_world, seen_with, summary_of
 from tests.support.kv_views import WithoutSnapshots, open_as, store_of
-from tests.support.storms import Storm, old_version, recovery
 
 
 @pytest.fixture
@@ -71,69 +67,6 @@ def test_an_entry_that_moves_to_a_new_token_while_tokens_are_read_is_found(
     assert summary_of(context, "mark_uncommitted").counts["kv_tokens"] == 2
 
 
-def test_what_moves_from_a_head_into_a_token_that_was_read_stays(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = old_version(world, "a")
-    store_of(world, monkeypatch)
-    context = world.plan()
-    world.mark(context)
-    with recovery(world, "a"):
-        world.run(context)
-    assert world.served()["a"] == old
-    assert old in world.data()
-
-
-def test_a_branch_whose_tokens_change_all_the_time_stops_the_run(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    store, numbers = store_of(world, monkeypatch), iter(range(1000))
-
-    def change(partition: bytes) -> None:
-        if b":" in partition:
-            branch_of(world, lambda branch: replace(branch, staging_token=f"lake-main:{next(numbers)}"))
-
-    store.before = change
-    with pytest.raises(RefusedError, match="5 looks"):
-        world.collect()
-    assert orphan in world.data()
-
-
-def test_a_branch_that_moves_on_the_server_while_records_are_read_is_no_mistake(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.upload("a", b"1")
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    store, done = store_of(world, monkeypatch), []
-
-    def commit(partition: bytes) -> None:
-        if b":" in partition and not done:
-            done.append(partition)
-            world.lake.commit()
-
-    store.before = commit
-    world.collect()
-    assert orphan not in world.data()
-    world.assert_readable()
-
-
-def test_a_branch_that_the_store_does_not_have_stops_the_run(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    store_of(world, monkeypatch)
-    honest = world.client.branches
-    head = honest("lake")[0].commit_id
-    monkeypatch.setattr(world.client, "branches", lambda name: [*honest(name), Ref("more", head)])
-    with pytest.raises(RefusedError, match="not there"):
-        world.collect()
-    assert orphan in world.data()
-
-
 @pytest.mark.parametrize("record", [b"\xff\xff", bytes.fromhex("0a0162120169") + b"\x1a\x02\xff\xff"])
 def test_what_cannot_be_read_stops_the_run(
     world: World, monkeypatch: pytest.MonkeyPatch, record: bytes
@@ -156,59 +89,8 @@ def test_what_cannot_be_read_stops_the_run(
     assert context.folder.read_failure("mark_uncommitted") is not None
 
 
-def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store_of(world, monkeypatch)
-    old = world.orphan("data/slice/old", b"same")
-    (token,) = world.lake.tokens()
-    entry = Staged(
-        b"a", Value(b"i" * 32, EntryOf(f"{world.lake.namespace}/{old}", AddressType.FULL).encode())
-    )
-    world.age(days=2)
-    context = world.plan()
-    # Past the server, which would show it: only the records may keep it.
-    monkeypatch.setattr(staged, "canonical_staged", lambda found, _: found.slice(0, 0))
-    world.lake.kv.set(token.encode(), b"a", entry.encode())
-    world.run(context)
-    assert old in world.data()
-
-
-def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where the server loses rows, and branches come and go all the time."""
-    world.settings["live_source"] = "both"
-    world = seen_with(world, defects=frozenset({"rows_lost_on_branch_delete"}))
-    store_of(world, monkeypatch)
-    catalog, name = world.lake.catalog, world.lake.repository
-    for branch in ("aa", "zz"):
-        catalog.branches.create_branch(name, branch, "main")
-    living = {world.upload(f"path/{number}", b"%d" % number, "aa") for number in range(5)}
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    asked: list[str] = []
-
-    def count(called: str, _: object) -> None:
-        asked.append(called)
-        if called == "prepare_uncommitted":
-            catalog.branches.create_branch(name, f"new{len(asked)}", "main")
-
-    with Storm(world, ["mm"]):
-        context = world.plan()
-        slice_listing(context, world.runner)
-        world.client.before = count
-        mark_uncommitted(context, world.runner)
-        assert not {"changes", "stat", "objects"} & set(asked)
-        world.run(context)
-    assert living <= world.data()
-    assert orphan not in world.data()
-    counts = summary_of(context, "mark_uncommitted").counts
-    assert (counts["scans"], counts["rows"], counts["kv_rows"]) == (1, 0, 5)
-
-
 @dataclass
 class OldCopy(WithoutSnapshots):
-    """A copy of the store that stopped a while ago, but for refs and commits; named by mistake."""
-
     kv: MemoryKV = field(default_factory=MemoryKV)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
@@ -226,8 +108,6 @@ def name_old_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_the_scan_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The copy lacks what the server shows, so branches are asked; they must be asked about the heads that they had
-    when staging was read."""
     world = make_world(read_kv=True)
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
@@ -256,8 +136,6 @@ def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_th
 
 @dataclass
 class RowByRow(WithoutSnapshots):
-    """A store that others write to between two rows of a scan."""
-
     before_row: Callable[[bytes], None] = lambda _: None
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
@@ -291,3 +169,63 @@ def test_a_copy_that_is_renamed_while_the_records_are_read_stays(
     assert renamed
     assert world.served()["a"] == address
     assert address not in candidates(context)
+
+
+class Store:
+    location = "the store"
+
+    def __init__(self, *looks: dict[str, str], consistent: bool = False) -> None:
+        self.looks = [*looks]
+        self.consistent = consistent
+        self.heads: dict[str, str] = {}
+        self.read: list[str] = []
+
+    def branches(self) -> list[Any]:
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        self.read.append("branches")
+        self.heads |= {name: f"head of {token}" for name, token in look.items()}
+        return [
+            SimpleNamespace(name=name, commit_id=f"head of {token}", tokens=(token,) if token else ())
+            for name, token in look.items()
+        ]
+
+    def staged(self, token: str) -> Iterator[tuple[str, ...]]:
+        self.read.append(token)
+        yield (f"data/{token}",)
+
+    def copies(self) -> Iterator[tuple[str, ...]]:
+        self.read.append("copies")
+        yield ("data/copy",)
+
+    def records(self, rounds_max: int = 3) -> tuple[Records, list[str]]:
+        found: list[str] = []
+
+        def take(entries: Iterator[tuple[str, ...]]) -> int:
+            before = len(found)
+            found.extend(key for keys in entries for key in keys)
+            return len(found) - before
+
+        plan = SimpleNamespace(
+            repository="lake", config=SimpleNamespace(safety=SimpleNamespace(scan_rounds_max=rounds_max))
+        )
+        arguments: Sequence[Any] = (SimpleNamespace(plan=plan, keys=None), self, SimpleNamespace(take=take))
+        return _read(*arguments), found
+
+
+def test_elsewhere_branches_are_looked_at_until_nothing_is_new_and_each_token_is_read_once() -> None:
+    store = Store({"a": "t1"}, {"a": "t2", "b": "t1"}, {"a": "t2"})
+    records, found = store.records()
+    assert store.read == ["branches", "t1", "branches", "t2", "branches", "copies"]
+    assert found == ["data/t1", "data/t2", "data/copy"]
+    assert (records.tokens, records.rows) == (2, 3)
+    assert records.heads == {("a", "head of t1"), ("a", "head of t2"), ("b", "head of t1")}
+
+
+def test_branches_that_name_no_token_at_all_are_not_believed() -> None:
+    with pytest.raises(RefusedError):
+        Store({"a": ""}).records()
+
+
+def test_tokens_that_change_in_every_round_stop_the_run() -> None:
+    with pytest.raises(RefusedError):
+        Store({"a": "t1"}, {"a": "t2"}, {"a": "t3"}, {"a": "t4"}).records()

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from dredge.gc.mark_uncommitted.kv_store import RepositoryRecords, count_of, have_written, look
+from dredge.errors import RefusedError
+from dredge.gc.mark_uncommitted.kv_store import (
+    RepositoryRecords,
+    StoreCheck,
+    _check_heads,
+    _Count,
+    _judge,
+    read_checked,
+    read_count,
+)
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
@@ -24,8 +35,12 @@ pytestmark = pytest.mark.usefixtures("without_canaries")
 
 
 def recorded(**settings: object) -> World:
-    """A world whose staging records are read."""
     return make_world(read_kv=True, safety={"identical_suspects_max": 0}, **settings)
+
+
+def check_store(world: World) -> StoreCheck:
+    plan = world.plan().plan
+    return read_checked(world.client, plan.repository, plan.namespace, lambda records: records.branches())[1]
 
 
 def staged_since_the_copy(world: World) -> tuple[MemoryKV, str, str]:
@@ -56,7 +71,6 @@ def test_what_was_staged_since_a_copy_of_the_store_was_made_stays(monkeypatch: p
 def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its counter has the same name, and has gone further."""
     world = recorded()
     copied, staged, _ = staged_since_the_copy(world)
     other = Counter(copied, world.lake.clock)
@@ -71,7 +85,6 @@ def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
 def test_a_copy_that_counts_along_with_a_busy_server_does_not_stand_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the records are read, the server counts so many requests that the copy's count lies among them."""
     world = recorded()
     copied, staged, orphan = staged_since_the_copy(world)
     key = next(iter(world.lake.kv.scan(PARTITION))).key
@@ -97,7 +110,6 @@ def test_a_copy_that_counts_along_with_a_busy_server_does_not_stand_for_it(
 def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was right once; what the server counts after the records were read, the copy has not."""
     world = recorded()
     copied, staged, _ = staged_since_the_copy(world)
     key = next(iter(world.lake.kv.scan(PARTITION))).key
@@ -124,7 +136,6 @@ def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
 def test_what_a_server_loses_from_its_scan_stays_though_a_copy_lacks_it_too(
     report: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that prove nothing are no proof of the scan either: then the branches are asked."""
     world, living, orphan = stormy_world(read_kv=True, safety={"identical_suspects_max": 0})
     copied = copy_of(world)
     for row in list(copied.scan(world.lake.tokens("aa")[0].encode())):
@@ -139,7 +150,6 @@ def test_what_a_server_loses_from_its_scan_stays_though_a_copy_lacks_it_too(
 
 
 def test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server does not show them, so nothing that it shows is missing in the copy: branches must be asked."""
     world = make_world(read_kv=True)
     world.upload("a", b"same")
     world.lake.commit()
@@ -266,26 +276,11 @@ def test_a_whole_collection_asks_the_server_for_nothing_heavy(monkeypatch: pytes
     assert "server" not in summary_of(context, "list_committed").details["sources"]
 
 
-def test_where_both_are_wanted_both_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = recorded(live_source="both")
-    world.rules(1)
-    world.upload("a", b"1")
-    world.lake.commit()
-    world.age(days=3)
-    open_as(Snapshots(world), monkeypatch)
-    context = world.plan()
-    world.run(context)
-    assert summary_of(context, "mark_uncommitted").counts["scans"] == 1
-    sources = summary_of(context, "list_committed").details["sources"]
-    assert sources["server"] == sources["records"] == 1
-    assert not summary_of(context, "mark_uncommitted").warnings
-
-
 def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The moment of a view is that of its first read: read later, the counter would prove another moment."""
     world = recorded()
     store = store_of(world, monkeypatch)
-    look(world.plan(), lambda records: records.branches())
+    check_store(world)
     assert store.scanned[:2] == [PARTITION, PARTITION]
 
 
@@ -303,8 +298,7 @@ def test_records_of_a_store_that_has_counted_less_do_not_stand_for_the_server(
 
     store.before = take_turns
     open_as(store, monkeypatch)
-    _, standing = look(world.plan(), lambda records: records.branches())
-    assert standing.refuted
+    assert check_store(world).refuted
 
 
 def test_the_server_is_never_asked_while_a_view_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,17 +313,7 @@ def test_the_server_is_never_asked_while_a_view_is_open(monkeypatch: pytest.Monk
             yield opened
 
     monkeypatch.setattr(store, "view", view)
-    _, standing = look(world.plan(), lambda records: records.branches())
-    assert standing.doubt == ""
-
-
-def test_the_counter_must_have_grown_after_the_question_began() -> None:
-    world = make_world()
-    before = world.client.usage()
-    found = have_written(world.client)
-    assert before is not None
-    assert found is not None
-    assert found.requests > before.requests + 1
+    assert check_store(world).doubt == ""
 
 
 def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
@@ -343,17 +327,70 @@ def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
     }.items():
         kv.set(PARTITION, key, value)
     with MemoryRows(kv).view() as view:
-        assert count_of(view, "ab") == 11
-        assert count_of(view, "none") == 0
-        assert count_of(view, "a") is None, "what is no number is no counter"
+        assert read_count(view, "ab") == 11
+        assert read_count(view, "none") == 0
+        assert read_count(view, "a") is None, "what is no number is no counter"
 
 
+@pytest.mark.parametrize(("found", "fits"), [(4, False), (5, True), (7, True), (9, True), (10, False)])
+def test_a_counter_fits_between_what_the_server_said_before_and_after(found: int, fits: bool) -> None:
+    assert _Count(5, found, 9).fits is fits
+
+
+FITS, COPY = _Count(5, 7, 9), _Count(5, 4, 9)
+
+
+@pytest.mark.parametrize(
+    ("counts", "unknown", "doubted", "refuted", "partial"),
+    [
+        ([FITS, FITS], [], False, False, False),
+        ([FITS, COPY], [], True, True, False),
+        ([None, COPY], ["branches/new"], True, True, False),
+        ([FITS, FITS], ["branches/new"], True, False, True),
+        ([FITS, None], [], True, False, False),
+        ([None, None], [], True, False, False),
+    ],
+)
+def test_records_are_proved_by_every_count_and_refuted_by_one(
+    counts: list[_Count | None], unknown: list[str], doubted: bool, refuted: bool, partial: bool
+) -> None:
+    records: Any = SimpleNamespace(location="the store", unknown=unknown)
+    found = _judge(records, counts)
+    assert (found.location, found.refuted, found.partial) == ("the store", refuted, partial)
+    assert bool(found.doubt) is doubted
+    assert (found == StoreCheck("the store")) is not doubted
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "there", "is_ours"),
+    [
+        ("c1", "c1", "c1", True),
+        ("c1", "c2", "c2", True),
+        ("c1", "c2", "c3", True),
+        ("c1", None, None, True),
+        ("c1", "c1", "c2", False),
+        ("c1", "c1", None, False),
+    ],
+)
+def test_a_branch_that_did_not_move_has_its_head_in_the_servers_own_store(
+    before: str, after: str | None, there: str | None, is_ours: bool
+) -> None:
+    records: Any = SimpleNamespace(location="the store", heads={"b": there} if there else {})
+    heads = {"b": after} if after else {}
+    if is_ours:
+        _check_heads(records, {"b": before}, heads)
+    else:
+        with pytest.raises(RefusedError, match=r"\bb\b.*c1"):
+            _check_heads(records, {"b": before}, heads)
+
+
+@pytest.mark.parametrize("kind", [Snapshots, WithoutSnapshots])
 def test_what_moves_from_a_head_into_a_token_after_the_records_were_read_stays(
-    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Snapshots | WithoutSnapshots], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = recorded()
     old = old_version(world, "a")
-    open_as(Snapshots(world), monkeypatch)
+    open_as(kind(world), monkeypatch)
     context = world.plan()
     world.mark(context)
     with recovery(world, "a"):

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
+from collections.abc import Sequence
 from datetime import timedelta
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import FormatError, RefusedError
+from dredge.gc.mark_uncommitted.staged import Extent, ServerScan, StagedFiles, canonical_staged, scan_server
+from dredge.hashing import hash64
+from dredge.lakefs import UncommittedPage
+from dredge.lakefs.files.gc_files import uncommitted_key
 from tests.support.gc import make_world, seen_with
 
 
@@ -69,3 +80,150 @@ def test_a_page_whose_file_is_missing_stops_the_run() -> None:
     with pytest.raises(RefusedError, match=r"1 pages.*\b0\b"):
         world.collect()
     assert {staged, orphan} <= world.data()
+
+
+DEFAULT = uncommitted_key("r1")
+
+
+def token(branch: str, path: str = "") -> str:
+    return base64.b64encode(json.dumps({"branch": branch, "path": path}).encode()).decode()
+
+
+class Server:
+    def __init__(self) -> None:
+        self.world = make_world()
+        self.run = self.world.plan()
+        self.world.client.prepare_uncommitted = self._answer  # type: ignore[method-assign, assignment]
+        self.answers: list[UncommittedPage | Exception] = []
+        self.asked: list[str | None] = []
+        self.files: dict[str, bytes] = {}
+
+    def _answer(self, _repository: str, token: str | None) -> UncommittedPage:
+        self.asked.append(token)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def put(self, key: str, *addresses: str | None, column: str = "physical_address") -> None:
+        sink = io.BytesIO()
+        pq.write_table(pa.table({column: pa.array(addresses, pa.string())}), sink)
+        self.files[key] = sink.getvalue()
+        self.world.lake.objects.put(key, self.files[key])
+
+    def page(self, location: str = "", following: str | None = None, run_id: str = "r1") -> None:
+        where = f"{self.world.lake.namespace}/{location}" if location else ""
+        self.answers.append(UncommittedPage(run_id, where, following))
+
+    def scan(self, deadline: float = float("inf")) -> ServerScan:
+        return scan_server(self.run, StagedFiles(self.run.folder, "scan"), deadline)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def hashes_of(addresses: Sequence[str]) -> list[int]:
+    return sorted(hash64(pa.array(addresses, pa.string())).tolist())
+
+
+def test_the_files_of_every_folder_that_a_page_named_count_and_those_of_the_usual_one(server: Server) -> None:
+    server.put(f"{DEFAULT}one", "data/a", "data/b")
+    server.put("elsewhere/two", "data/b", "data/c")
+    server.put("elsewhere-else/three", "data/x")
+    server.page("elsewhere", token("m"))
+    server.page()
+    scan = server.scan()
+    assert (scan.server_run, scan.pages, scan.empty_pages, scan.rows) == ("r1", 2, 1, 4)
+    assert server.asked == [None, token("m")]
+    assert scan.locations == {"elsewhere/"}
+    assert scan.hashes.tolist() == hashes_of(["data/a", "data/b", "data/c"])
+    assert scan.files == [
+        {"key": key, "rows": 2, "size_bytes": len(server.files[key])}
+        for key in (f"{DEFAULT}one", "elsewhere/two")
+    ]
+
+
+def test_pages_of_two_scans_are_not_one(server: Server) -> None:
+    server.page("", token("m"))
+    server.page("", None, run_id="r2")
+    with pytest.raises(RefusedError, match=r"r1.*r2"):
+        server.scan()
+
+
+def test_a_file_without_addresses_is_not_one_of_nothing(server: Server) -> None:
+    server.put(f"{DEFAULT}one", "data/a", column="address")
+    server.page(DEFAULT)
+    with pytest.raises(FormatError, match="physical_address"):
+        server.scan()
+
+
+def test_a_row_without_an_address_is_not_passed_over(server: Server) -> None:
+    server.put(f"{DEFAULT}one", "data/a", None)
+    server.page(DEFAULT)
+    with pytest.raises(FormatError):
+        server.scan()
+
+
+def test_full_addresses_count_in_both_forms() -> None:
+    addresses = pa.chunked_array([["data/a", "s3://b/lake/data/b"], ["s3://b/elsewhere/data/c"]])
+    found = canonical_staged(addresses, "s3://b/lake")
+    assert sorted(found.to_pylist()) == [
+        "data/a",
+        "data/b",
+        "s3://b/elsewhere/data/c",
+        "s3://b/lake/data/b",
+    ]
+    assert canonical_staged(pa.chunked_array([], pa.string()), "s3://b/lake").to_pylist() == []
+    assert np.array_equal(canonical_staged(pa.chunked_array([["data/a"]]), "s3://b/lake"), ["data/a"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "starts"),
+    [
+        (None, None, {"a": "", "m": "", "z": ""}),
+        (None, token("m"), {"a": "", "m": None, "z": None}),
+        (None, token("m", "p"), {"a": "", "m": "", "z": None}),
+        (token("m"), None, {"a": None, "m": "", "z": ""}),
+        (token("m", "path/7"), token("z"), {"a": None, "m": "path/", "z": None}),
+        (token("m", "path/7"), None, {"a": None, "m": "path/", "z": ""}),
+        ("not a token", "nor this", {"a": "", "m": "", "z": ""}),
+        (token("m", "\ufffd7"), None, {"a": None, "m": "", "z": ""}),
+        (token("é"), None, {"z": None, "é": "", "😀": ""}),
+    ],
+)
+def test_what_a_page_may_have_covered(
+    asked: str | None, given: str | None, starts: dict[str, str | None]
+) -> None:
+    extent = Extent.between(asked, given)
+    assert {branch: extent.after(branch) for branch in starts} == starts
+
+
+@pytest.mark.parametrize(
+    ("passed", "branch"),
+    [(token("m", "p\ufffd"), "m"), (token("m", "p"), None), (token("m"), None), (None, None), ("odd", None)],
+)
+def test_a_token_that_cannot_spell_its_path_may_have_skipped_the_rest_of_its_branch(
+    passed: str | None, branch: str | None
+) -> None:
+    skipped = Extent.skipped_by(passed)
+    if branch is None:
+        assert skipped is None
+        return
+    assert skipped is not None
+    assert (skipped.branch, skipped.until, skipped.into) == (branch, branch, True)
+    assert [skipped.after(name) for name in ("a", branch, "z")] == [None, "", None]
+
+
+@pytest.mark.parametrize(
+    "odd", ["bm90IGpzb24=", "e30=", "WzFd", "m", "bnVsbA==", token("m")[:-2] + "*=", "*" + token("m")]
+)
+def test_a_page_whose_token_is_not_understood_may_have_covered_everything(odd: str) -> None:
+    extent = Extent.between(odd, odd)
+    assert [extent.after(name) for name in ("a", "m", "z")] == ["", "", ""]
+
+
+def test_a_token_without_a_path_begins_with_its_branch() -> None:
+    nothing = base64.b64encode(json.dumps({"branch": "m", "path": None}).encode()).decode()
+    assert Extent.between(nothing, nothing) == Extent("m", "", "m", False)

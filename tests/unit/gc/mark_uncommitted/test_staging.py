@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 
 from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.gc.config import GCConfig
+from dredge.gc.mark_uncommitted.staging import Staging, scan_staging
+from dredge.gc.run import Run
 from dredge.lakefs import Change
 from tests.support.gc import World, make_world, seen_with, stage_again
+from tests.support.kv_views import WithoutSnapshots, copy_of, open_as
 from tests.support.memory_store import memory_store
 from tests.support.storms import old_version, recovery
 
@@ -79,7 +83,7 @@ def test_trap_04_branches_that_never_stand_still_stop_a_run_that_may_not_ask_the
 
     with (
         world.during("prepare_uncommitted", another, times=1000),
-        pytest.raises(RefusedError, match="came or"),
+        pytest.raises(RefusedError, match=r"\bb\d"),
     ):
         world.collect()
     assert world.data() == before
@@ -185,7 +189,6 @@ def test_trap_24_an_old_object_staged_again_after_the_mark_is_found_by_the_re_ch
 
 
 def test_what_moves_from_a_head_back_into_staging_while_the_re_check_reads_stays() -> None:
-    """Staging was read before, and heads after; only the head that the branch had when staging was read has it."""
     world = make_world()
     old, orphan = old_version(world, "a"), world.orphan("data/slice/orphan")
     world.age(days=2)
@@ -216,14 +219,7 @@ def test_trap_26_an_address_that_two_paths_share_outlives_one_of_them() -> None:
     world = make_world()
     address = world.upload("a", b"1")
     for path in ("b", "c"):
-        world.lake.catalog.objects.stage_object(
-            world.lake.repository,
-            "main",
-            path,
-            physical_address=f"{world.lake.namespace}/{address}",
-            checksum="c",
-            size_bytes=1,
-        )
+        stage_again(world, address, path, 1)
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "a")
     world.age(days=2)
     world.collect()
@@ -275,3 +271,98 @@ def _empty_file(world: World, key: str) -> None:
     sink = io.BytesIO()
     pq.write_table(table.slice(0, 0), sink)
     world.lake.objects.put(key, sink.getvalue())
+
+
+@pytest.mark.parametrize("drop", [True, False])
+def test_records_that_prove_nothing_are_compared_with_what_the_server_showed(
+    monkeypatch: pytest.MonkeyPatch, drop: bool
+) -> None:
+    world = make_world(read_kv=True)
+    world.upload("a", b"1")
+    world.upload("b", b"2")
+    copied = copy_of(world)
+    if drop:
+        (token,) = world.lake.tokens()
+        copied.delete(token.encode(), b"b")
+    open_as(WithoutSnapshots(world, kv=copied), monkeypatch)
+    world.client.usage = lambda: None  # type: ignore[method-assign]
+    found = scan_staging(world.plan(), "scan")
+    assert found.records is not None
+    assert (found.records.missing, found.records.unseen) == (int(drop), 0)
+    assert found.records.exact is not drop
+    assert len(found.scanned) == 2
+
+
+def addresses(run: Run, found: Staging) -> set[str]:
+    return {
+        address
+        for rows in run.folder.read_parts(found.files.addresses)
+        for address in rows["address"].to_pylist()
+    }
+
+
+def before_scans(world: World, action: Callable[[int], None]) -> list[int]:
+    numbers: list[int] = []
+
+    def before(name: str, _arguments: object) -> None:
+        if name == "prepare_uncommitted":
+            numbers.append(len(numbers) + 1)
+            action(numbers[-1])
+
+    world.client.before = before
+    return numbers
+
+
+def test_everything_that_any_scan_gave_counts() -> None:
+    world = make_world(safety={"scan_rounds_max": 3})
+    catalog, name = world.lake.catalog, world.lake.repository
+    staged = world.upload("a", b"1")
+    catalog.branches.create_branch(name, "side", "main")
+    run = world.plan()
+
+    def move(number: int) -> None:
+        catalog.branches.create_branch(name, f"b{number}", "main")
+        world.upload(f"during/{number}", b"%d" % number)
+        if number == 2:  # only the first scan shows it
+            catalog.objects.delete_object(name, "main", "a")
+
+    scans = before_scans(world, move)
+    found = scan_staging(run, "scan")
+    assert scans == [1, 2, 3]
+    assert len({scan.server_run for scan in found.scans}) == 3
+    assert [(scan.pages, scan.empty_pages, len(scan.files)) for scan in found.scans] == [(1, 0, 1)] * 3
+    assert found.rows == 2 + 2 + 3, "with repetitions"
+    assert len(found.scanned) == 4
+    assert staged in addresses(run, found)
+    assert found.proof is not None
+    assert found.proof.asked_for_all == 1, "the last round asks each branch with changes for everything"
+    assert {branch for branch, _ in found.heads} == {"main", "side", "b1", "b2", "b3"}
+    assert found.branches.keys() == {"main", "side", "b1", "b2", "b3"}
+
+
+def test_heads_of_before_between_and_after_scans_are_all_remembered() -> None:
+    world = make_world()
+    run = world.plan()
+    (main,) = world.client.branches(world.lake.repository)
+    commits = [main.commit_id]
+
+    def move(number: int) -> None:
+        if number == 1:  # a branch comes, so that there is a second scan
+            world.lake.catalog.branches.create_branch(world.lake.repository, "side", "main")
+        world.upload("a", b"%d" % number)
+        commits.append(world.lake.commit(f"{number}").id)
+
+    scans = before_scans(world, move)
+    found = scan_staging(run, "scan")
+    assert scans == [1, 2]
+    assert {commit for branch, commit in found.heads if branch == "main"} == set(commits)
+    assert found.branches["main"] == commits[-1]
+
+
+def test_a_server_that_lists_no_branches_is_not_believed() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    run = world.plan()
+    world.client.branches = lambda *_: []  # type: ignore[method-assign]
+    with pytest.raises(RefusedError):
+        scan_staging(run, "scan")

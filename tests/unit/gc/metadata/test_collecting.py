@@ -34,11 +34,11 @@ from dredge.undo.alarms import SCHEMA, write_alarm
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
+from tests.support.kv_views import copy_of
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
 from tests.support.wrong_runs import say_acknowledged, state_of
-from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
 from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
 
 

@@ -1,13 +1,17 @@
+"""The active commits of a history."""
+
 from __future__ import annotations
 
 from datetime import timedelta
 
 import pytest
+from hypothesis import given, settings
 
 from dredge.errors import NotFoundError
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import Branch, Commit
+from tests.support.commit_histories import histories
 from tests.support.lakes import START
 
 NOW = START
@@ -46,28 +50,9 @@ def test_the_newest_commit_beyond_the_threshold_stays_active_on_each_line() -> N
     assert active(graph(*BASIC), {"f": 7, "d": 3}) == {"b", "d", "e", "f"}
 
 
-def test_a_dangling_line_is_active_while_its_tip_is_young() -> None:
-    dangling = graph(*BASIC, "g8<c", "h7<g", "i4<h")
-    assert active(dangling, {"f": 7, "d": 3}) == {"b", "d", "e", "f", "h", "i"}
-
-
-def test_a_dangling_line_with_an_old_tip_is_not_active() -> None:
-    dangling = graph(*BASIC, "g8<c", "h7<g", "i6<h")
-    assert active(dangling, {"f": 7, "d": 3}) == {"b", "d", "e", "f"}
-
-
 def test_second_parents_retain_nothing() -> None:
     merged = graph("a7", "b6<a", "c7", "d6<c,a")
     assert active(merged, {"b": 3, "d": 10}) == {"b", "c", "d"}
-
-
-def test_a_heads_own_rule_counts_although_it_is_a_leaf_too() -> None:
-    assert active(graph("a50", "b4<a"), {"b": 3}, default=30) == {"b"}
-
-
-def test_two_heads_on_one_old_commit_each_count_with_their_own_rule() -> None:
-    lines = graph("root20", "x14<root", "head210<x", "head19<head2")
-    assert active(lines, {"head1": 9, "head2": 12}) == {"head1", "head2", "x"}
 
 
 def two_lines(old: str, young: str) -> list[Commit]:
@@ -88,16 +73,6 @@ def test_trap_19_the_servers_early_stop_loses_a_commit_in_one_order() -> None:
     found = active(two_lines("b1", "a1"), {"a1": 30, "b1": 30}, early_stop=True)
     assert lost == {"a1", "b1"}
     assert found == {"a1", "b1", "x"}
-
-
-def test_a_walk_goes_on_to_the_root_although_it_passes_old_commits() -> None:
-    line = [
-        Commit("a", "", "", NOW - timedelta(days=50), ""),
-        Commit("b", "", "", NOW - timedelta(days=10), "", parents=("a",)),
-        Commit("c", "", "", NOW - timedelta(days=60), "", parents=("b",)),
-        Commit("d", "", "", NOW - timedelta(days=1), "", parents=("c",)),
-    ]
-    assert active(line, {"d": 30}) == {"d", "c", "a"}
 
 
 def test_trap_21_the_main_parent_of_a_version_0_merge_is_the_last() -> None:
@@ -144,3 +119,45 @@ def test_trap_29_zero_rules_read_as_no_rules() -> None:
 
 def test_more_days_than_a_calendar_holds_keep_everything() -> None:
     assert active(graph("a9000", "b8000<a"), {"b": 2**31 - 1}, default=2**31 - 1) == {"a", "b"}
+
+
+def by_definition(commits: list[Commit], branches: list[Branch], rules: Rules) -> set[str]:
+    """Walk every line to its root and remember nothing."""
+    by_id = {commit.id: commit for commit in commits}
+    heads = {branch.commit_id for branch in branches}
+    mains = {commit.main_parent for commit in commits}
+    starts = [(by_id[branch.commit_id], rules.threshold(START, branch.name)) for branch in branches]
+    starts += [
+        (commit, rules.threshold(START, None))
+        for commit in commits
+        if commit.id not in mains and commit.id not in heads
+    ]
+    active = set(heads)
+    for commit, threshold in starts:
+        if commit.id not in heads and commit.creation_date > threshold:
+            active.add(commit.id)
+        while commit.main_parent is not None:
+            if commit.creation_date > threshold:
+                active.add(commit.main_parent)
+            commit = by_id[commit.main_parent]
+    return active
+
+
+@given(histories())
+@settings(deadline=None)
+def test_active_commits_are_those_of_the_definition(
+    history: tuple[list[Commit], list[Branch], Rules],
+) -> None:
+    commits, branches, rules = history
+    assert set(active_commits(commits, branches, rules, START)) == by_definition(commits, branches, rules)
+
+
+@given(histories())
+@settings(deadline=None)
+def test_active_commits_hold_all_that_the_server_finds(
+    history: tuple[list[Commit], list[Branch], Rules],
+) -> None:
+    commits, branches, rules = history
+    ours = set(active_commits(commits, branches, rules, START))
+    servers = set(active_commits(commits, branches, rules, START, early_stop=True))
+    assert servers <= ours

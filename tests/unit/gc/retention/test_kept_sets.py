@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
+from dredge.errors import RefusedError
 from dredge.gc.steps import bulk_delete
-from dredge.lakefs import Commit, Ref
-from tests.support.gc import candidates, make_world, summary_of
-from tests.support.policies import history, kept, policy, revive
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry, Value
+from dredge.lakefs.files.ranges import read_metarange
+from dredge.storage import open_deleter
+from lakefs_embedded.staging.area import Staged
+from tests.support.gc import Parallel, World, candidates, make_world, summary_of
+from tests.support.policies import history, kept, many_paths, policy, revive
 
 
 def test_a_policy_keeps_the_last_commits_of_a_branch_and_no_more() -> None:
@@ -24,19 +28,6 @@ def test_a_policy_keeps_the_last_commits_of_a_branch_and_no_more() -> None:
     assert found["commits"] == 2
 
 
-def test_the_next_run_without_the_policy_collects_what_it_kept() -> None:
-    world = make_world()
-    world.rules(1)
-    addresses = history(world, 6)
-    left, _ = kept(world, policy=policy("last: 4"))
-    assert left == set(addresses[-4:])
-    left, _ = kept(world, policy=policy("last: 2"))
-    assert left == set(addresses[-2:])
-    left, sets = kept(world)
-    assert left == {addresses[-1]}
-    assert [name for name in sets if name.startswith("policy")] == []
-
-
 def test_a_policy_is_about_the_branches_it_names_hidden_ones_too() -> None:
     world = make_world(policy=policy("branches: ['rel-*', secret], last: 2"))
     world.rules(1)
@@ -48,30 +39,7 @@ def test_a_policy_is_about_the_branches_it_names_hidden_ones_too() -> None:
     assert left == {*histories["rel-1"][-2:], *histories["secret"][-2:], histories["other"][-1]}
 
 
-@pytest.mark.parametrize(("version", "expected"), [(0, ["m", "side", "base"]), (1, ["m", "main", "base"])])
-def test_the_main_line_goes_by_the_commits_version(version: int, expected: list[str]) -> None:
-    world = make_world()
-    now = world.lake.clock()
-    parents = {"base": (), "main": ("base",), "side": ("base",), "m": ("main", "side")}
-    graph = {
-        name: Commit(name, above, now, name, version if name == "m" else 1) for name, above in parents.items()
-    }
-    (keep,) = RetentionPolicy((PolicyRule("r", last=None),)).keeps([Ref("b", "m")], graph)
-    assert keep.commits == set(expected)
-    (keep,) = RetentionPolicy((PolicyRule("r", last=2),)).keeps([Ref("b", "m")], graph)
-    assert keep.commits == set(expected[:2])
-
-
-def test_without_rules_nothing_has_to_be_kept() -> None:
-    world = make_world(policy=policy("last: 2", "paths: '**'"))
-    addresses = history(world, 4)
-    left, sets = kept(world)
-    assert left == set(addresses)
-    assert sets == {}
-
-
 def test_a_branch_made_from_an_expired_commit_keeps_by_policy_what_lies_before_it() -> None:
-    """The re-check applies the policy to branches that the mark did not know."""
     world = make_world(policy=policy("branches: 'rel-*', last: 2"))
     world.rules(1)
     addresses = history(world, 5)
@@ -103,21 +71,7 @@ def test_rules_that_keep_more_after_the_mark_are_heeded_by_the_re_check(change: 
     assert world.data() == set(addresses)
 
 
-def test_rules_that_keep_less_after_the_mark_wait_for_the_next_run() -> None:
-    world = make_world()
-    world.rules(100)
-    addresses = history(world, 4)
-    context = world.plan()
-    world.mark(context)
-    world.rules(1)
-    world.run(context)
-    assert world.data() == set(addresses)
-    world.collect()
-    assert world.data() == {addresses[-1]}
-
-
 def test_a_head_with_an_empty_metarange_keeps_nothing_and_stops_nothing() -> None:
-    """A commit that deleted the last object names the empty metarange, a file like any other."""
     world = make_world(policy=policy("last: 1"))
     world.rules(1)
     gone = world.upload("a", b"1")
@@ -160,28 +114,160 @@ def test_policies_do_not_reach_dangling_commits() -> None:
     assert kept(world)[0] == set()
 
 
-def test_a_hidden_branchs_history_is_judged_like_any_other() -> None:
-    world = make_world()
-    world.rules(1, secret=100)
-    world.lake.catalog.branches.create_branch(world.lake.repository, "secret", "main", hidden=True)
-    addresses = history(world, 3, "secret")
-    world.collect()
-    assert world.data() == set(addresses)
-
-
-def test_optimized_runs_keep_and_let_go_by_policy_like_clean_ones() -> None:
-    world = make_world(policy=policy("last: 3"))
+@pytest.mark.parametrize("shards", [1 << 20, 2])
+def test_a_rule_about_paths_keeps_matching_entries_of_expired_commits(shards: int) -> None:
+    world = make_world(
+        policy=policy("name: audit, paths: ['audit/**', '*.md']"), tuning={"shard_values": shards}
+    )
     world.rules(1)
-    addresses = history(world, 4)
-    assert kept(world, mode="clean")[0] == set(addresses[-3:])
-    for number in (4, 5):
-        addresses += history(world, 1, first=number)
-        world.upload("new", b"young")  # in a slice that has to be listed
-        context = world.plan(mode="optimized")
-        assert context.plan.mode == "optimized"
-        world.run(context)
-        left = {address for address in world.data() if address in addresses}
-        assert left == set(addresses[-3:])
-    world.age(days=10)
-    clean, _ = kept(world, mode="clean")
-    assert {address for address in clean if address in addresses} == set(addresses[-3:])
+    world.runner = Parallel()
+    addresses = many_paths(world)
+    left, sets = kept(world)
+    assert left == {
+        *addresses["audit/a"],
+        *addresses["audit/b/c"],
+        *addresses["data.md"],
+        addresses["x"][-1],
+    }
+    found = sets["policy: audit"]
+    assert (found["objects"], found["only_objects"]) == (9, 9)
+    assert found["bytes"] == sum(3 * len(f"{path} 0") for path in ("audit/a", "audit/b/c", "data.md"))
+    world.assert_readable()
+
+
+def test_a_rule_about_paths_can_be_bounded_to_the_last_commits_and_to_branches() -> None:
+    world = make_world(policy=policy("branches: main, last: 3, paths: 'audit/a'"))
+    world.rules(1)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "other", "main")
+    on_other = history(world, 3, "other", path="audit/a")
+    addresses = many_paths(world)
+    left, _ = kept(world)
+    newest = {found[-1] for found in addresses.values()}
+    assert left == {*addresses["audit/a"][-3:], on_other[-1], *newest}
+
+
+def parts_of_paths(world: World) -> list[str]:
+    return [key for key in world.lake.keys("_lakefs/") if "/dredge/paths/" in key and "/parts/" in key]
+
+
+def test_what_falls_out_of_the_last_commits_goes_although_the_index_of_paths_has_it() -> None:
+    world = make_world(policy=policy("last: 3, paths: 'audit/a'"))
+    world.rules(1)
+    addresses = many_paths(world)["audit/a"]
+    assert set(addresses[-3:]) <= kept(world)[0]
+    world.upload("x", b"another")
+    world.lake.commit("another")
+    world.age(days=3)
+    left, _ = kept(world)
+    assert set(addresses[-2:]) <= left
+    assert addresses[-3] not in left
+
+
+def test_a_damaged_index_of_paths_is_rebuilt_from_the_ranges() -> None:
+    world = make_world(policy=policy("paths: 'audit/**'"))
+    world.rules(1)
+    many_paths(world)
+    left, _ = kept(world)
+    damaged = parts_of_paths(world)
+    assert damaged
+    for key in damaged:
+        world.lake.objects.put(key, b"damaged")
+    assert kept(world)[0] == left
+
+
+@pytest.mark.parametrize("what", ["metarange", "range"])
+def test_a_missing_file_that_a_rule_about_paths_needs_stops_the_run(what: str) -> None:
+    world = make_world()
+    world.rules(1)
+    many_paths(world)
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    log = world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    (oldest,) = (found.metarange_id for found in log if found.message == "0")
+    key = f"_lakefs/{oldest}"
+    if what == "range":
+        (only,) = read_metarange(world.lake.objects.get(key), key).ranges
+        key = f"_lakefs/{only.id}"
+    open_deleter(world.lake.namespace).delete([key])
+    with pytest.raises(RefusedError, match="missing"):
+        world.collect(policy=policy("paths: '**'"))
+    assert orphan in world.data()
+    world.collect()  # nothing else needs it
+    assert orphan not in world.data()
+
+
+def test_full_addresses_under_paths_that_are_no_text_are_kept_too() -> None:
+    world = make_world(policy=policy("paths: 'odd/**'"))
+    world.rules(1)
+    old = world.orphan("data/slice/full", b"12345678")
+    path = b"odd/\xff\xfe"
+    entry = Entry(f"{world.lake.namespace}/{old}", AddressType.FULL, size=8)
+    (token,) = world.lake.tokens()
+    world.lake.kv.set(token.encode(), path, Staged(path, Value(b"i" * 32, entry.encode())).encode())
+    world.lake.commit()
+    world.age(days=3)
+    (token,) = world.lake.tokens()
+    world.lake.kv.set(token.encode(), path, Staged(path, None).encode())
+    world.lake.commit()
+    history(world, 2)
+    assert old in kept(world)[0]
+    assert old not in kept(world, policy=None)[0]
+
+
+def test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths() -> None:
+    world = make_world(policy=policy("branches: 'rel-*', paths: 'audit/**'"))
+    world.rules(1)
+    addresses = many_paths(world)
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
+    context = world.plan()
+    world.mark(context)
+    revive(world, "rel-1", ids["1"])
+    world.run(context)
+    expected = {found[1] for found in addresses.values()} | {found[-1] for found in addresses.values()}
+    assert world.data() == {*expected, addresses["audit/a"][0], addresses["audit/b/c"][0]}
+
+
+def test_a_commit_that_another_rule_knew_already_is_looked_through_for_the_new_one() -> None:
+    world = make_world(policy=policy("branches: main, paths: 'x'", "branches: 'rel-*', paths: 'audit/**'"))
+    world.rules(1)
+    addresses = many_paths(world)
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
+    context = world.plan()
+    world.mark(context)
+    assert addresses["audit/a"][0] in candidates(context)
+    revive(world, "rel-1", ids["1"])
+    world.run(context)
+    assert addresses["audit/a"][0] in world.data()
+    assert addresses["x"][0] in world.data()
+    assert addresses["data.md"][0] not in world.data()
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("other", ["last: 2", "last: 3, paths: 'audit/a'", "paths: '*'", ""])
+def test_what_another_policy_lets_go_goes_in_any_kind_of_run(other: str, mode: str) -> None:
+    world = make_world()
+    world.rules(1)
+    addresses = many_paths(world)
+    before = policy("last: 3, paths: ['audit/**', '*.md']", "name: x, last: 2")
+    first, _ = kept(world, policy=before, mode="clean")
+    assert first == {*(address for found in addresses.values() for address in found[-2:])} | {
+        addresses[path][-3] for path in ("audit/a", "audit/b/c", "data.md")
+    }
+    context = world.plan(mode=mode, policy=policy(other) if other else None)
+    world.run(context)
+    assert context.plan.mode == mode
+    keeps = {
+        "last: 2": lambda path: 2,
+        "last: 3, paths: 'audit/a'": lambda path: 3 if path == "audit/a" else 1,
+        "paths: '*'": lambda path: 1 if "/" in path else 4,
+        "": lambda path: 1,
+    }[other]
+    expected = {address for path, found in addresses.items() for address in found[-keeps(path) :]}
+    assert world.data() == expected & first
+    world.assert_readable()

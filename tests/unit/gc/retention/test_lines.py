@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.retention.active import FOREVER, active_commits, lines_of
+from dredge.gc.retention.active import FOREVER, active_commits, find_lines
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files import gc_files as retention
 from dredge.lakefs.files import records
@@ -25,7 +25,6 @@ heads = st.lists(
 
 
 def graph_of(rows: list[tuple[int, int, int, bool]]) -> dict[str, Commit]:
-    """Commits with up to two parents among those before them; dates in any order."""
     made: dict[str, Commit] = {}
     for number, (first, second, age, old) in enumerate(rows):
         parents = tuple(dict.fromkeys(f"{item:02d}" for item in (first, second) if item < number))
@@ -62,7 +61,7 @@ def test_lines_keep_what_the_walk_keeps_now_and_until_the_end_that_they_tell(
     graph = graph_of(rows)
     branches = [Ref(name, f"{number % len(graph):02d}") for name, number in at]
     rules = Rules(default, {"a": own})
-    lines = lines_of(graph, branches, rules, NOW)
+    lines = find_lines(graph, branches, rules, NOW)
     assert {item for item, line in lines.items() if line.is_active(NOW)} == by_the_walk(
         graph, branches, rules, NOW
     )
@@ -78,11 +77,10 @@ def test_lines_keep_what_the_walk_keeps_now_and_until_the_end_that_they_tell(
 def test_the_one_branch_that_keeps_a_commit_is_told_only_where_it_is_alone(
     rows: list[tuple[int, int, int, bool]], at: list[tuple[str, int]], default: int, own: int
 ) -> None:
-    """Without that branch and its line the commit would go; with any other keeper nobody is told."""
     graph = graph_of(rows)
     branches = [Ref(name, f"{number % len(graph):02d}") for name, number in at]
     rules = Rules(default, {"a": own})
-    for item, line in lines_of(graph, branches, rules, NOW).items():
+    for item, line in find_lines(graph, branches, rules, NOW).items():
         if line.keeper is None:
             continue
         others = [branch for branch in branches if branch.id != line.keeper]
@@ -93,5 +91,5 @@ def test_the_one_branch_that_keeps_a_commit_is_told_only_where_it_is_alone(
 
 def test_without_rules_nothing_ever_ends() -> None:
     graph = graph_of([(9, 9, 40, False), (0, 9, 30, False)])
-    lines = lines_of(graph, [Ref("main", "01")], None, NOW)
+    lines = find_lines(graph, [Ref("main", "01")], None, NOW)
     assert (lines["00"].until, lines["00"].keeper, lines["01"].heads) == (FOREVER, "main", ["main"])

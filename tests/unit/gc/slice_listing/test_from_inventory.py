@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.gc.slice_listing import SliceListingOutput
+from dredge.errors import FormatError, RefusedError
+from dredge.gc.slice_listing import SliceListingOutput, step
+from dredge.gc.slice_listing.items import Listed
+from dredge.gc.slice_listing.step import ReadConfig
 from dredge.gc.steps import slice_listing
 from dredge.gc.subtract import SubtractOutput
+from dredge.storage.model import LISTING_SCHEMA
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of
 from tests.support.inventories import Inventory, rows_of, table_of
@@ -20,7 +26,6 @@ ORPHAN = "data/orphan"
 
 
 def planted() -> World:
-    """A lake with a live object and a piece of garbage, three days old."""
     world = make_world()
     world.upload("live", b"live")
     world.orphan(ORPHAN)
@@ -86,7 +91,6 @@ def test_the_cutoff_is_never_after_the_inventory() -> None:
 
 
 def test_an_object_written_anew_since_the_inventory_is_young_and_stays() -> None:
-    """Its key is garbage by the inventory, and old by it. What lies there now is neither."""
     world = planted()
     uri = Inventory(world).write()
     world.age(days=2)
@@ -152,15 +156,6 @@ def test_sizes_and_etags_of_candidates_are_the_stores_and_not_the_inventorys() -
     assert row["etag"] is not None
 
 
-def test_an_optimized_run_lists_and_reads_no_inventory() -> None:
-    world = planted()
-    uri = Inventory(world).write()
-    world.age(hours=1)
-    world.collect(inventory=uri)
-    world.age(hours=1)
-    assert world.plan(inventory=uri, mode="optimized").plan.inventory is None
-
-
 def test_slices_of_an_inventory_count_as_covered_by_its_own_time() -> None:
     world = make_world()
     early = new_descending_xid(world.lake.clock())
@@ -173,19 +168,6 @@ def test_slices_of_an_inventory_count_as_covered_by_its_own_time() -> None:
     assert deleted(world, inventory=uri) == {f"data/{early}/a"}
     # A listing of today would have covered that slice; the inventory did not see it, so the next run looks there.
     assert deleted(world, mode="optimized") == {f"data/{between}/b"}
-
-
-def test_young_objects_of_covered_slices_are_carried() -> None:
-    world = make_world()
-    early = new_descending_xid(world.lake.clock())
-    world.orphan(f"data/{early}/old")
-    world.age(days=20)
-    world.orphan(f"data/{early}/late")
-    world.age(hours=1)
-    uri = Inventory(world).write()
-    assert deleted(world, inventory=uri) == {f"data/{early}/old"}
-    world.age(days=2)
-    assert deleted(world, mode="optimized") == {f"data/{early}/late"}
 
 
 def test_tables_without_a_time_cover_nothing() -> None:
@@ -228,14 +210,6 @@ def test_a_file_that_is_not_what_the_manifest_says_stops_the_run(damage: bytes) 
     assert world.data() == before
 
 
-def test_a_file_that_is_missing_stops_the_run() -> None:
-    world = planted()
-    inventory = Inventory(world)
-    inventory.manifest = {"files": [{"key": "lake/all/data/none.csv.gz", "size": 3, "MD5checksum": "0" * 32}]}
-    with pytest.raises(FormatError, match="is missing"):
-        world.collect(inventory=inventory.write())
-
-
 def test_an_inventory_that_was_replaced_since_the_plan_stops_the_run() -> None:
     world = planted()
     context = world.plan(inventory=Inventory(world).write())
@@ -254,6 +228,105 @@ def test_an_inventory_is_not_too_old_because_the_run_took_long() -> None:
     assert SliceListingOutput.of(summary_of(context, "slice_listing")).from_inventory
 
 
-def test_a_uri_that_names_nothing_is_told_of_before_anything_is_done() -> None:
-    with pytest.raises(ConfigError, match="inventory"):
-        planted().plan(inventory="memory://nothing/at-all")
+CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
+OLD, SECOND = CUTOFF - timedelta(days=1), timedelta(seconds=1)
+EARLY, LATE = (f"data/{new_descending_xid(CUTOFF + at * SECOND)}/" for at in (-1, 0))
+CONFIG = ReadConfig(layout=cast("Any", None), cutoff=CUTOFF, covers_until=CUTOFF, part_rows=10)
+
+
+def batch(*rows: tuple[str, int | None, datetime | None]) -> pa.RecordBatch:
+    fields = [field.with_nullable(True) for field in LISTING_SCHEMA]
+    columns = [*zip(*rows, strict=True)] if rows else [(), (), ()]
+    arrays = [
+        pa.array(column, field.type)
+        for column, field in zip([*columns, [None] * len(rows)], fields, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def sorted_rows(
+    total: Listed, slices: set[str], *rows: tuple[str, int | None, datetime | None]
+) -> list[list[str]]:
+    found = step._sorted(batch(*rows), CONFIG, total, slices)
+    return [
+        [key for table in tables for key in table["address"].to_pylist()]
+        for tables in (found.old, found.young)
+    ]
+
+
+def test_only_objects_below_data_become_rows_and_the_rest_is_counted() -> None:
+    total, slices = Listed(), set[str]()
+    rows = [
+        ("dummy", 1, OLD),
+        ("root", 2, OLD),
+        ("x/y", 4, OLD),
+        ("_lakefs/a", 8, OLD),
+        ("_lakefs0", 16, OLD),
+    ]
+    assert sorted_rows(total, slices, *rows) == [[], []]
+    assert {name: count for name, count in total.counts.items() if count} == {
+        "root_objects": 2,
+        "root_bytes": 18,
+        "elsewhere_objects": 1,
+    }
+    assert slices == set()
+    kept = sorted_rows(
+        total, slices, ("data/a", 1, OLD), ("data/s/b", 2, CUTOFF), ("data/t/u/c", 4, OLD), ("other", 1, OLD)
+    )
+    assert kept == [["data/a", "data/t/u/c"], ["data/s/b"]]
+    assert slices == {"data/s/", "data/t/"}
+    assert (total.counts["old_objects"], total.counts["young_objects"], total.counts["root_objects"]) == (
+        2,
+        1,
+        3,
+    )
+    assert sorted_rows(total, slices, ("data/v/d", 1, OLD)) == [["data/v/d"], []]
+    assert total.counts["old_objects"] == 3
+
+
+@pytest.mark.parametrize(
+    ("row", "message"), [(("data/odd", None, OLD), "no size"), (("data/odd", 1, None), "no time")]
+)
+def test_an_object_without_size_or_time_is_named(
+    row: tuple[str, int | None, datetime | None], message: str
+) -> None:
+    with pytest.raises((FormatError, RefusedError), match=f"{message} for 'data/odd'"):
+        sorted_rows(Listed(), set(), ("data/a", 1, OLD), row)
+    assert sorted_rows(Listed(), set(), ("elsewhere/odd", None, None)) == [[], []], "nothing hangs on it"
+
+
+def test_young_rows_are_kept_of_slices_that_were_opened_before_the_covered_time() -> None:
+    keys = [f"{EARLY}a", f"{LATE}a", "data/plain/a", "data/a", f"{EARLY}b/c"]
+    rows = step._of_covered_slices(pa.table({"address": keys}), CUTOFF)
+    assert rows["address"].to_pylist() == [f"{EARLY}a", f"{EARLY}b/c"]
+
+
+MARGIN_HOURS = 24.0
+
+
+def check(seen: set[str], there: set[str], created: datetime | None) -> None:
+    run = SimpleNamespace(
+        plan=SimpleNamespace(
+            namespace="memory://lake/", config=SimpleNamespace(slice_margin_hours=MARGIN_HOURS)
+        )
+    )
+    contents = SimpleNamespace(source=SimpleNamespace(uri="memory://inventory", created_at=created))
+    step._check_complete(cast("Any", run), cast("Any", contents), seen, there)
+
+
+def test_an_inventory_lacks_nothing_that_was_opened_a_margin_before_it() -> None:
+    created = CUTOFF + timedelta(hours=MARGIN_HOURS)
+    check({"data/x/"}, {"data/x/", LATE}, created)
+    check({"data/x/"}, {"data/x/", "data/plain/"}, created)
+    check({EARLY}, {EARLY, LATE}, created)
+    with pytest.raises(RefusedError, match=EARLY):
+        check({"data/x/", LATE}, {"data/x/", EARLY, LATE}, created)
+    check({"data/x/"}, {"data/x/", EARLY}, None)
+
+
+@pytest.mark.parametrize("created", [None, CUTOFF])
+def test_an_inventory_of_nothing_is_one_only_where_nothing_is(created: datetime | None) -> None:
+    check(set(), set(), created)
+    check({"data/x/"}, set(), created)
+    with pytest.raises(RefusedError, match="memory://lake/data/"):
+        check(set(), {"data/plain/"}, created)

@@ -6,13 +6,12 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.slice_listing import items
 from dredge.gc.slice_listing.items import (
     ListConfig,
     Listed,
@@ -23,12 +22,15 @@ from dredge.gc.slice_listing.items import (
     sort_by_age,
 )
 from dredge.gc.slice_listing.slices import LISTED, Item
+from dredge.gc.steps import slice_listing
 from dredge.hashing import hash64
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.storage import open_writer
 from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.xid import new_descending_xid
 from tests.support import memory_store as memory
+from tests.support.gc import Parallel, World, make_world
 from tests.support.memory_store import forget_memory_store, memory_store
 
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
@@ -100,7 +102,6 @@ def test_one_object_without_a_time_stops_the_listing(time: datetime | None) -> N
 
 @pytest.fixture
 def run() -> Iterator[WorkerRun]:
-    """A run on a store whose objects are old."""
     name = f"items-{uuid.uuid4().hex[:8]}"
     memory_store(name).clock = lambda: OLD
     root = f"memory://{name}"
@@ -127,7 +128,6 @@ def listed(run: WorkerRun, found: list[Item], **changes: Any) -> ListResult:
 
 
 def rows(run: WorkerRun, result: ListResult) -> list[tuple[str, list[str]]]:
-    """Kind and addresses of each file."""
     return [
         (part.name.rpartition("/")[2].partition("-")[0], run.folder.read_part(part)["address"].to_pylist())
         for part in result.parts
@@ -159,10 +159,89 @@ def test_a_folder_is_cut_when_it_is_as_long_as_may_be(run: WorkerRun, stand_in: 
     assert rows(run, listed(run, [replace(whole, capped=False)], rows_max=1)) == [("part", keys)]
 
 
-def test_a_listing_without_times_stops_the_run() -> None:
-    class Reader:
-        def list(self, *_: object) -> Iterator[pa.RecordBatch]:
-            yield batch(("data/odd", 1, None))
+def listing(world: World, **settings: object) -> tuple[list[str], StepSummary]:
+    context = world.plan(**settings)
+    summary = slice_listing(context, Parallel())
+    rows = [context.folder.read_part(part) for part in summary.parts]
+    for table in rows:
+        assert table["hash"].to_pylist() == hash64(table["address"]).tolist()
+    return [address for table in rows for address in table["address"].to_pylist()], summary
 
-    with pytest.raises(RefusedError, match="'data/odd'"):
-        items._list_item(cast("Any", Reader()), Item("data/"), CONFIG)
+
+def layouts(world: World) -> set[str]:
+    made = set()
+    for _ in range(5):
+        name = new_descending_xid(world.lake.clock())
+        world.age(hours=1)
+        for number in range(7):
+            made.add(world.orphan(f"data/{name}/{number:03d}"))
+    for shard in ("!ab/c", "!ab/d", "!zz/0"):
+        for number in range(4):
+            made.add(world.orphan(f"data/{shard}/{new_descending_xid(world.lake.clock())}/{number}"))
+    made.update(world.orphan(f"data/{name}") for name in ("plain", "plain,2", "a b"))
+    made.add(world.orphan("data/deep/er/and/deeper"))
+    return made
+
+
+@pytest.mark.parametrize("rows_max", [1, 2, 5, 200_000])
+@pytest.mark.parametrize("part_rows", [1, 10, 250_000])
+def test_every_layout_is_listed_exactly_once(rows_max: int, part_rows: int) -> None:
+    world = make_world()
+    made = layouts(world)
+    world.age(days=2)
+    addresses, summary = listing(world, tuning={"listing_rows_max": rows_max, "part_rows": part_rows})
+    assert sorted(addresses) == sorted(made)
+    assert summary.counts["old_objects"] == len(made)
+
+
+def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> None:
+    world = make_world()
+    old = world.orphan(f"data/{new_descending_xid(world.lake.clock())}/old")
+    world.age(days=2)
+    fresh = new_descending_xid(world.lake.clock())
+    world.orphan(f"data/{fresh}/young")
+    world.orphan("data/elsewhere/young")
+    world.age(hours=1)
+    addresses, summary = listing(world)
+    assert addresses == [old]
+    assert summary.counts["young_slices"] == 1
+    assert summary.counts["young_objects"] == 1
+    assert summary.details["first_slice"] == "elsewhere"
+    assert summary.details["rounds"] == 1
+
+
+@pytest.mark.parametrize("rounds_max", [1, 2, 5])
+def test_the_last_round_lists_all_that_is_left(rounds_max: int, stand_in: Any) -> None:
+    stand_in(memory.rows_of_a_page, lambda _: 1)
+    world = make_world()
+    made = {world.orphan(f"data/flat/{number:03d}") for number in range(40)}
+    world.age(days=2)
+    addresses, summary = listing(
+        world, tuning={"listing_rows_max": 1, "listing_rounds_max": rounds_max}, mode="clean"
+    )
+    assert sorted(addresses) == sorted(made)
+    assert summary.details["rounds"] == rounds_max + 1
+
+
+def test_what_is_left_alone_is_told_and_only_clean_runs_look_for_it() -> None:
+    world = make_world(mode="auto")
+    for key in ("root-1", "root-2", "exports/x"):
+        world.orphan(key)
+    world.orphan("data/plain")
+    world.age(days=2)
+    context = world.plan()
+    summary = slice_listing(context, Parallel())
+    assert context.plan.mode == "clean"
+    assert [summary.counts[name] for name in ("root_objects", "elsewhere_objects", "old_objects")] == [
+        2,
+        1,
+        1,
+    ]
+    assert any("2 objects" in text for text in summary.warnings)
+    world.run(context)
+    world.age(days=2)
+    later = world.plan()
+    assert later.plan.mode == "optimized"
+    summary = slice_listing(later, Parallel())
+    assert [summary.counts[name] for name in ("root_objects", "elsewhere_objects")] == [0, 0]
+    assert summary.warnings == ()

@@ -28,7 +28,6 @@ Act = Callable[[Catalog], object]
 
 @pytest.fixture(autouse=True)
 def _tokens_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Staging tokens count, so that scans over them come in the same order each time."""
     numbers = itertools.count()
     monkeypatch.setattr("dredge.lakefs.files.records.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
@@ -44,15 +43,7 @@ def run(
     in_log: bool = True,
     drain: bool = True,
 ) -> Explored:
-    """Explore two actors on a lake, then what holds after all of them.
-
-    Args:
-        prepare: what happened before.
-        actors: two calls.
-        check: what holds after them.
-        in_log: commits stay in the history of the branch `main`.
-        drain: False leaves the drop of tokens to a later process, for fewer schedules.
-    """
+    """Explore two actors on a lake, then what holds after all of them."""
 
     def scene() -> Scene:
         lake = make_lake(settings=Settings(background=False))

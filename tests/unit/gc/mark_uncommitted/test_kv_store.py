@@ -1,17 +1,63 @@
-"""Records are read from the store of this repository alone, and each under its own name."""
+"""How the key-value store is named to tasks."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted.kv_store import RepositoryRecords
+from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.gc.mark_uncommitted.kv_store import (
+    ACCESS_KEY,
+    SECRET_KEY,
+    SESSION_TOKEN,
+    URL,
+    KVAccess,
+    RepositoryRecords,
+)
+from dredge.kv.dynamodb import AwsKeys
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Branch, Repository, Tag
 from tests.support.kv_world import World
+
+
+def test_the_store_goes_to_other_processes_by_environment_and_never_shows() -> None:
+    access = KVAccess("postgresql://u:secret@h/db", AwsKeys("id", "key", "token"))
+    env = access.to_env()
+    assert env == {
+        URL: "postgresql://u:secret@h/db",
+        ACCESS_KEY: "id",
+        SECRET_KEY: "key",
+        SESSION_TOKEN: "token",
+    }
+    assert KVAccess.from_env(env) == access
+    assert KVAccess.from_env({URL: "sqlite:///x.db"}) == KVAccess("sqlite:///x.db")
+    assert "secret" not in repr(access)
+    assert "key" not in repr(access).replace("keys", "")
+
+
+@pytest.mark.parametrize("session", [None, "token"])
+def test_keys_go_to_other_processes_with_a_session_where_they_have_one(session: str | None) -> None:
+    access = KVAccess("dynamodb://t", AwsKeys("id", "key", session))
+    env = access.to_env()
+    assert (SESSION_TOKEN in env) is (session is not None)
+    assert KVAccess.from_env(env) == access
+    assert KVAccess.from_env(env | {SESSION_TOKEN: session or ""}) == access
+
+
+@pytest.mark.parametrize("missing", [ACCESS_KEY, SECRET_KEY])
+def test_half_a_key_is_none(missing: str) -> None:
+    env = KVAccess("dynamodb://t", AwsKeys("id", "key")).to_env()
+    assert KVAccess.from_env({name: value for name, value in env.items() if name != missing}).keys is None
+    assert KVAccess("dynamodb://t").to_env() == {URL: "dynamodb://t"}
+
+
+def test_a_task_reads_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (URL, ACCESS_KEY, SECRET_KEY, SESSION_TOKEN):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=URL):
+        KVAccess.from_env()
+    monkeypatch.setenv(URL, "sqlite:///x.db")
+    assert KVAccess.from_env() == KVAccess("sqlite:///x.db")
+
 
 NAMESPACE = "s3://b/lake"
 SCHEMA = (b"kv-internal-metadata", b"kv/schema/version")
@@ -25,9 +71,8 @@ def world() -> World:
 
 
 def records(world: World, repository: str = "lake", namespace: str = NAMESPACE) -> RepositoryRecords:
-    plan: Any = SimpleNamespace(repository=repository, namespace=namespace)
     with world.store.view() as view:
-        return RepositoryRecords(plan, view, "the store")
+        return RepositoryRecords(repository, namespace, view, "the store")
 
 
 def partition_of(world: World) -> bytes:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from dredge.errors import AlarmError, ConfigError, RefusedError, UnavailableError
+from dredge.gc.config import GCConfig
 from dredge.gc.insight.base_run import open_base
 from dredge.gc.insight.cost import cost_of
 from dredge.gc.insight.proposals import as_now
 from dredge.gc.insight.what_if import what_if
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
-from dredge.gc.run import STATE
+from dredge.gc.referring import check_referring
 from dredge.gc.steps import approve, bulk_delete, save_report, verify
 from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.runs.payload import to_json
+from dredge.runs.preflight import Line
 from dredge.storage import open_deleter
 from tests.support.gc import World, candidates, deleting, make_world, pending_rows, summary_of
 from tests.support.kv_views import Snapshots, open_as
@@ -27,15 +30,20 @@ from tests.support.referring import OTHER, expired, import_data, make_importer, 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
 
+def importing(**settings: Any) -> World:
+    world = with_importer(**settings)
+    world.upload("kept")
+    world.lake.commit()
+    return world
+
+
 def swept(world: World, **settings: object) -> set[str]:
-    """Keys that a run deleted."""
     before = world.data()
     world.collect(**settings)
     return before - world.data()
 
 
-@pytest.mark.parametrize("mode", ["clean", "auto"])
-@pytest.mark.parametrize("names", [OTHER, "*", f"lake, {OTHER}"])
+@pytest.mark.parametrize(("names", "mode"), [(OTHER, "clean"), ("*", "auto"), (f"lake, {OTHER}", "auto")])
 def test_what_another_repository_imported_stays_after_it_expired_here(names: str, mode: str) -> None:
     world = with_importer()
     imported = expired(world)
@@ -85,9 +93,7 @@ def test_what_another_repository_has_staged_stays(read_kv: bool, monkeypatch: py
 
 
 def test_staged_entries_that_are_too_many_to_ask_for_stop_the_run() -> None:
-    world = with_importer(safety={"staged_questions_max": 5})
-    world.upload("kept")
-    world.lake.commit()
+    world = importing(safety={"staged_questions_max": 5})
     for number in range(8):
         stage_there(world, world.orphan(f"data/slice/{number}"), f"path{number}")
     world.age(days=2)
@@ -96,10 +102,7 @@ def test_staged_entries_that_are_too_many_to_ask_for_stop_the_run() -> None:
 
 
 def test_an_own_entry_of_the_other_repository_with_the_name_of_garbage_keeps_nothing() -> None:
-    """Its relative addresses are keys of its own namespace."""
-    world = with_importer()
-    world.upload("kept")
-    world.lake.commit()
+    world = importing()
     stats = world.lake.catalog.objects.upload_object(OTHER, "main", "own", b"own")
     key = stats.physical_address.removeprefix(
         f"{world.lake.catalog.repositories.get_repository(OTHER).storage_namespace}/"
@@ -111,9 +114,7 @@ def test_an_own_entry_of_the_other_repository_with_the_name_of_garbage_keeps_not
 
 
 def test_entries_of_a_deleted_branch_and_of_history_keep_objects_as_well() -> None:
-    world = with_importer()
-    world.upload("kept")
-    world.lake.commit()
+    world = importing()
     world.lake.catalog.branches.create_branch(OTHER, "side", source="main")
     first = world.orphan("data/one/x")
     import_data(world, "data/one/", branch="side")
@@ -126,9 +127,7 @@ def test_entries_of_a_deleted_branch_and_of_history_keep_objects_as_well() -> No
 
 
 def test_an_import_after_the_mark_is_found_by_the_re_check() -> None:
-    world = with_importer()
-    world.upload("kept")
-    world.lake.commit()
+    world = importing()
     imported, garbage = world.orphan("data/one/x"), world.orphan("data/two/x")
     world.age(days=2)
     run = world.plan(referring_repositories=OTHER)
@@ -142,9 +141,7 @@ def test_an_import_after_the_mark_is_found_by_the_re_check() -> None:
 
 
 def test_what_is_staged_there_after_the_mark_is_found_by_the_re_check() -> None:
-    world = with_importer()
-    world.upload("kept")
-    world.lake.commit()
+    world = importing()
     staged, garbage = world.orphan("data/one/x"), world.orphan("data/two/x")
     world.age(days=2)
     run = world.plan(referring_repositories=OTHER)
@@ -157,8 +154,6 @@ def test_what_is_staged_there_after_the_mark_is_found_by_the_re_check() -> None:
 
 
 class Looks:
-    """Waits for looks of the driver at the other repository that began after now."""
-
     def __init__(self, world: World, name: str) -> None:
         self._begun = threading.Semaphore(0)
         self._name = name
@@ -182,10 +177,7 @@ BUSY = {
 
 
 def test_an_import_while_workers_delete_leaves_the_candidates() -> None:
-    """Its commit is followed like one of the repository itself, and the round goes on."""
-    world = with_importer(**BUSY)
-    world.upload("kept")
-    world.lake.commit()
+    world = importing(**BUSY)
     names = {world.orphan(f"data/slice/{number}/x") for number in range(6)}
     world.age(days=2)
     imported = set[str]()
@@ -209,9 +201,7 @@ def test_an_import_while_workers_delete_leaves_the_candidates() -> None:
 
 
 def test_a_repository_that_was_made_while_workers_delete_is_read_before_they_go_on() -> None:
-    world = with_importer(**BUSY)
-    world.upload("kept")
-    world.lake.commit()
+    world = importing(**BUSY)
     names = {world.orphan(f"data/slice/{number}/x") for number in range(6)}
     world.age(days=2)
     imported = set[str]()
@@ -233,10 +223,7 @@ def test_a_repository_that_was_made_while_workers_delete_is_read_before_they_go_
 
 
 def test_an_import_between_two_marks_begins_the_wait_anew() -> None:
-    """So the grace covers an import of garbage that ended before the next mark; it is live there."""
-    world = with_importer(unsafe_grace_seconds=None, grace_hours=20.0, referring_repositories=OTHER)
-    world.upload("kept")
-    world.lake.commit()
+    world = importing(unsafe_grace_seconds=None, grace_hours=20.0, referring_repositories=OTHER)
     imported, garbage = world.orphan("data/one/x"), world.orphan("data/two/x")
     world.age(days=2)
     world.collect()
@@ -253,10 +240,7 @@ def test_an_import_between_two_marks_begins_the_wait_anew() -> None:
 
 
 def test_deleted_objects_that_another_repository_names_come_back_with_an_alarm() -> None:
-    """The setting came too late: a run before it took them for garbage."""
-    world = with_importer(undo="quarantine")
-    world.upload("kept")
-    world.lake.commit()
+    world = importing(undo="quarantine")
     imported = world.orphan("data/one/x")
     stage_there(world, imported)
     also = world.orphan("data/two/x")
@@ -325,9 +309,7 @@ def test_a_server_that_does_not_answer_for_it_is_tried_again() -> None:
 
 
 def test_garbage_that_was_staged_there_alone_is_found_by_optimized_runs() -> None:
-    world = with_importer(mode="auto", referring_repositories=OTHER)
-    world.upload("kept")
-    world.lake.commit()
+    world = importing(mode="auto", referring_repositories=OTHER)
     staged = world.upload("a", b"staged")
     stage_there(world, staged)
     world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="object", path="a")
@@ -357,17 +339,6 @@ def test_a_repository_that_refers_no_more_makes_the_next_run_a_clean_one() -> No
     assert summary_of(run, "subtract").details["drift"]["unexplained_objects"] == 0
 
 
-def test_files_are_opened_once() -> None:
-    world = with_importer(referring_repositories=OTHER)
-    expired(world)
-    world.run(world.plan())
-    second = world.plan()
-    world.run(second)
-    counts = summary_of(second, "list_committed").counts
-    assert counts["referring_repositories"] == 1
-    assert counts["referring_addresses"] >= 1
-
-
 def test_why_names_the_repository_that_keeps_an_object() -> None:
     world = with_importer()
     imported = expired(world)
@@ -388,22 +359,48 @@ def test_what_another_repository_keeps_is_a_kind_of_its_own_and_no_rule_would_fr
     assert as_it_is.freed.objects == 0
 
 
-def test_small_parts_of_its_index_are_united_and_removed_and_what_it_names_stays() -> None:
-    world = with_importer(referring_repositories=OTHER, keep_runs_days=90)
-    imported = expired(world)
-    where = f"{STATE}/referring/{OTHER}/index/parts/"
-    for number in range(4):
-        world.orphan(f"data/more{number}/x")
-        import_data(world, f"data/more{number}/")
-        world.collect(tuning={"index_parts_max": 1000})
-    many = len(world.lake.keys(where))
-    world.collect(tuning={"index_parts_max": 1})
-    for _ in range(2):
-        world.age(days=8)
-        world.collect(tuning={"index_parts_max": 1000})
-    assert len(world.lake.keys(where)) < many
-    assert imported in world.data()
-    world.age(days=3)
-    run = world.plan()
-    world.run(run)
-    assert summary_of(run, "list_committed").counts["referring_addresses"] >= 5
+def lines(world: World, names: str | None = None, **bounds: Any) -> list[Line]:
+    config = GCConfig(repository=world.lake.repository, referring_repositories=names)
+    return list(check_referring(config, world.client, world.lake.namespace, None, **bounds))
+
+
+def test_a_repository_that_imported_from_here_is_named_until_the_settings_name_it() -> None:
+    world = with_importer()
+    world.orphan("data/slice/x")
+    make_importer(world, "bystander")
+    assert [line.level for line in lines(world)] == ["ok"]
+    import_data(world)
+    (line,) = lines(world)
+    assert line.level == "warning"
+    assert OTHER in line.todo
+    assert [line.level for line in lines(world, OTHER)] == ["ok"]
+    assert [line.level for line in lines(world, "*")] == ["ok"]
+
+
+def test_an_import_below_the_first_folders_is_seen_and_requests_are_few() -> None:
+    world = with_importer()
+    world.orphan("data/slice/x")
+    for number in range(250):
+        world.lake.catalog.objects.upload_object(OTHER, "main", f"a/{number:03d}", b"")
+    world.lake.catalog.commits.commit(OTHER, "main", committer="c", message="m")
+    import_data(world)
+    asked: list[str] = []
+    world.client.before = lambda name, _arguments: asked.append(name)
+    assert [line.level for line in lines(world)] == ["warning"]
+    assert asked.count("objects_page") == 2
+    for number in range(5):
+        make_importer(world, f"more-{number}")
+    asked.clear()
+    lines(world, repositories_max=2)
+    assert asked.count("objects_page") <= 10
+
+
+def test_a_named_repository_that_cannot_be_read_is_an_error() -> None:
+    world = with_importer()
+    world.client.before = refuse_branches
+    assert [line.level for line in lines(world, OTHER)] == ["error", "ok"]
+
+
+def refuse_branches(name: str, _arguments: tuple[Any, ...]) -> None:
+    if name == "branches":
+        raise RefusedError("not allowed to fs:ListBranches")

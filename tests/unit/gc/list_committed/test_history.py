@@ -1,4 +1,4 @@
-"""History is read whole and each commit once, whatever the server's logs show; what disagrees is refused."""
+"""The history of refs, and the server's list of active commits."""
 
 from __future__ import annotations
 
@@ -18,6 +18,85 @@ from dredge.gc.list_committed.history import (
     read_commits_csv,
 )
 from dredge.lakefs import Commit, LakeFS, Ref, Rules
+from lakefs_embedded.catalog import Commit as CatalogCommit
+from lakefs_embedded.committed.commits import commit_id as compute_id
+from tests.support.commits import committed_world
+from tests.support.gc import make_world
+
+
+def test_trap_08_ids_that_look_like_numbers_stay_text() -> None:
+    rows = b"commit_id,expired,metarange_id\n1234567890123456e7890,false,\n00012,false,3e8\n"
+    assert read_commits_csv(rows, "commits.csv") == {"1234567890123456e7890": "", "00012": "3e8"}
+
+
+def test_trap_21_a_version_0_merge_follows_its_last_parent() -> None:
+    world = make_world()
+    world.rules(30)
+    catalog, name = world.lake.catalog, world.lake.repository
+    catalog.branches.create_branch(name, "side", "main")
+    on_side = world.upload("side", b"side", "side")
+    side = world.lake.commit("side", "side")
+    on_main = world.upload("main", b"main")
+    main = world.lake.commit("main")
+    world.age(days=40)
+    merge = CatalogCommit(
+        id="",
+        committer="old",
+        message="merge",
+        creation_date=world.lake.clock(),
+        metarange_id=main.metarange_id,
+        parents=(main.id, side.id),
+        version=0,
+        generation=9,
+    )
+    merge = replace(
+        merge,
+        id=compute_id(
+            merge.committer,
+            merge.message,
+            merge.metarange_id,
+            merge.creation_date,
+            merge.metadata,
+            merge.parents,
+        ),
+    )
+    catalog.commits.create_commit_record(name, merge)
+    catalog.branches.hard_reset(name, "main", merge.id)
+    catalog.branches.delete_branch(name, "side")
+    world.age(days=2)
+    world.collect()
+    # The young merge keeps its main parent, which is the last one: the line of "side".
+    assert {on_main, on_side} <= world.data()
+
+
+def test_trap_41_a_head_without_its_commit_stops_the_run_before_the_server_is_asked() -> None:
+    world, kept, orphan = committed_world()
+    world.rules(30)
+    asked: list[str] = []
+    world.client.before = lambda name, _: asked.append(name)
+    honest = world.client.branches
+    world.client.branches = lambda name: [*honest(name), Ref("broken", "f" * 64)]
+    with pytest.raises(RefusedError, match="hard reset"):
+        world.collect()
+    assert "prepare_commits" not in asked
+    assert {kept, orphan} <= world.data()
+
+
+class OneCommit:
+    def __init__(self) -> None:
+        self.record = Commit("a" * 64, (), make_world().lake.clock(), "m", 1)
+
+    def log(self, repository: str, ref: str) -> object:
+        raise NotFoundError("commit not found")
+
+    def commit(self, repository: str, commit_id: str) -> Commit:
+        return self.record
+
+
+def test_trap_42_a_denied_id_is_looked_up_another_way() -> None:
+    graph = load_graph(OneCommit(), "lake", [Ref("main", "a" * 64)])
+    assert set(graph) == {"a" * 64}
+
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -31,8 +110,6 @@ LINE = {item.id: item for item in (commit("a"), commit("b", "a"), commit("c", "b
 
 
 class Server:
-    """Has commits by id, and shows a log for each ref; notes what it is asked."""
-
     def __init__(self, logs: dict[str, list[str]], commits: dict[str, Commit] = LINE) -> None:
         self.logs = logs
         self.commits = commits
@@ -59,7 +136,6 @@ def loaded(server: Server, *refs: Ref, graph: dict[str, Commit] | None = None) -
 
 
 def test_a_log_without_an_ancestor_is_not_taken_but_followed_by_ids() -> None:
-    """Taken as it is, it would look as if history ended there, and what is behind would be garbage."""
     server = Server({"main": ["d", "c"]})
     assert loaded(server, Ref("main", "d")) == LINE
     assert sorted(server.asked) == ["a", "b", "c", "d", "main"]
@@ -87,7 +163,6 @@ def test_history_that_cannot_be_read_to_its_root_is_refused(lost: str) -> None:
 
 
 def test_in_doubt_a_commit_is_young_by_five_minutes() -> None:
-    """Times from the API are whole seconds, and clocks differ."""
     graph = {"a": commit("a", days=20), "b": commit("b", "a", days=10), "c": commit("c", "b")}
     branches, rules = [Ref("main", "c")], Rules(10)
     for minutes, kept in ((0, {"a", "b", "c"}), (4.9, {"a", "b", "c"}), (5.1, {"b", "c"})):
