@@ -44,7 +44,7 @@ class Uploads:
     @classmethod
     def of(cls, plan: Plan) -> Uploads | None:
         """Of a run; None where parts are no objects, or none are to be held."""
-        hours = plan.config.upload_hours
+        hours = plan.config.multipart_idle_hours
         if not hours or canonical_scheme(plan.namespace.partition("://")[0]) != "gs":
             return None
         return cls(uri=plan.namespace, since=plan.created_at - timedelta(hours=hours))

@@ -47,7 +47,7 @@ def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str
         doubtful: addresses of those that the ledger says were deleted, or that a listing lacks.
         seen: addresses of those that a listing showed after the sweep.
     """
-    if run.plan.config.verify_looks is None:
+    if run.plan.config.verify_sample_size is None:
         return living
     found = [canary for canary in living if canary.address in doubtful]
     others = [canary for canary in living if canary.address not in doubtful | seen]

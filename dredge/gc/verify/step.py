@@ -1,6 +1,6 @@
 """Verify: what was deleted is gone, and what lives is still there.
 
-deleted   `verify_looks` of them, spread over all parts of the ledger, and every one of which the store first gave
+deleted   `verify_sample_size` of them, spread over all parts of the ledger, and every one of which the store first gave
           no clear answer, are looked for in the store
 living    a new sample of what branches show, and some of what was staged: none of them may stand in the ledger as
           deleted (all are compared), and some are looked for in the store
@@ -106,7 +106,8 @@ def _look_everywhere(
         living=_write_living(run, living),
     )
     todo = [
-        PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_looks)) for part in parts
+        PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
+        for part in parts
     ]
     tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
     return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
