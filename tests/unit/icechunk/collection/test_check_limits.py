@@ -202,7 +202,7 @@ def test_manifests_that_are_too_large_to_read_are_canaries_themselves(repo: Repo
     }
     run = repo.plan(dry_run=True)
     assert kinds(sample_canaries(run, max(refs.values())))["chunks"] == chunks
-    assert kinds(sample_canaries(run, min(refs.values() - 1))) == {
+    assert kinds(sample_canaries(run, min(refs.values()) - 1)) == {
         "snapshots": tips,
         "manifests": manifests,
         "chunks": set(),
