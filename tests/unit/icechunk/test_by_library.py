@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
-from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ, expire, expire_by_library
+from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ, expire_by_library
 from dredge.icechunk.expiration.in_place import Applied
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
@@ -32,6 +32,7 @@ from tests.support.icechunk import (
     s3_storage,
     scenarios,
 )
+from tests.support.icechunk_expiring import expire
 from tests.support.objectstore import TestBucket, moto_s3
 
 SAMPLE = scenarios()[0]
