@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dredge.icechunk.collection.steps import CollectConfig, collect
-from dredge.icechunk.expiration.tree import draw_history, draw_plan
+from dredge.icechunk.expiration.drawing import draw_history, draw_plan
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.library import library_storage, open_library
 from dredge.icechunk.repository import read_history

@@ -15,7 +15,7 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import ReachesLakeFS
 from airflow_dredge.operators.reporting import report_metrics
 from dredge.gc import steps
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.process import environment
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner

@@ -215,7 +215,7 @@ def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> Ex
     now = datetime.now(UTC)
     made = plan_for(reader, read_history(reader), expiration, now)
     if estimate:
-        from dredge.icechunk.collection.estimate import estimate as count
+        from dredge.icechunk.collection.index import estimate as count
 
         made = made.with_freed(count(reader, made, timedelta(hours=min_age_hours), now))
     return made
@@ -226,7 +226,7 @@ def _expiration(asked: dict[str, Any]) -> Expiration:
 
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
-    from dredge.icechunk.expiration.tree import draw_plan
+    from dredge.icechunk.expiration.drawing import draw_plan
     from dredge.runs.rendering import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
@@ -401,7 +401,7 @@ def resume_command(uri: str, processes: int, quiet: bool, as_json: bool) -> None
 
 def _end_run(run: Run, processes: int, as_json: bool) -> None:
     """Do the remaining steps of a local run, and show its report, also when a step fails."""
-    from dredge.icechunk.collection.save_report.report import build_report
+    from dredge.icechunk.collection.report import build_report
     from dredge.icechunk.collection.steps import to_its_end
     from dredge.runs.failures import closing_with
     from dredge.runs.tasks import LocalRunner
@@ -419,8 +419,8 @@ def _end_run(run: Run, processes: int, as_json: bool) -> None:
 
 
 def _report(uri: str) -> dict[str, Any]:
+    from dredge.icechunk.collection.report import build_report
     from dredge.icechunk.collection.run import Run
-    from dredge.icechunk.collection.save_report.report import build_report
 
     return build_report(Run.open(uri))
 

@@ -16,7 +16,7 @@ from dredge.commands.options import (
     setting_options,
 )
 from dredge.commands.printing import show_alarms, show_outcomes, show_pins, show_progress
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.storage import ObjectWriter
@@ -155,7 +155,7 @@ def lost_command(uri: str, as_json: bool) -> None:
     Exit codes: 0 listed · 3 main or the repo info is missing · 4 the store is not available
                 5 a file cannot be trusted · 6 no repository
     """
-    from dredge.icechunk.collection.witness.forgetting import ask_witnesses
+    from dredge.icechunk.collection.witness.judging import ask_witnesses
 
     found = ask_witnesses(uri)
     refused = [refusal.message for refusal in found.refusals]
@@ -189,7 +189,7 @@ def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) ->
     Exit codes: 0 recorded, or there is no refusal · 2 no reason · 3 main or the repo info is missing
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
     """
-    from dredge.icechunk.collection.witness.forgetting import forget_lost
+    from dredge.icechunk.collection.witness.judging import forget_lost
 
     show_progress(quiet=False)
     accepted = forget_lost(uri, reason, by)

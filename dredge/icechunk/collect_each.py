@@ -1,4 +1,4 @@
-"""One repository after the other expired and collected in this process, some at once, without an orchestrator."""
+"""Expire and collect many repositories in this process, without an orchestrator."""
 
 from __future__ import annotations
 
@@ -29,19 +29,8 @@ def collect_each(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Outcome]:
-    """Expire and collect repositories, each with its own lease, plan and report. One that fails stops no other.
-
-    Args:
-        repositories: URIs.
-        expiration: what leaves history before; a dry run only takes it as applied.
-        config_of: gives what is asked for of a repository.
-        runner: spreads the tasks of all runs.
-        at_once: repositories collected at the same time.
-        options: how stores are reached; None reads the environment.
-        clock: this machine's clock.
-
-    Returns:
-        What became of each, in their order.
+    """Expire and collect repositories, each with its own lease, plan and report, and yield their outcomes in order. A
+    failed run stops no other run.
     """
     planned = Expiration.from_config(expiration, clock())
     return ordered_map(

@@ -1,8 +1,8 @@
-"""The history of a repository: snapshots with their parents and times, and the refs that hold them.
+"""The history of a repository: snapshots with their parents and times, and the refs to them.
 
-A `History` is a value, read once; every rule and every plan is a function of it. Spec 1 keeps parents in the
-snapshot files, spec 2 in the repo info; here they look alike. In spec 1 a history holds what the refs reach,
-in spec 2 every snapshot that the repo info lists.
+A `History` is a value, and the input of every rule and plan. Spec 1 has parents in the snapshot files, spec 2 in the
+repo info; here they look alike. A history of spec 1 has the snapshots reachable from refs, one of spec 2 all snapshots
+in the repo info.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class Ref:
 
     Attributes:
         kind: "branch" or "tag".
-        name: without a prefix.
-        tip: id of the snapshot that it points to.
+        tip: id of its snapshot.
     """
 
     kind: str
@@ -35,7 +34,7 @@ class Ref:
 
     @property
     def label(self) -> str:
-        """Give "branch:main" or "tag:v1"."""
+        """Kind and name, such as "branch:main"."""
         return f"{self.kind}:{self.name}"
 
 
@@ -44,15 +43,13 @@ class History:
     """Snapshots by id, and refs by name.
 
     Attributes:
-        spec_version: 1 or 2.
         snapshots: by id; parents are ids of this mapping.
         branches: tip by name.
         tags: tip by name.
-        availability: "online" unless a spec 2 repository was set read-only or offline.
-        restamped: snapshots that carry the time of an expiration in place of their own
-            (`repository.with_restamped`).
-        ref_times: spec 2: time of the newest operation on a ref (microseconds since 1970), by label, as far back as
-            the operations log of the repo info goes.
+        availability: "online" unless a repository of spec 2 was set to read-only or offline.
+        restamped: snapshots with the time of an expiration in place of their own (`repository.with_restamped`).
+        ref_times: spec 2: time of the newest operation on a ref (microseconds since 1970), by label, as far back as the
+            operations log of the repo info goes.
     """
 
     spec_version: int
@@ -65,24 +62,20 @@ class History:
 
     @cached_property
     def refs(self) -> tuple[Ref, ...]:
-        """Give tags, then branches, each sorted by name: the order in which Icechunk works."""
+        """Tags, then branches, each sorted by name: Icechunk's order."""
         return tuple(Ref("tag", name, tip) for name, tip in sorted(self.tags.items())) + tuple(
             Ref("branch", name, tip) for name, tip in sorted(self.branches.items())
         )
 
     def path(self, tip: str) -> Iterator[SnapshotEntry]:
-        """Walk from a snapshot to its root, both included.
-
-        Raises:
-            FormatError: a parent is missing, or the parents form a cycle.
-        """
+        """Walk from a snapshot to its root, both included."""
         node: str | None = tip
         steps = 0
         child = "a ref"
         while node is not None:
             entry = self.snapshots.get(node)
             if entry is None:
-                raise FormatError(f"snapshot {node}, named by {child}, is missing")
+                raise FormatError(f"snapshot {node}, used by {child}, is missing")
             if steps > len(self.snapshots):
                 raise FormatError(f"the parents of snapshot {tip} form a cycle through {node}")
             yield entry
@@ -90,15 +83,15 @@ class History:
             child, node = f"snapshot {node} as its parent", entry.parent_id
 
     def ancestry(self, tip: str) -> list[str]:
-        """Give the ids from a snapshot to its root, newest first."""
+        """The ids from a snapshot to its root, newest first."""
         return [entry.id for entry in self.path(tip)]
 
     def reachable(self) -> set[str]:
-        """Give every snapshot that some ref reaches."""
+        """All snapshots reachable from refs."""
         return self.reachable_from(ref.tip for ref in self.refs)
 
     def reachable_from(self, tips: Iterable[str]) -> set[str]:
-        """Give every snapshot that one of the tips reaches; each is visited once."""
+        """All snapshots reachable from the tips."""
         seen: set[str] = set()
         for tip in tips:
             node: str | None = tip
@@ -111,19 +104,18 @@ class History:
         return seen
 
     def children(self) -> dict[str | None, list[str]]:
-        """Give each snapshot's children, oldest first; the roots stand under None."""
+        """Each snapshot's children, oldest first; roots have the key None."""
         found: dict[str | None, list[str]] = {}
         for entry in sorted(self.snapshots.values(), key=lambda entry: (entry.flushed_at, entry.id)):
             found.setdefault(entry.parent_id, []).append(entry.id)
         return found
 
     def check(self) -> None:
-        """Make sure that rules may be applied.
+        """Check the input of a rule.
 
         Raises:
-            FormatError: a ref or a parent names a missing snapshot, or parents form a cycle.
-            RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning
-                there.
+            FormatError: a ref or a parent refers to a missing snapshot, or parents form a cycle.
+            RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning.
         """
         self.check_links()
         for entry, parent in self.not_newer():
@@ -132,28 +124,23 @@ class History:
             raise RefusedError(
                 f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its"
                 f" parent {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong."
-                " Nothing was changed. Such a history cannot be expired by time, though it can be collected. To"
-                " have it expired, let no ref reach the snapshot any more: put a branch on the newest snapshot"
-                f" that is to stay, reset the ref (main, too) to {parent.id} or before, and commit the contents"
-                " of that branch there; then delete the branch."
+                " Nothing was changed. Such a history can be collected, but not expired by time. For an expiration,"
+                " make the snapshot unreachable: put a branch on the newest snapshot to keep, reset the ref (main, too)"
+                f" to {parent.id} or before, and commit the contents of that branch there; then delete the branch."
             )
 
     def not_newer(self) -> Iterator[tuple[SnapshotEntry, SnapshotEntry]]:
-        """Give snapshots that are not newer than their parent, with the parent."""
+        """Snapshots not newer than their parent, with the parent."""
         for entry in self.snapshots.values():
             parent = None if entry.parent_id is None else self.snapshots.get(entry.parent_id)
             if parent is not None and entry.flushed_at <= parent.flushed_at:
                 yield entry, parent
 
     def check_links(self) -> None:
-        """Make sure that refs and parents lead to snapshots, and to a root.
-
-        Raises:
-            FormatError: a ref or a parent names a missing snapshot, or parents form a cycle.
-        """
+        """Check the tips of refs, and the parents."""
         for ref in self.refs:
             if ref.tip not in self.snapshots:
-                raise FormatError(f"{ref.label} points to snapshot {ref.tip}, which is missing")
+                raise FormatError(f"{ref.label} points to the missing snapshot {ref.tip}")
         self._check_cycles()
 
     def _check_cycles(self) -> None:
@@ -167,7 +154,7 @@ class History:
                     raise FormatError(f"the parents of snapshot {start} form a cycle through {node}")
                 entry = self.snapshots.get(node)
                 if entry is None:
-                    raise FormatError(f"snapshot {trail[-1]} has the parent {node}, which is missing")
+                    raise FormatError(f"snapshot {trail[-1]} has the missing parent {node}")
                 trail.append(node)
                 on_trail.add(node)
                 node = entry.parent_id
@@ -175,7 +162,7 @@ class History:
 
     @cached_property
     def digest(self) -> str:
-        """Give a hash of refs, parents and times: equal histories have equal digests."""
+        """Hash of refs, parents and times."""
         lines = [f"spec {self.spec_version}"]
         lines += [f"{ref.label} {ref.tip}" for ref in self.refs]
         lines += [

@@ -4,8 +4,8 @@
     alphabet    0123456789ABCDEFGHJKMNPQRSTVWXYZ      (no I, L, O, U)
     example     0b 2e 9f ... → "1CECHNKREP0F1RSTCMT0"  (the root snapshot of every repository since 1.0)
 
-Other spellings decode to the same bytes but name another key; Icechunk never writes or deletes such a file,
-and neither does Dredge: a name counts as an id only in its canonical spelling.
+Other spellings decode to the same bytes but are other keys. Icechunk never writes or deletes such a file, and neither
+does Dredge: a name counts as an id only in its canonical spelling.
 """
 
 from __future__ import annotations
@@ -47,11 +47,7 @@ def encode_id(raw: bytes) -> str:
 
 
 def decode_id(text: str) -> bytes:
-    """Give the 12 bytes of an object id.
-
-    Raises:
-        FormatError: not 20 characters of the alphabet, or not the canonical spelling.
-    """
+    """The 12 bytes of an object id."""
     if not is_id(text):
         raise FormatError(
             f"{text!r} is not an Icechunk object id (20 characters of Crockford base32, the last 0 or G)"
@@ -63,44 +59,31 @@ def decode_id(text: str) -> bytes:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether this is the canonical spelling of an object id."""
+    """Whether a name is the canonical spelling of an object id."""
     return len(text) == ID_CHARS and text[-1] in "0G" and _LETTER_SET.issuperset(text)
 
 
 def hash_of(text: str) -> int:
-    """Give the first 64 bits of an id: the value that sets of ids are compared by.
+    """The first 64 bits of an id, for comparisons of sets.
 
-    Ids are random, so these bits are as good as a hash; two ids that share them count as one, which can only
-    keep garbage, never delete what is live.
+    Ids are random, so these bits are as good as a hash. Two ids with equal bits count as one: such a collision keeps
+    garbage, and never deletes a live object.
     """
     return int.from_bytes(decode_id(text)[:8], "big")
 
 
 def raw_ids_of_names(names: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """Give the bytes of ids, as an array of shape (n, 12).
-
-    Raises:
-        FormatError: a name is no id.
-    """
+    """The bytes of ids, as an array of shape (n, 12)."""
     return np.frombuffer(b"".join(map(decode_id, names)), np.uint8).reshape(-1, ID_BYTES)
 
 
 def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Give the first 64 bits of each id.
-
-    Args:
-        raw: ids as an array of shape (n, 12).
-    """
+    """The first 64 bits of each id."""
     return np.ascontiguousarray(raw[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
 def distinct(values: npt.NDArray[np.uint64], *, in_runs: bool = False) -> npt.NDArray[np.uint64]:
-    """Sort numbers and leave out repetitions. (`numpy.unique` hashes instead, ten times slower on a million.)
-
-    Args:
-        values: in any order.
-        in_runs: they are a few sorted runs one after the other.
-    """
+    """Sort numbers and remove duplicates. (`numpy.unique` hashes instead, ten times slower on a million.)"""
     if bool((values[1:] > values[:-1]).all()):
         return values
     # A stable sort merges what is sorted in runs already; without runs the other kind is faster.
@@ -112,11 +95,7 @@ def distinct(values: npt.NDArray[np.uint64], *, in_runs: bool = False) -> npt.ND
 
 
 def encode_ids(raw: npt.NDArray[np.uint8]) -> pa.StringArray:
-    """Spell many ids at once.
-
-    Args:
-        raw: ids as an array of shape (n, 12).
-    """
+    """Spell many ids at once."""
     import pyarrow as pa
 
     count = len(raw)
@@ -136,11 +115,8 @@ def hashes_of_names(
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
     """Decode names that may be ids.
 
-    Args:
-        names: file names without their folder.
-
     Returns:
-        The first 64 bits of each id (0 where the name is none), and which names are canonical ids.
+        The first 64 bits of each id (0 for other names), and a mask of the canonical ids.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

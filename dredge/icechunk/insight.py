@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.hashing import hash64
+from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.kinds import NAMES, OBJECT_FOLDERS
-from dredge.icechunk.collection.live_files import manifest_rows, refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.pending import find_list
+from dredge.icechunk.collection.state import find_list
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_of, hashes_of_names, is_id
 from dredge.icechunk.maintenance import open_state

@@ -1,4 +1,4 @@
-"""The only module that imports the icechunk package: opens repositories and expires as the library does."""
+"""The only module with an import of the icechunk package: opens repositories, and expires by the library's rule."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Repository:
     """Open a repository with the library.
 
-    Args:
-        uri: as for `dredge.storage.open_reader`.
-        options: None reads this process's environment.
-
     Raises:
         ConfigError: no credential for the store.
         UnavailableError: the repository could not be opened.
@@ -40,7 +36,7 @@ def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Re
 
 
 def library_storage(uri: str, options: StorageOptions) -> Any:
-    """Give the library's storage for a URI, reached with our options."""
+    """The library's storage for a URI, with our options."""
     import icechunk
 
     icechunk.set_logs_filter("error")
@@ -65,7 +61,6 @@ def library_storage(uri: str, options: StorageOptions) -> Any:
 
 
 def _s3_keys(options: StorageOptions, bucket: str) -> Any:
-    """The keys for a while; the library asks again, in whichever process it is."""
     import icechunk
 
     keys = access_to(options, bucket).session.get_credentials().get_frozen_credentials()
@@ -113,10 +108,10 @@ def _azure_storage(location: Location, options: StorageOptions) -> Any:
 def expire_with_library(
     repository: icechunk.Repository, threshold: datetime, *, delete_branches: bool, delete_tags: bool
 ) -> set[str]:
-    """Let the library expire; gives the ids that it reports as released.
+    """Expire with the library, and return the ids that it reports as released.
 
     Raises:
-        RefusedError: the library refused or failed; its message says why.
+        RefusedError: the library refused or failed, with its message.
     """
     import icechunk
 

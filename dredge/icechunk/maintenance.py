@@ -1,12 +1,12 @@
-"""What Dredge keeps inside an Icechunk repository, and the right to work on it: one maintenance run at a time.
+"""Dredge's folder in an Icechunk repository, and the lease: one maintenance run at a time.
 
-    <repository>/_dredge/lease.json           the right; expirations and collections share it
-    <repository>/_dredge/pending/             what runs found, and what waits for another run
-    <repository>/_dredge/index/               what manifests name, read once for ever
-    <repository>/_dredge/state/               what the next collection builds on: a pointer, and versions of the state
-    <repository>/_dredge/counted/             how many live manifests name each chunk
+    <repository>/_dredge/lease.json           lease of expirations and collections
+    <repository>/_dredge/pending/             pending list: garbage that waits for another run
+    <repository>/_dredge/index/               manifest index: chunks of manifests, read once
+    <repository>/_dredge/state/               state for the next collection: a pointer, and versions
+    <repository>/_dredge/counted/             number of live manifests by chunk
     <repository>/_dredge/expirations/<id>/    plans of expirations, as data, text and page
-    <repository>/_dredge/runs/<run id>/       folders of collections, unless another root was named
+    <repository>/_dredge/runs/<run id>/       run folders of collections, without another run root
 
 Icechunk ignores the folder.
 """
@@ -27,20 +27,14 @@ LEASE_SECONDS = 3600.0
 
 
 def open_state(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
-    """Open the folder of a repository that is Dredge's."""
+    """Open Dredge's folder in a repository."""
     return open_writer(f"{uri.rstrip('/')}/{STATE}", options)
 
 
 def make_lease(
     state: ObjectWriter, seconds: float = LEASE_SECONDS, now: Callable[[], datetime] | None = None
 ) -> Lease:
-    """Give a repository's lease.
-
-    Args:
-        state: on the folder of the repository that is Dredge's.
-        seconds: how long a right lives without being renewed.
-        now: the store's time; None asks for it each time.
-    """
+    """The lease of a repository."""
     return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")))
 
 
@@ -48,13 +42,7 @@ def make_lease(
 def right_to_work(
     uri: str, holder: str, grant: LeaseGrant | None = None, options: StorageOptions | None = None
 ) -> Iterator[LeaseGrant]:
-    """Hold the lease while work goes on, and renew it meanwhile.
-
-    Args:
-        uri: the repository.
-        holder: who asks, when the right must be taken first; it is given back in the end.
-        grant: a right that was taken before; it is only renewed.
-        options: None reads the environment.
+    """Hold the lease during the work, and renew it.
 
     Raises:
         LeaseHeldError: another run works on the repository.

@@ -1,4 +1,4 @@
-"""Many repositories, one run each: which of them, and what became of their runs. Nothing here touches an object."""
+"""Choose the repositories of many runs, and read the outcomes of these runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger("dredge")
 _BETWEEN = re.compile(r"[,\s]+")
 _EACH = "/*"
 _ANY_BEGINNING = ("/", "*", "?", "[")
-"""Of a glob, or a path, that a URI may fit."""
+"""First characters of a glob or path that may match a URI."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyConfig:
-    """Which repositories are collected, and where the page about all of them goes."""
+    """The repositories to collect, and the folder of the summaries."""
 
     storages: str | None = setting(
         "Repositories",
@@ -55,25 +55,25 @@ class ManyConfig:
         for word in self.unwanted:
             if "://" not in word and not word.startswith(_ANY_BEGINNING):
                 raise ConfigError(
-                    f"exclude has {word!r}, which leaves no repository out: write its URI, or a glob such as */{word}"
+                    f"exclude has {word!r}, which matches no repository: use a URI, or a glob such as */{word}"
                 )
 
     @property
     def wanted(self) -> list[str]:
-        """URIs of those to collect; some may stand for several."""
+        """URIs to collect; some mean several repositories."""
         return _words(self.storages)
 
     @property
     def unwanted(self) -> list[str]:
-        """URIs and globs of those that are left out."""
+        """URIs and globs to leave out."""
         return _words(self.exclude)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """From what a user gave, as values or as rendered text.
+        """Read settings given as values or as rendered text.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
 
@@ -87,18 +87,13 @@ def choose_repositories(
 ) -> tuple[list[str], dict[str, str]]:
     """Choose the repositories to collect.
 
-    One whose store does not answer is collected like any other: its run says what is wrong with it.
-
-    Args:
-        config: what the user asks for.
-        named: URIs of the repositories that have settings of their own; they are meant when nothing else is.
-        options: how stores are reached; None reads the environment.
+    A repository on an unreachable store is collected too: its run reports the error.
 
     Returns:
-        URIs in order, each place once however it is spelled; and why others that were asked for are left out, by URI.
+        URIs in order, each place once; and the reason by URI for requested repositories without a run.
 
     Raises:
-        DredgeError: a folder whose repositories are meant cannot be listed.
+        DredgeError: a folder of repositories cannot be listed.
     """
     known = options or StorageOptions.from_env()
     asked = config.wanted or list(named)
@@ -113,7 +108,7 @@ def choose_repositories(
 
 
 def _is_among(globs: set[str], names: set[str]) -> bool:
-    """A name with brackets is no glob that matches itself."""
+    # A URI with brackets does not match itself as a glob.
     return bool(globs & names) or any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
@@ -124,7 +119,7 @@ def _meant(uri: str, options: StorageOptions | None) -> Iterator[str]:
     folder = uri.removesuffix(_EACH)
     for name in open_reader(folder, options).list_level("").folders:
         place = f"{folder}/{name.rstrip('/')}"
-        if not _why_not(place, options):  # what is no repository there was not asked for
+        if not _why_not(place, options):  # `/*` means repositories only
             yield place
 
 
@@ -134,18 +129,12 @@ def _why_not(uri: str, options: StorageOptions | None) -> str:
     except NotFoundError as error:
         return str(error)
     except DredgeError as error:
-        log.warning("%s: whether there is a repository cannot be told: %s", uri, error)
+        log.warning("%s: the check for a repository failed: %s", uri, error)
     return ""
 
 
 def summary_root(config: ManyConfig, run_root: str | None, repositories: Iterable[str]) -> str:
-    """URI of the folder for summaries; "" when there is no repository to put it into.
-
-    Args:
-        config: what the user asks for.
-        run_root: where the runs put their folders; None is a place in each repository.
-        repositories: URIs.
-    """
+    """URI of the folder for summaries; "" without a repository."""
     first = next(iter(repositories), None)
     inside = "" if first is None else f"{first.rstrip('/')}/{STATE}"
     return (config.summary_root or run_root or inside).rstrip("/")
@@ -154,17 +143,10 @@ def summary_root(config: ManyConfig, run_root: str | None, repositories: Iterabl
 def outcome_of(
     repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
 ) -> Outcome:
-    """Tell what became of a repository's run, by its report.
-
-    Args:
-        repository: its URI.
-        run_uri: folder of the run; "" when it came to no plan.
-        why: what is known to have gone wrong; for a run without a report.
-        options: how stores are reached; None reads the environment.
-    """
+    """The outcome of a repository's run, from its report."""
     if not run_uri:
         return lost(repository, why)
-    # Not at module level: the form of its settings is read wherever DAG files are.
+    # Not at module level: every parse of DAG files imports this module for its settings.
     from dredge.icechunk.collection.run import Run
     from dredge.icechunk.collection.steps import read_report
 

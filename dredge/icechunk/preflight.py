@@ -1,4 +1,4 @@
-"""The preflight of an Icechunk repository: what a collection will need, asked before the first one."""
+"""The preflight of an Icechunk repository: checks before its first collection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.state import StateStore
 from dredge.icechunk.maintenance import RUNS, STATE, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
@@ -27,13 +27,7 @@ _SAMPLE_ROWS = 20_000
 
 
 def check(config: CollectConfig, options: StorageOptions | None = None, clock: Clock = utc_now) -> Preflight:
-    """Ask for everything that a collection will need. Leaves nothing behind.
-
-    Args:
-        config: of the runs to come.
-        options: how stores are reached; None reads the environment.
-        clock: this machine's.
-    """
+    """Check the requirements of a collection, and remove all test objects."""
     return perform(config.uri, _groups(config, options, clock))
 
 
@@ -49,7 +43,7 @@ def _groups(config: CollectConfig, options: StorageOptions | None, clock: Clock)
         return
     base, name = config.uri.rstrip("/"), new_descending_xid(clock())
     run_uri = f"{(config.run_root or f'{base}/{RUNS}').rstrip('/')}/{name}"
-    # Chunks are what a collection deletes most of; the probe has no name of a chunk.
+    # A collection deletes chunks above all; the test object's name is not that of a chunk.
     folders = {"data": f"{base}/chunks", "state": f"{base}/{STATE}"}
     yield [
         *check_folders(folders, name, config.safety.clock_skew_seconds_max, clock, options),
@@ -64,7 +58,7 @@ def _groups(config: CollectConfig, options: StorageOptions | None, clock: Clock)
 
 
 def _alarms(config: CollectConfig, options: StorageOptions | None) -> Iterator[Line]:
-    todo = f"Bring back what is missing, then `dredge icechunk acknowledge {config.uri} --reason …`."
+    todo = f"Restore the missing objects, then `dredge icechunk acknowledge {config.uri} --reason …`."
     yield alarms_line(len(open_alarms(open_state(config.uri, options))), todo)
 
 
@@ -74,8 +68,8 @@ def _state(config: CollectConfig, version: int, options: StorageOptions | None) 
         yield Line(
             "state",
             "warning",
-            f"what earlier runs left cannot be used: {current.problem}",
-            "Restore it, or let it be: the next run reads everything.",
+            f"the state of earlier runs cannot be used: {current.problem}",
+            "Restore it, or ignore this: the next run reads all files.",
         )
     else:
         yield ok(

@@ -1,9 +1,16 @@
 """Read a repository's history from its store: the refs and snapshot files of spec 1, the repo info of spec 2.
 
-repo                    spec 2 only; where it is, everything else about history is in it
-refs/…/ref.json         spec 1 (may remain, unused, after a migration to spec 2)
-snapshots/<id>  manifests/<id>  transactions/<id>  chunks/<id>
-overwritten/…           earlier versions of `repo`, and of the configuration
+    repo                    spec 2 only: the whole history
+    refs/…/ref.json         spec 1 (unused leftovers after an upgrade to spec 2)
+    snapshots/<id>  manifests/<id>  transactions/<id>  chunks/<id>
+    overwritten/…           earlier versions of `repo`, and of the configuration
+
+A repo info replaced by an earlier version of itself lacks newer snapshots. Each change first copies the repo info to
+`overwritten/`, and adds an entry to its operations log. So the log of every later version has the newest operation of a
+copy, and a copy whose newest operation is missing from the current log is later than the current repo info. A copy
+without a following change (of a killed writer, or of one that lost a race) raises no alarm: its version did exist. For
+the same reason a repo info that is just one version behind passes; only their age protects the files of the last
+change.
 """
 
 from __future__ import annotations
@@ -12,11 +19,12 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import partial
+from itertools import islice
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
-from dredge.icechunk.format.locations import ids_in
+from dredge.icechunk.format.manifests import ids_in
 from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,
@@ -24,11 +32,11 @@ from dredge.icechunk.format.repo_info import (
     RepoInfo,
     SnapshotEntry,
     parse_repo_info,
+    written_at,
 )
-from dredge.icechunk.format.snapshots import parse_parentage
+from dredge.icechunk.format.snapshots import micros, parse_parentage
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import is_id
-from dredge.icechunk.rollback import check_not_rolled_back, newest_copies
 from dredge.storage import ObjectReader, exists
 from dredge.storage.model import SkippedName
 from dredge.storage.parallel import ordered_map
@@ -43,26 +51,26 @@ FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
 
+_LISTED_MAX = 1000
+_READ_MAX = 16
+
 
 @dataclass(slots=True)
 class KnownSnapshots:
-    """Parents of snapshot files of spec 1, each with the tag of the file that it was read from.
+    """Parents of snapshot files of spec 1: tag of the file and entry by id.
 
-    An expiration rewrites such a file in place, and somebody may put an earlier one back: the tag tells.
-
-    Attributes:
-        entries: tag and entry by id.
+    The tag shows changes: an expiration rewrites such a file in place, and a person may restore an earlier one.
     """
 
     entries: dict[str, tuple[str, SnapshotEntry]] = field(default_factory=dict)
 
 
 def spec_version(reader: ObjectReader) -> int:
-    """Tell which spec a repository has.
+    """The spec version of a repository.
 
     Raises:
-        NotFoundError: there is no Icechunk repository here.
-        RefusedError: the repo info of a repository of spec 2 is gone, or all keys begin with "/".
+        NotFoundError: there is no Icechunk repository.
+        RefusedError: a repository of spec 2 without its repo info, or keys that begin with "/".
     """
     try:
         reader.stat(REPO_KEY)
@@ -85,7 +93,7 @@ def spec_version(reader: ObjectReader) -> int:
 
 
 def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
-    # Refs of spec 1 may remain after a migration; they know nothing of what was written since.
+    # Refs of spec 1 may remain after an upgrade; they lack later commits.
     return RefusedError(
         f"{reader.uri}/{REPO_KEY} is missing, but {why}, so this is a repository of spec 2. Nothing was changed"
         f" or deleted. Restore the file first."
@@ -95,21 +103,16 @@ def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
 def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -> History:
     """Read refs, snapshots, parents and times.
 
-    Args:
-        reader: on the repository.
-        known: spec 1: files that still have their tag are not read again; gets what is read now, so far as a tag
-            proves it, and loses what is not listed any more. Messages of such entries may be "".
-
     Returns:
-        Spec 1: the snapshots that refs reach. Spec 2: all that the repo info lists.
+        Spec 1: the snapshots reachable from refs. Spec 2: all snapshots in the repo info.
 
     Raises:
         NotFoundError: no repository.
-        FormatError: a file that matters is missing or cannot be trusted, or parents form a cycle.
+        FormatError: an important file is missing or damaged, or parents form a cycle.
         RefusedError: main or the repo info is missing, or the repo info is an earlier version of itself.
     """
     if spec_version(reader) == 2:
-        copies = newest_copies(reader)  # first, so that none of them is younger than what is read next
+        copies = newest_copies(reader)  # first, so that none is younger than the repo info read next
         info = read_repo_info(reader)
         check_not_rolled_back(reader, info, copies)
         return with_restamped(reader, history_of(info))
@@ -125,15 +128,13 @@ def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -
 
 
 def with_restamped(reader: ObjectReader, history: History) -> History:
-    """Note the snapshots that an expiration by releases 0.2.0 to 0.2.9 gave its own time.
+    """Mark the snapshots with the time of an expiration by releases 0.2.0 to 0.2.9.
 
-    Those releases stamped the snapshot that they put on the root, so that it looks newer than its children.
-    Every release since 0.2.0 refuses a commit that is not newer than its parent. So a parent that is newer than
-    its child got its time after the child was committed; when its parent is a root and its file was written by
-    one of these releases, that was such an expiration, and the times of its children are right.
-
-    Returns:
-        The history with `restamped`. Nothing is read unless a snapshot is not newer than its parent.
+    Those releases stamped the snapshot on the root with the time of the expiration, so it looks newer than its
+    children. Every release since 0.2.0 refuses a commit not newer than its parent. So a parent newer than its child got
+    its time after the child's commit; if its parent is a root and one of these releases wrote its file, the cause was
+    such an expiration, and the times of its children are right. Reads files only for snapshots not newer than their
+    parent.
     """
     found = set()
     for parent in {parent.id: parent for _, parent in history.not_newer()}.values():
@@ -151,7 +152,7 @@ def with_restamped(reader: ObjectReader, history: History) -> History:
 
 
 def history_of(info: RepoInfo) -> History:
-    """Give the history that a repo info holds."""
+    """The history in a repo info."""
     entries = {entry.id: entry for entry in info.snapshots}
     times: dict[str, int] = {}
     for update in info.updates:  # newest first
@@ -165,8 +166,8 @@ def read_repo_info(reader: ObjectReader) -> RepoInfo:
     """Read the repo info of spec 2.
 
     Raises:
-        FormatError: it cannot be trusted.
-        RefusedError: it does not list main.
+        FormatError: it is damaged.
+        RefusedError: it lacks main.
     """
     info = parse_repo_info(reader.get(REPO_KEY))
     _require_main(reader, info.branches, f"{REPO_KEY} does not list branch {MAIN}")
@@ -174,11 +175,11 @@ def read_repo_info(reader: ObjectReader) -> RepoInfo:
 
 
 def ids_in_config(reader: ObjectReader) -> set[str]:
-    """Give the ids that the stored configuration spells: the prefix of a container of virtual chunks may be a file.
+    """Read the ids in the stored configuration: the prefix of a container of virtual chunks may be a file.
 
     Raises:
-        FormatError: the repo info cannot be trusted.
-        RefusedError: it does not list main.
+        FormatError: the repo info is damaged.
+        RefusedError: it lacks main.
     """
     try:
         data = read_repo_info(reader).config if exists(reader, REPO_KEY) else reader.get(CONFIG_KEY)
@@ -188,14 +189,11 @@ def ids_in_config(reader: ObjectReader) -> set[str]:
 
 
 def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
-    """Read the refs of spec 1.
-
-    Returns:
-        Tip by ("branch" or "tag", name).
+    """Read the refs of spec 1: tip by ("branch" or "tag", name).
 
     Raises:
-        FormatError: a file below `refs/` that is not a ref, or a ref that holds no id.
-        RefusedError: main is missing, or there is a repo info by now.
+        FormatError: a file below `refs/` is not a ref, or a ref without an id.
+        RefusedError: main is missing, or a repo info exists.
     """
     keys = [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
     live = live_refs(keys)
@@ -208,16 +206,11 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
 
 
 def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
-    """Read one ref of spec 1: its tip; None when it is there no more.
-
-    Args:
-        reader: on the repository.
-        kind: "branch" or "tag".
-        name: without a prefix.
+    """Read the tip of a ref of spec 1; None if the ref is missing.
 
     Raises:
-        FormatError: it holds no id.
-        RefusedError: there is a repo info by now.
+        FormatError: a ref without an id.
+        RefusedError: a repo info exists.
     """
     key = ref_key(kind, name)
     try:
@@ -229,21 +222,20 @@ def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
 
 
 def _refuse_upgraded(reader: ObjectReader) -> None:
-    """Refuse refs that were read while somebody upgraded. An upgrade writes the repo info and then removes refs, one by
-    one or not at all: as long as there is no repo info, what was read before is whole."""
-    if not exists(reader, REPO_KEY):
-        return
-    raise RefusedError(
-        f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, and its refs of spec 1 count no more."
-        " Nothing more was changed or deleted. Start again."
-    )
+    # An upgrade writes the repo info and then removes refs, one by one or not at all: without a repo info, the refs
+    # read before are complete.
+    if exists(reader, REPO_KEY):
+        raise RefusedError(
+            f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, so its refs of spec 1 are outdated."
+            " Nothing more was changed or deleted. Start again."
+        )
 
 
 def _require_main(reader: ObjectReader, branches: Collection[str], what: str) -> None:
-    """Refuse a repository without main: it is damaged, and what only main reaches would look dead."""
+    # Without main the repository is damaged, and snapshots of main would look like garbage.
     if MAIN in branches:
         return
-    where = "" if branches else ": no branch was found at all"
+    where = "" if branches else ": there is no branch"
     raise RefusedError(
         f"{reader.uri}: {what}{where}. Icechunk never deletes that branch and opens no repository without it."
         " Nothing was changed or deleted. Restore it with the id of its last snapshot, then start again."
@@ -255,7 +247,7 @@ def _refuse_name(name: str) -> None:
 
 
 def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> SnapshotEntry:
-    """Read one snapshot file of spec 1; raises FormatError when it is missing or damaged."""
+    """Read a snapshot file of spec 1; raises FormatError for a missing or damaged file."""
     key = SNAPSHOTS + snapshot
     try:
         return _entry(reader.get(key), key)
@@ -266,44 +258,35 @@ def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> SnapshotEntry:
         ) from None
 
 
-class _FileReader(Protocol):
-    @property
-    def is_remote(self) -> bool: ...
-
-    def get(self, key: str) -> bytes: ...
-
-
 def read_parsed[T](
-    reader: _FileReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
+    reader: ObjectReader,
+    keys: Sequence[str],
+    parse: Callable[[bytes, str], T],
+    concurrency: int,
+    get: Callable[[str], bytes] | None = None,
 ) -> Iterator[T]:
-    """Read many small files, several at once, and give what each says, in the order of the keys.
-
-    Each thread takes a run of files, reads some and then parses them. One file at a time, the threads would
-    spend more time on handing the interpreter to each other than on the files; on a local folder, where
-    nothing is waited for, they do so whatever they take, so there one thread reads it all.
-
-    Args:
-        reader: on the repository.
-        keys: of the files.
-        parse: makes a value of a file's bytes and its key.
-        concurrency: files read at once from a store that is not a local folder.
+    """Read and parse many small files, several at once, in the order of the keys.
 
     Raises:
-        NotFoundError: a file is not there.
+        NotFoundError: a file is missing.
     """
 
+    # Each thread takes a run of files, reads some and then parses them: with one file at a time, the threads would
+    # spend more time on handing the interpreter to each other than on the files. On a local folder, without waiting
+    # times, they do so with any number of files, so one thread reads all.
     def read(run: Sequence[str]) -> list[T]:
         found: list[T] = []
         waiting: list[tuple[bytes, str]] = []
         size = 0
         for key in run:
-            waiting.append((reader.get(key), key))
+            waiting.append((get_file(key), key))
             size += len(waiting[-1][0])
             if size > UNPARSED_BYTES_MAX:
                 found += [parse(data, name) for data, name in waiting]
                 waiting, size = [], 0
         return found + [parse(data, name) for data, name in waiting]
 
+    get_file = get or reader.get
     at_once = concurrency if reader.is_remote else 1
     step = max(1, min(FILES_PER_RUN, len(keys) // max(1, at_once)))
     runs = [keys[start : start + step] for start in range(0, len(keys), step)]
@@ -318,8 +301,8 @@ def _entry(data: bytes, key: str) -> SnapshotEntry:
 def _reachable_snapshots(
     reader: ObjectReader, tips: Sequence[str], known: KnownSnapshots | None
 ) -> dict[str, SnapshotEntry]:
-    # A history is a chain: read one after the other, each file costs a round trip. So all files are read at
-    # once; one that is damaged, cannot be read, or goes away meanwhile, matters only when a path leads to it.
+    # A history is a chain: read one after the other, each file costs a round trip. So all files are read at once; a
+    # damaged, unreadable or missing file matters only on a path.
     tags = dict(_tagged_snapshots(reader))
     proved = {} if known is None else {node: known.entries[node] for node in known.entries.keys() & tags}
     proved = {node: found for node, found in proved.items() if found[0] == tags[node]}
@@ -335,7 +318,7 @@ def _reachable_snapshots(
             return None
 
     keys = [SNAPSHOTS + node for node in tags if node not in ahead]
-    for read in read_parsed(_Ahead(reader), keys, parse, READS_AT_ONCE):
+    for read in read_parsed(reader, keys, parse, READS_AT_ONCE, partial(_get_or_empty, reader)):
         if read is not None:
             entry, is_proved = read
             ahead[entry.id] = entry
@@ -352,21 +335,12 @@ def _reachable_snapshots(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """Reads files that perhaps nobody needs: what is gone or may not be read (archived, say) is empty."""
-
-    reader: ObjectReader
-
-    @property
-    def is_remote(self) -> bool:
-        return self.reader.is_remote
-
-    def get(self, key: str) -> bytes:
-        try:
-            return self.reader.get(key)
-        except (NotFoundError, ConfigError):
-            return b""
+def _get_or_empty(reader: ObjectReader, key: str) -> bytes:
+    # The file may be unneeded: a missing or unreadable (archived) file is empty.
+    try:
+        return reader.get(key)
+    except (NotFoundError, ConfigError):
+        return b""
 
 
 def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
@@ -378,8 +352,8 @@ def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
 
 
 def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bool:
-    """Tell whether bytes are those of the file that was listed with a tag. It may have been replaced in between, and be
-    put back later; so the tag must be made from the bytes, or be there still."""
+    # The file may be replaced after the listing and restored later: the tag must be made from the bytes, or be there
+    # still.
     if tag is None:
         return False
     if hashlib.md5(data, usedforsecurity=False).hexdigest() == tag:
@@ -393,3 +367,46 @@ def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bo
 def _keys(reader: ObjectReader, prefix: str, on_skipped: SkippedName | None = None) -> Iterator[str]:
     for batch in reader.list(prefix, on_skipped=on_skipped):
         yield from batch.column("key").to_pylist()
+
+
+def newest_copies(reader: ObjectReader) -> list[str]:
+    """Names of the newest copies of the repo info, newest first (their names sort so)."""
+    keys = (
+        key for batch in reader.list(f"{OVERWRITTEN}{REPO_KEY}.") for key in batch.column("key").to_pylist()
+    )
+    names = (key.removeprefix(OVERWRITTEN) for key in islice(keys, _LISTED_MAX))
+    return [name for name in names if written_at(name) is not None]
+
+
+def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str]) -> None:
+    """Compare the newest copies outside the operations log with the current repo info.
+
+    Raises:
+        RefusedError: a copy is later than the current repo info.
+        FormatError: a copy is damaged.
+    """
+    if not info.updates:
+        return
+    logged = {(update.kind, update.updated_at) for update in info.updates}
+    named = {update.backup for update in info.updates} | {info.before_updates}
+    oldest = info.updates[-1].updated_at
+    unnamed = (name for name in copies if name not in named)
+    for name in islice(unnamed, _READ_MAX):
+        made = written_at(name)
+        if made is None or micros(made) < oldest:
+            return
+        try:
+            updates = parse_repo_info(reader.get(OVERWRITTEN + name), OVERWRITTEN + name).updates
+        except NotFoundError:
+            continue
+        if (
+            updates
+            and updates[0].updated_at >= oldest
+            and (updates[0].kind, updates[0].updated_at) not in logged
+        ):
+            raise RefusedError(
+                f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it has an operation"
+                f" ({updates[0].kind}) missing from the current one, so {REPO_KEY} was replaced by an earlier version."
+                " Nothing was changed or deleted. Restore the latest version; if you want this state, remove the later"
+                f" copies from {OVERWRITTEN}."
+            )

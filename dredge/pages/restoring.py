@@ -19,8 +19,8 @@ from dredge.gc.run import PLAN
 from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
 from dredge.gc.undo_config import REASONS
 from dredge.gc.undo_config import RestoreConfig as LakeFSRestoreConfig
-from dredge.icechunk.collection.swept import open_swept
-from dredge.icechunk.collection.undo_config import IcechunkRestoreConfig
+from dredge.icechunk.collection.check_again import open_swept
+from dredge.icechunk.collection.config import IcechunkRestoreConfig
 from dredge.pages.history import plan_of, uri_of
 from dredge.pages.places import ICECHUNK, KV, LAKEFS, Place
 from dredge.pages.surroundings import Facts

@@ -161,7 +161,7 @@ class IcechunkMarkOperator(IcechunkSparkOperator):
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
         """Return the summary of the safety checks, the job's last step."""
-        from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+        from dredge.icechunk.collection.outputs import CheckLimitsOutput
 
         return run.folder.read_summary(CheckLimitsOutput.STEP)
 
@@ -209,7 +209,7 @@ class IcechunkCollectOperator(IcechunkSparkOperator):
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
         """Return the summary of the deletion."""
-        from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+        from dredge.icechunk.collection.outputs import BulkDeleteOutput
 
         return run.folder.read_summary(BulkDeleteOutput.STEP)
 

@@ -63,7 +63,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         plan = plan_for(reader, read_history(reader), expiration, utc_now())
         if config.estimate:
             # Imported by this task only: each task of each DAG imports all operators.
-            from dredge.icechunk.collection.estimate import estimate
+            from dredge.icechunk.collection.index import estimate
 
             min_age = timedelta(hours=float(self.min_age_hours or MIN_AGE_DEFAULT))
             plan = plan.with_freed(estimate(reader, plan, min_age, utc_now()))

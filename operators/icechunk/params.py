@@ -11,8 +11,7 @@ from airflow.sdk import Param
 from airflow_dredge.operators.failures import retry_arguments
 from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from airflow_dredge.operators.spark import SparkSettings
-from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.many import ManyConfig
 from dredge.settings import setting, settings_of

@@ -18,7 +18,7 @@ import pytest
 
 from dredge.errors import DredgeError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.estimate import live_ids
+from dredge.icechunk.collection.index import live_ids
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import hash_of

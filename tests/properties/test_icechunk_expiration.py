@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dredge.icechunk.expiration.by_library import differ
+from dredge.icechunk.expiration.apply import differ
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.snapshots import instant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import time
 from collections.abc import Mapping
@@ -24,8 +25,10 @@ from dredge.icechunk.collection.steps import (
     plan_collection,
     run_steps,
 )
+from dredge.icechunk.format.envelope import FileType, close_file, open_file
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
-from dredge.icechunk.ids import ALPHABET
+from dredge.icechunk.ids import ALPHABET, encode_id
 from dredge.icechunk.repository import read_history
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
@@ -141,3 +144,48 @@ def split_local_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = ["", *sorted(first + second for first in ALPHABET for second in "0G")[1:], ""]
     assert len(list(pairwise(bounds))) == 64
     monkeypatch.setattr(list_step, "bounds_for", lambda *_: bounds)
+
+
+def commit(repo: Repo, value: int) -> str:
+    """Commit another number on main; gives the snapshot."""
+    session = repo.library.writable_session("main")
+    change_number(session, value)
+    return str(session.commit(f"number {value}"))
+
+
+def expire_before(repo: Repo, snapshot: str) -> None:
+    """Expire all snapshots older than another one."""
+    expire(
+        repo.uri,
+        instant(read_history(open_reader(repo.uri)).snapshots[snapshot].flushed_at),
+        delete_expired_branches=True,
+        delete_expired_tags=True,
+    )
+
+
+def grown(repo: Repo) -> Repo:
+    """Collect, commit twice, and expire all but the last commit."""
+    collect(repo.config())
+    commit(repo, 100)
+    expire_before(repo, commit(repo, 101))
+    return repo
+
+
+def optimized(repo: Repo, **changes: Any) -> Run:
+    """Plan an optimized run."""
+    run = Run.open(plan_collection(repo.config(mode="auto", **changes)).run_uri)
+    assert run.plan.mode == "optimized", run.plan.why_mode
+    return run
+
+
+def flip_chunk_id(folder: Path, rng: random.Random) -> str:
+    """Flip a bit of a chunk's id in main's manifest; gives the true id."""
+    path = main_manifest(folder)
+    opened = open_file(path.read_bytes(), path.name, FileType.MANIFEST)
+    (array,) = parse_manifest(path.read_bytes(), path.name).arrays
+    raw = rng.choice(array.ids[array.kind == NATIVE].tolist())
+    at = opened.body.index(bytes(raw)) + rng.randrange(8)
+    body = bytearray(opened.body)
+    body[at] ^= 1 << rng.randrange(8)
+    path.write_bytes(close_file(opened.header, bytes(body)))
+    return encode_id(bytes(raw))

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import write_manifest_rows
+from dredge.icechunk.collection.state import RunState
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.ids import encode_id, hashes_of
 from dredge.runs.folder import RunFolder
@@ -108,3 +109,25 @@ class Task:
     def addresses(self, parts: Iterable[PartInfo]) -> list[str]:
         """The keys in some parts of candidates."""
         return [key for table in self.folder.read_parts(parts) for key in table["address"].to_pylist()]
+
+
+STATE = RunState(
+    uri="memory://here/repo",
+    spec_version=2,
+    run_id="r2",
+    run_uri="memory://here/repo/_dredge/runs/r2",
+    fencing=7,
+    previous="r1",
+    mode="optimized",
+    started_at=datetime(2026, 5, 3, tzinfo=UTC),
+    cutoff=datetime(2026, 5, 2, tzinfo=UTC),
+    clean_run_id="r0",
+    clean_at=datetime(2026, 5, 1, tzinfo=UTC),
+    optimized_runs=2,
+    chunk_objects=30,
+    snapshots=PartInfo("mark/snapshots.parquet", 1, 2, "3"),
+    virtual=PartInfo("mark/virtual.ids", 1, 8, "5"),
+    counted=CountedSet.of([PartInfo("counted/x-0000.counts", 1, 12, "4")], 0),
+    contradicted=("A", "B"),
+    seen=("index/parts/x-snapshots-00000.parquet",),
+)

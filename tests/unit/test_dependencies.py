@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.icechunk.format.locations import unpack_locations
+from dredge.icechunk.format.manifests import unpack_locations
 from dredge.icechunk.library import open_library
 from dredge.kv.opening import open_store
 

@@ -34,7 +34,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
         "dredge/gc/bulk_delete/sweep.py",
         "dredge/runs/cleanup.py",
         "dredge/undo/deleting_leftovers.py",  # below the quarantine of a run only
-        "dredge/icechunk/collection/bulk_delete/deleting.py",
+        "dredge/icechunk/collection/deleting.py",
         "dredge/icechunk/expiration/restore.py",  # copies of the repo info that the restored expiration left
     }
     openers = [
@@ -82,10 +82,8 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "OwnFilesDeleter" in path.read_text() or "own_files_deleter" in path.read_text()
     }
-    ends = ("dredge/gc/save_report", "dredge/icechunk/collection/save_report")
-    assert users == {f"{end}/own_files.py" for end in ends} | {
-        "dredge/gc/save_report/clean_up.py",
-        "dredge/icechunk/collection/save_report/lifetimes.py",
+    assert users == {f"dredge/gc/save_report/{name}.py" for name in ("own_files", "clean_up")} | {
+        "dredge/icechunk/collection/own_files.py",
         "dredge/runs/cleanup.py",
         "dredge/trash/state.py",
     }
@@ -163,7 +161,7 @@ def _imports() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("collector", ["dredge/gc", "dredge/icechunk/collection"])
+@pytest.mark.parametrize("collector", ["dredge/gc"])
 def test_the_room_of_another_step_is_entered_by_its_package(collector: str) -> None:
     """What lies behind the package's names may change without anybody else knowing; only `steps` gathers all."""
     folder = ROOT / collector

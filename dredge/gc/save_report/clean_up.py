@@ -34,8 +34,6 @@ from dredge.gc.save_report.own_files import (
     OWN,
     OWN_RUNS,
     ROOT,
-    Place,
-    find_old_folders,
     is_run_of,
     own_files_deleter,
     side_places,
@@ -53,6 +51,7 @@ from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
+from dredge.undo.old_folders import Place, find_old_folders
 from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")

@@ -21,11 +21,7 @@ copies of deleted objects or with a younger file. The plan is removed last, so a
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Callable, Set
-from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
@@ -33,17 +29,18 @@ from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import METADATA_RUNS, PLAN, RUNS, STATE, Run, parse_plan
 from dredge.gc.witness.record import FOLDER as WITNESS
-from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter
+from dredge.runs.cleanup import OwnFilesDeleter
 from dredge.runs.folder import read_json, run_ids
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.keys import is_plain
 from dredge.storage.parallel import ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS
+from dredge.undo.old_folders import Place
 from dredge.undo.pins import PINS
 from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
-from dredge.xid import descending_time, is_xid
+from dredge.xid import is_xid
 
 ROOT = "_lakefs/retention/gc"
 """Folder of the deleter, relative to the namespace."""
@@ -65,8 +62,6 @@ _OF_RUN = re.compile(
     rf"(?:{OWN_RUNS}|(?:{'|'.join(SIDE_RUNS)}))/([^/]+)/(?P<file>.+)",
     re.DOTALL,
 )
-_FOLDERS_MAX = 200
-"""Old folders of a place read by one run; the next runs read the others."""
 
 
 def own_files_deleter(namespace: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
@@ -84,35 +79,6 @@ def is_own_file(key: str) -> bool:
     return is_xid(run[1]) and not run["file"].startswith(f"{QUARANTINE_FOLDER}/")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A folder of run folders.
-
-    Attributes:
-        name: relative to `ROOT`.
-        kept: ids of runs needed at any age.
-        is_ours: whether a run folder is proved to be of this repository; takes a reader on the place.
-    """
-
-    name: str
-    kept: Set[str]
-    is_ours: Callable[[ObjectReader, str], bool]
-
-
-@dataclass(slots=True)
-class OldFolders:
-    """Removable folders.
-
-    Attributes:
-        folders: their files relative to `ROOT`, by folder; the plan last.
-        left: number of old folders for the next runs.
-    """
-
-    folders: dict[str, list[str]] = field(default_factory=dict)
-    size_bytes: int = 0
-    left: int = 0
-
-
 def side_places(run: Run, reader: ObjectReader) -> list[Place]:
     """Return the places of purges and collections of metadata, without their newest run.
 
@@ -126,42 +92,6 @@ def side_places(run: Run, reader: ObjectReader) -> list[Place]:
         return Place(name, set(newest), partial(_is_side_run_of, run))
 
     return list(ordered_map(place, SIDE_RUNS, len(SIDE_RUNS)))
-
-
-def find_old_folders(run: Run, reader: ObjectReader, place: Place, oldest: datetime) -> OldFolders:
-    """Find the removable folders of a place. Removes no file.
-
-    Args:
-        reader: on `ROOT`.
-        oldest: the id and all files of a removable folder are older.
-    """
-    runs = open_reader(f"{reader.uri}/{place.name}", run.options)
-    old = [
-        run_id for run_id in run_ids(runs) if run_id not in place.kept and descending_time(run_id) < oldest
-    ]
-    # Chosen at random, so that permanent folders do not hide others.
-    chosen = random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX))
-    found = OldFolders(left=len(old) - len(chosen))
-
-    def read_files(run_id: str) -> ListedFiles | None:
-        if not place.is_ours(runs, run_id) or _has_copies(runs, run_id):
-            return None
-        files = ListedFiles.of(reader, f"{place.name}/{run_id}/", oldest)
-        return files if len(files.aged) == len(files.sizes) else None  # resumed later
-
-    listed = ordered_map(read_files, chosen, run.plan.config.tuning.threads)
-    for run_id, files in zip(chosen, listed, strict=True):
-        if files is None:
-            continue
-        plan = f"{place.name}/{run_id}/{PLAN}"
-        found.folders[f"{place.name}/{run_id}"] = [*(key for key in files.below("") if key != plan), plan]
-        found.size_bytes += sum(files.sizes.values())
-    return found
-
-
-def _has_copies(runs: ObjectReader, run_id: str) -> bool:
-    """Whether copies of deleted objects are left. Only a purge deletes them, and only the ledger lists them."""
-    return next(iter(runs.list(f"{run_id}/{QUARANTINE_FOLDER}/")), None) is not None
 
 
 def is_run_of(run: Run, runs: ObjectReader, run_id: str) -> bool:

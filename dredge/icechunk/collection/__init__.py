@@ -1,22 +1,21 @@
 """Collection: delete the objects that no snapshot reaches.
 
-    plan            plan, planning, run      what a run works on, and the right to work on it
+    planning          plan of a run, and its lease
       ↓
-    mark            refs → snapshots → manifests → chunks: what is live, as sorted numbers
+    mark              live objects: refs → snapshots → manifests → chunks, as sorted 64-bit ids
       ↓
-    list_candidates what the store holds besides, older than the cutoff
+    list_candidates   other objects in the store, older than the cutoff, that have waited
       ↓
-    check_limits    limits, canaries, live objects that are missing: may these candidates be deleted?
+    check_limits      limits, canaries, missing live objects (`absent`)
       ↓
-    bulk_delete     looks again, then deletes kind by kind, with a ledger
+    approve           a person's answer, where the run must ask
       ↓
-    verify          what was deleted is gone, what is live is there
+    bulk_delete       re-check (`recheck`), then deletion kind by kind (`deleting`), with a ledger
       ↓
-    save_report     what became of the run, for people and for programs
+    verify            check the deletions, and that live objects exist
+      ↓
+    save_report       state for the next run, clean-up (`own_files`), report
 
-A step is a package; its name is the folder of its results in the run's folder. `steps` has them in order. Only
-`bulk_delete` is handed a deleter: all others read the repository, and write into the run's folder.
-
-All steps share `kinds` (the folders of a repository), `age`, `sets` (ids as numbers), `live_files` (what snapshots and
-manifests name) and `index` (the same, read once for ever). `estimate` counts garbage without a run.
+`outputs` has the results that each step hands to later steps. `steps` has all steps in order. Only `deleting` has a
+deleter; all other modules read the repository and write into the run's folder.
 """

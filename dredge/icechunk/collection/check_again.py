@@ -1,8 +1,8 @@
-"""Check again: what earlier runs deleted is compared with what live files name.
+"""Check again: compare the deletions of earlier runs with live objects.
 
-Ids are never used again, so a live file that names a deleted object is never benign: the object is brought back where
-it can be, and a person has to acknowledge the alarm before anything is deleted or purged. Only what the store lacks is
-looked for in the records of deletions (`dredge.undo.deletions`), before it is called damage.
+Ids are never used again, so a live file that refers to a deleted object is an alarm: the object is restored where
+possible, and deletions and purges stop until a person acknowledges the alarm. A run looks for missing objects in the
+records of deletions (`dredge.undo.deletions`) before it reports damage.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
+from dredge.errors import AlarmError, ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark import snapshot_files
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.swept import open_swept
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.collection.mark.snapshots import snapshot_files
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
+from dredge.icechunk.collection.run import Run, read_plan
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
+from dredge.runs.folder import RunFolder
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, unite
-from dredge.storage import ObjectReader, exists
+from dredge.storage import ObjectReader, StorageOptions, exists, open_writer
 from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
 from dredge.undo.deleted import SweptRun, swept_rows
@@ -39,33 +39,24 @@ from dredge.undo.putting_back import Source, bring_back, outcomes_of
 
 log = logging.getLogger("dredge")
 
-_REASON = "live files name it, and a run had deleted it"
+_REASON = "live files need it, and a run had deleted it"
 
 
 def note_deletion(run: Run, record: StepRecord) -> None:
-    """Write the record of what a sweep may delete, before its first deletion.
-
-    Args:
-        run: whose candidates are deleted.
-        record: of the sweep.
-    """
+    """Write the record of a sweep's candidates, before its first deletion."""
     candidates = record.input(ListCandidatesOutput)
     pieces: list[Hashes] = []
     for kind in FOLDERS:
         for part in candidates.candidates(kind):
             rows = run.folder.read_part(part, ["address", "hash"])
             pieces.append(rows["hash"].to_numpy().astype(np.uint64))
-            # Of what manifests name there are sets of ids, not of keys (`refuse_deleted_ids`).
+            # Manifests have ids, not keys (`refuse_deleted_ids`).
             pieces.append(hashes_of_names(names_of(kind, rows["address"]))[0])
     deletions.note_deletion(run, unite(pieces))
 
 
 def absent_files(reader: ObjectReader) -> set[str]:
-    """Give the keys of snapshots and manifests that what refs reach names, and that the store lacks.
-
-    Args:
-        reader: on the repository. Files that cannot be read are passed over.
-    """
+    """The keys of missing snapshots and manifests reachable from refs."""
     snapshots = {node for node, _ in snapshot_files(reader)}
     manifests = {
         key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
@@ -97,14 +88,10 @@ def _named(reader: ObjectReader) -> list[str]:
 
 
 def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
-    """Do something that reads live files; where one is missing, look for it in the records of deletions first.
-
-    Args:
-        run: whose step it is.
-        work: raises FormatError where a live file is missing or damaged.
+    """Do `work`; if a live file is missing, first look for it in the records of deletions.
 
     Raises:
-        AlarmError: a run had deleted a file that is missing.
+        AlarmError: a run had deleted a missing file.
         FormatError: as `work` raises it.
     """
     try:
@@ -115,12 +102,7 @@ def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
 
 
 def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
-    """Bring back live objects that earlier runs deleted, and raise the alarm.
-
-    Args:
-        run: whose mark misses them; it holds the lease.
-        label: of the try; names the alarm.
-        absent: keys that live files name and the store lacks.
+    """Restore live objects deleted by earlier runs, and raise the alarm.
 
     Raises:
         AlarmError: a run had deleted one of them.
@@ -134,7 +116,7 @@ def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
         for source in found:
             back = bring_back(run.plan.uri, run.state, source, _REASON, run.store_now, run.options)
             done.append(_rows(source, *outcomes_of(back)))
-        # What came back names more, which the same run may have deleted.
+        # A restored file needs more objects; the same run may have deleted these.
         keys = {key for source in found for key in source.rows["address"].to_pylist()}
         left = absent_files(run.reader) | _absent_chunks(run.reader, keys)
         left -= tried
@@ -150,7 +132,6 @@ def _not_yet(source: Source) -> tuple[pa.Array, pa.Array]:
 
 
 def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
-    """Chunks that some manifests name and the store lacks; manifests that cannot be read are passed over."""
     absent: set[str] = set()
     for key in sorted(keys):
         if not key.startswith(MANIFESTS):
@@ -159,11 +140,7 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
             found = parse_manifest(reader.get(key), key)
         except (FormatError, NotFoundError):
             continue
-        named = {
-            CHUNKS + name
-            for array in found.arrays
-            for name in encode_ids(array.ids[array.kind == NATIVE]).to_pylist()
-        }
+        named = {CHUNKS + name for name in encode_ids(found.native_ids).to_pylist()}
         with suppress(FormatError):
             virtual = found.virtual_ids(key)
             named |= {folder + name for folder in OBJECT_FOLDERS.values() for name in virtual}
@@ -172,14 +149,10 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
 
 
 def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
-    """Compare what live manifests name with what earlier runs deleted, where no listing shows what the store lacks.
-
-    Args:
-        run: whose mark it is; it holds the lease.
-        live: sets of ids, in its folder: of new manifests, or of locations of virtual chunks.
+    """Compare the chunks of live manifests with the deletions of earlier runs, for runs without a listing of chunks.
 
     Raises:
-        AlarmError: a run had deleted one of them, and the store lacks it; it was brought back where that was possible.
+        AlarmError: a run had deleted a missing chunk; it was restored where possible.
     """
     named = sets.unite_all(sets.read_ids(run.folder, part) for part in live)
     if not len(named):
@@ -203,7 +176,7 @@ def refuse_alarmed(run: Run) -> None:
     """Refuse to delete while an alarm is open.
 
     Raises:
-        AlarmError: there is one.
+        AlarmError: an alarm is open.
         FormatError: an alarm cannot be read.
     """
     if found := open_alarms(run.state):
@@ -227,7 +200,6 @@ def _rows(source: Source, outcomes: pa.Array, messages: pa.Array) -> pa.Table:
 
 
 def _deleted(run: Run, absent: Collection[str]) -> Iterator[Source]:
-    """Give the rows of runs that deleted some keys; each key by the newest run that did."""
     left, seen = set(absent), _acknowledged(run.state)
 
     def choose(deletion: Deletion, rows: pa.Table) -> pa.Table:
@@ -244,7 +216,6 @@ def _deleted(run: Run, absent: Collection[str]) -> Iterator[Source]:
 def _deleted_rows(
     run: Run, wanted: Hashes, choose: Callable[[Deletion, pa.Table], pa.Table]
 ) -> Iterator[tuple[Deletion, SweptRun, pa.Table]]:
-    """Give the chosen rows of the runs whose records of deletions have any of some hashes, or cannot be compared."""
     records = read_deletions(run.state)
     for problem in records.unread.values():
         log.warning("%s", problem)
@@ -258,13 +229,12 @@ def _deleted_rows(
             parts = (swept_rows(swept.folder, part, swept.below) for part in swept.candidates)
             rows = pa.concat_tables([choose(deletion, part) for part in parts]).combine_chunks()
         except DredgeError as error:
-            log.warning("what run %s deleted cannot be read: %s", deletion.run_id, error)
+            log.warning("the deletions of run %s cannot be read: %s", deletion.run_id, error)
             continue
         yield deletion, swept, rows
 
 
 def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
-    """Keys that a person has looked into, by the run that deleted them."""
     found: dict[str, set[str]] = {}
     for alarm in alarms.read_alarms(state):
         if alarm.acknowledged is None:
@@ -273,3 +243,23 @@ def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
         for key, run_id in zip(rows["address"].to_pylist(), rows["deleted_by"].to_pylist(), strict=True):
             found.setdefault(run_id, set()).add(key)
     return found
+
+
+def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) -> SweptRun:
+    """Open a run with deletions.
+
+    Raises:
+        ConfigError: there is no such run, it deleted nothing, or it is of another repository.
+        FormatError: its files are damaged.
+    """
+    plan = read_plan(run_uri, options)
+    if plan.uri.rstrip("/") != uri.rstrip("/"):
+        raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")
+    folder = RunFolder(open_writer(run_uri, options), plan.run_id)
+    summary = None if plan.config.dry_run else folder.read_summary(ListCandidatesOutput.STEP)
+    if summary is None:
+        why = "it was a dry run" if plan.config.dry_run else "it stopped before its candidates"
+        raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
+    output = ListCandidatesOutput.of(summary)
+    parts = [part for kind in reversed(FOLDERS) for part in output.candidates(kind)]
+    return SweptRun(plan.undo.way, folder, parts, tuple(FOLDERS.values()))

@@ -1,4 +1,4 @@
-"""What a user may ask of a collection, and the margins that safety rests on."""
+"""Settings of a collection, a restore and a purge, and the safety margins."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ from dredge.settings import (
     setting,
 )
 from dredge.undo import ways
+from dredge.undo.config import PurgeConfig, RestoreConfig
 
-MIN_AGE_HOURS = 24.0
 MIN_AGE_DEFAULT = 168.0  # hours
-"""A chunk is written before the commit that names it: the age must exceed the longest writing session."""
+MIN_AGE_HOURS = 24.0
+"""Writers store a chunk before its commit: the age must exceed the longest writing session."""
+
+REASONS = ("unreachable", "overwritten")
+_URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """All margins that safety rests on.
+    """Safety margins.
 
     Attributes:
         clock_skew_seconds_max: largest difference between this machine's clock and the store's.
-        mark_age_hours_max: a mark older than this cannot be swept.
-        lease_seconds: how long a lease lives without being renewed.
-        gate_every_seconds: while deleting, how long a worker trusts its last look at lease and refs.
-        watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
-        inventory_days_max: an older inventory is refused. S3 makes them daily or weekly, and may take two days.
+        mark_age_hours_max: an older mark cannot be swept.
+        gate_every_seconds: while deleting, interval between a worker's checks of lease and refs.
+        watch_silence_seconds_max: while deleting, workers stop if the driver's last check is older.
+        inventory_days_max: an older inventory is refused. S3 writes them daily or weekly, and may take two days.
         canary_chunks: chunks of each ref that are looked up by another way before and after deleting.
     """
 
@@ -66,16 +69,15 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes that only speed and memory depend on.
+    """Sizes with effect on speed and memory only.
 
     Attributes:
-        snapshots_per_task: snapshot files that one task reads.
-        refs_per_task: chunk references that one task decodes.
-        ids_per_shard: live ids in one shard (8 bytes each in every worker that lists its range).
-        keys_per_task: expected keys of one listing task; folders are split by the first one or two characters of names.
-        candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
-        delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
-        threads: requests in flight in one task.
+        refs_per_task: chunk references that a task decodes.
+        ids_per_shard: live ids in a shard (8 bytes each in every worker that lists its range).
+        keys_per_task: expected keys of a listing task; folders are split by the first one or two characters of names.
+        candidate_rows: rows of a candidates part; a sweep task takes one part at a time.
+        delete_keys: keys for the deleter in one call; each group gets a ledger part.
+        threads: requests in flight in a task.
         counted_layers_max: layers of counts that a run reads; more are united into one.
         index_parts_max: small parts of the index that a run reads; more are united.
     """
@@ -93,16 +95,11 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectConfig:
-    """What a user asks for. A field made with `setting` is a Param of the DAG, a key of an operator's `config` and a
-    row in the docs; it is described there and nowhere else.
+    """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, and
+    a row in the docs.
 
     Attributes:
-        uri: the repository.
-        after: an expiration that was planned and not applied: a dry run then reports what a collection would
-            delete after it.
-        run_root: None is `_dredge/runs` in the repository.
-        safety: margins.
-        tuning: sizes.
+        after: a planned expiration; a dry run then reports the deletions of a collection after it.
     """
 
     uri: str = setting(
@@ -233,7 +230,7 @@ class CollectConfig:
 
     @property
     def kept_kinds(self) -> list[str]:
-        """Kinds of objects of which none may be deleted."""
+        """Kinds of objects without candidates."""
         kinds = {"chunks": self.keep_chunks, "transactions": self.keep_transactions}
         return [kind for kind, kept in kinds.items() if kept]
 
@@ -250,12 +247,7 @@ class CollectConfig:
         )
 
     def grace(self, undo: str, spec_version: int) -> timedelta:
-        """How long garbage waits before another run may delete it.
-
-        Args:
-            undo: way in which deletions can be taken back.
-            spec_version: 1 or 2.
-        """
+        """Wait between finding garbage and deleting it, by different runs."""
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
         return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
@@ -263,27 +255,60 @@ class CollectConfig:
 
     @property
     def waits(self) -> bool:
-        """Whether garbage waits for another run at all."""
+        """Whether garbage waits for another run."""
         return self.unsafe_grace_seconds != 0
 
     @property
     def approver_ids(self) -> tuple[str, ...]:
-        """Ids of those who may answer; () is everybody."""
+        """Ids of the approvers; () is everybody."""
         return ids_of(self.approvers)
 
     @property
     def limits(self) -> Limits:
-        """The limits on damage."""
+        """Limits on the number and size of deletions."""
         return Limits(self.max_delete_objects, self.max_delete_bytes, self.max_delete_percent)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> CollectConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`.
-
-        Args:
-            params: by name of the setting, as values or as rendered text. None and empty text mean no value.
+        """Make the config from Params of a DAG or an operator's `config`; None and empty text mean no value.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcechunkRestoreConfig(RestoreConfig):
+    """Selection of deletions to restore, and the time for which restored objects are kept."""
+
+    repository: str = setting("Repository", _URI, name="storage")
+    prefix: str | None = setting(
+        "Prefix", "Objects whose key begins like this, such as `chunks/`. Empty: any.", default=None
+    )
+    reason: str | None = setting(
+        "Reason", "Objects that were deleted for this reason. Empty: any.", default=None, choices=REASONS
+    )
+    expiration: bool = setting(
+        "Expiration",
+        "The run is an expiration: put the repo info from before it back (spec 2). Refused when other operations"
+        " followed.",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        if not self.expiration:
+            RestoreConfig.__post_init__(self)
+            return
+        check_settings(self)
+        if self.everything or self.prefix or self.address or self.reason:
+            raise ConfigError(
+                "expiration and a selection of objects exclude each other. Nothing was restored."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcechunkPurgeConfig(PurgeConfig):
+    """Selection of copies and old versions to delete."""
+
+    repository: str = setting("Repository", _URI, name="storage")

@@ -1,23 +1,23 @@
-"""The manifest index: what snapshots and manifests name, read once for the life of a repository.
+"""The manifest index: the manifests of snapshots and the chunks of manifests, read once in the life of a repository.
 
     index/parts/<run>-snapshots-<n>.parquet     snapshot, its manifests, the references in each
-    index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of the ids of the chunks that they name
-    index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests; one of a compaction also
-                                                names the heads that it stands for (`upkeep`)
+    index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of the ids of their chunks
+    index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests; the head of a compaction also
+                                                has the names of the heads that it replaces (`own_files`)
 
-What snapshots name is written once their manifests have been read as well: a damaged read that names what is not there
-leaves nothing. Snapshots' contents and manifests never change and ids are never used again (an in-place expiration
-changes a snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit
-the digest in its name, or that an earlier reader wrote, is left out, a part that does not fit its head is read from the
-repository again.
+A part of snapshots gets its head after their manifests have been read as well: a damaged read with wrong manifests
+leaves no head. Contents of snapshots and manifests never change and ids are never used again (an in-place expiration
+changes a snapshot's parent only, and the index has no parents), so the index stays true. A head with a wrong digest in
+its name, or of an earlier format, is left out; a part with a wrong digest is read from the repository again.
 
-A part of manifests is what goes into sets without another step:
+A part of manifests can go into sets without another step; its digest must be the digest in its head:
 
-    u64 length n of what follows, padded to 8 bytes
-    n bytes of JSON: [[manifest, number of native ids, of virtual ones], …], padded with spaces
-    u64 ids, little endian, of each manifest the native and then the virtual ones, sorted and distinct
+    u64 length n of the names, padded to 8 bytes
+    n bytes of JSON: [[manifest, number of native ids, of virtual ids], …], padded with spaces
+    u64 ids, little endian, of each manifest the native and then the virtual ids, sorted and distinct
 
-It is used only when its digest is that of its head.
+The files of the repository are read here, too. A missing or damaged live file is an error and never skipped: its chunks
+would look like garbage. `estimate` counts garbage without a run.
 """
 
 from __future__ import annotations
@@ -26,48 +26,70 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import os
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError
-from dredge.icechunk.format.manifests import NamedChunks
+from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
+from dredge.icechunk.format.manifests import NamedChunks, named_chunks
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.history import History
+from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
 PARTS = "index/parts"
 HEADS = "index/heads"
 FORMAT = 3
-"""Rises when files are read more strictly: what an earlier reader believed is read again."""
+"""Rises when files are read more strictly: parts of an earlier format are read again."""
 READ_AGAIN = (
-    "remove the folder _dredge/index of the repository while no run is at work and start a clean run that is no"
-    " dry run, which reads all again"
+    "remove the folder _dredge/index of the repository while no run is active, and start a clean run (not a dry run),"
+    " which reads all files again"
 )
 _ID_BYTES = 8
 
 
+def error_of_difference(manifest_uri: str, state_uri: str) -> FormatError:
+    """Make the error for a manifest with other chunks than in the index."""
+    return FormatError(
+        f"{manifest_uri} does not have the chunks in {state_uri}/index: it was damaged, in the store or on its way,"
+        f" when the index read it. Nothing was deleted. Remove the folder {state_uri}/index, which makes the next run"
+        " read every manifest again."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotRow:
-    """The manifests of a snapshot and how many references each has."""
+    """The manifests of a snapshot, and the number of references in each."""
 
     snapshot: str
     manifests: tuple[str, ...]
     refs: tuple[int, ...]
 
     def covers(self, other: SnapshotRow) -> bool:
-        """Whether this one names all that the other one names, with as many references."""
+        """Whether this row has all manifests of the other row, with equal numbers of references."""
         named = zip(other.manifests, other.refs, strict=True)
         return set(named) <= set(zip(self.manifests, self.refs, strict=True))
 
     def united(self, other: SnapshotRow) -> SnapshotRow:
-        """What either of two reads of one snapshot names; of a manifest that both name, this one's references."""
+        """The manifests of two reads of a snapshot, with this row's numbers of references."""
         refs = dict(zip(other.manifests, other.refs, strict=True))
         refs |= dict(zip(self.manifests, self.refs, strict=True))
         return SnapshotRow(self.snapshot, tuple(refs), tuple(refs.values()))
@@ -75,18 +97,17 @@ class SnapshotRow:
 
 @dataclass(slots=True)
 class ManifestIndex:
-    """Which parts exist, and where each manifest is.
+    """The parts of the index, and the part of each manifest.
 
     Attributes:
-        snapshot_parts: parts with snapshots, oldest first.
-        manifest_parts: parts with manifests by name.
+        snapshot_parts: oldest first.
+        manifest_parts: by name.
         manifests_of: ids of the manifests in each part, by the part's name.
-        heads: that were read.
-        superseded: heads that a compaction stands for, whose parts are read no more: of each the heads that say so, and
-            the names of the parts (none where the head cannot be read).
-        unread_heads: heads that do not fit their names, or that another version wrote.
-        contradicted: snapshots of which reads were found that differ.
-        left_out: names of parts of snapshots that could not be read.
+        superseded: heads that a compaction replaced: of each the newer heads, and the names of its parts (none for an
+            unreadable head).
+        unread_heads: heads with a wrong digest or of another version.
+        contradicted: snapshots with two different reads.
+        left_out: names of unreadable parts of snapshots.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
@@ -100,13 +121,13 @@ class ManifestIndex:
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
-        """Read all heads; one that cannot be trusted is left out."""
+        """Read all heads; a damaged head is left out."""
         index = cls()
         names = sorted((info.key for info in state.list_level(f"{HEADS}/").objects), reverse=True)
         values: dict[str, Mapping[str, Any]] = {}
         for name, data in state.get_many(names):  # run ids sort newest first
             if hashlib.sha256(data).hexdigest() != name.removesuffix(".json").rpartition("-")[2]:
-                log.warning("%s/%s does not fit its name and is left out", state.uri, name)
+                log.warning("%s/%s has another digest than in its name and is left out", state.uri, name)
                 index.unread_heads.add(name)
                 continue
             values[name] = json.loads(data)
@@ -124,12 +145,12 @@ class ManifestIndex:
 
     @property
     def seen(self) -> list[str]:
-        """Names of the parts of snapshots that could be read."""
+        """Names of the parts of snapshots, without unreadable parts."""
         return sorted({part.name for part in self.snapshot_parts} - self.left_out)
 
     @property
     def part_names(self) -> set[str]:
-        """Names of the files of all parts that are read."""
+        """Names of the files of all parts in use."""
         return {part.name for part in self.snapshot_parts} | self.manifest_parts.keys()
 
     def add(
@@ -140,14 +161,12 @@ class ManifestIndex:
         manifests: Sequence[tuple[PartInfo, Sequence[str]]],
         replaces: Sequence[str] = (),
     ) -> None:
-        """Record new parts in a head of their own; the same parts give the same head.
+        """Write a head for new parts; equal parts get an equal head.
 
         Args:
-            state: the folder with the index.
-            label: begins the head's name.
-            snapshots: parts with snapshots.
-            manifests: parts with manifests, and the ids in each.
-            replaces: heads that this one stands for; nobody reads them any more.
+            label: prefix of the head's name.
+            manifests: parts, and the ids in each.
+            replaces: heads that this one replaces.
         """
         if not snapshots and not manifests and not replaces:
             return
@@ -169,20 +188,12 @@ class ManifestIndex:
             self.manifests_of[part.name] = list(item["ids"])
 
     def drop(self, name: str) -> None:
-        """Forget a part that cannot be trusted."""
+        """Forget a damaged part."""
         self.manifest_parts.pop(name, None)
         self.manifests_of.pop(name, None)
 
     def snapshots(self, state: ObjectReader, seen: Collection[str] = ()) -> dict[str, SnapshotRow]:
-        """Read every snapshot that the index knows; a damaged part is left out.
-
-        Where two reads of a snapshot differ, one of the files was damaged, and nobody knows which: what either
-        names counts.
-
-        Args:
-            state: the folder with the index.
-            seen: names of parts that are not read.
-        """
+        """Read every snapshot of the index except in the parts `seen`; a damaged part is left out."""
         found: dict[str, SnapshotRow] = {}
         for part in self.snapshot_parts:
             if part.name in seen:
@@ -200,19 +211,18 @@ class ManifestIndex:
         return found
 
     def contradict(self, known: SnapshotRow, other: SnapshotRow) -> SnapshotRow:
-        """Note that two reads of a snapshot differ; gives what either names."""
+        """Note two different reads of a snapshot; return the manifests of both."""
         self.contradicted.add(known.snapshot)
         return known.united(other)
 
 
 def _names_in(value: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the parts that a head names."""
     parts = [*value.get("snapshots", ()), *(item["part"] for item in value.get("manifests", ()))]
     return frozenset(from_json(PartInfo, part).name for part in parts)
 
 
 def write_snapshot_rows(state: ObjectWriter, name: str, rows: Sequence[SnapshotRow]) -> PartInfo:
-    """Write what snapshots name as a part."""
+    """Write rows of snapshots as a part."""
     table = pa.table(
         {
             "snapshot": pa.array([row.snapshot for row in rows], pa.string()),
@@ -224,7 +234,7 @@ def write_snapshot_rows(state: ObjectWriter, name: str, rows: Sequence[SnapshotR
 
 
 def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]:
-    """Read a part of snapshots; raises FormatError when it is not as it was written."""
+    """Read a part of snapshots; raises FormatError for a damaged part."""
     columns = _read(state, part).to_pydict()
     return [
         SnapshotRow(snapshot, tuple(manifests), tuple(refs))
@@ -235,7 +245,7 @@ def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]
 
 
 def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str, NamedChunks]]) -> PartInfo:
-    """Write which chunks manifests name as a part."""
+    """Write the chunks of manifests as a part."""
     pairs = list(rows)
     names = json.dumps([[manifest, *map(len, chunks)] for manifest, chunks in pairs]).encode()
     names += b" " * (-len(names) % _ID_BYTES)
@@ -245,7 +255,7 @@ def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str
 
 
 def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, NamedChunks]]:
-    """Read a part of manifests; raises FormatError when it is not as it was written."""
+    """Read a part of manifests; raises FormatError for a damaged part."""
     data = _get(state, part)
     start = _ID_BYTES + int.from_bytes(data[:_ID_BYTES], "little")
     try:
@@ -284,6 +294,129 @@ def _get(state: ObjectReader, part: PartInfo) -> bytes:
     try:
         data = state.get(part.name)
     except LookupError:
-        raise FormatError(f"{part.name} is gone") from None
+        raise FormatError(f"{part.name} is missing") from None
     check_digest(part, data, "manifest index")
     return data
+
+
+def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
+    """Read the manifests of snapshots."""
+
+    def parse(data: bytes, key: str) -> SnapshotRow:
+        manifests = parse_snapshot(data, key).manifests
+        return SnapshotRow(
+            key.removeprefix(SNAPSHOTS),
+            tuple(info.id for info in manifests),
+            tuple(info.refs for info in manifests),
+        )
+
+    with _missing_is_damage(reader):
+        yield from read_parsed(reader, [SNAPSHOTS + snapshot for snapshot in snapshots], parse, threads)
+
+
+def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
+    """Collect the number of chunk references in each manifest, as recorded in the snapshots."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for manifest, count in zip(row.manifests, row.refs, strict=True):
+            if found.setdefault(manifest, count) != count:
+                raise FormatError(
+                    f"{SNAPSHOTS}{row.snapshot} or another snapshot is damaged: manifest {manifest} has {count} chunk"
+                    f" references in one and {found[manifest]} in the other. Nothing was deleted. Check them with"
+                    f" Icechunk; if they are intact, {READ_AGAIN}."
+                )
+    return found
+
+
+def manifest_rows(
+    reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
+) -> Iterator[tuple[str, NamedChunks]]:
+    """Read the chunks of manifests in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes."""
+    # Fetching and decoding release the interpreter's lock. A decoded manifest can be large, so no more are decoded at
+    # once than there are processors.
+    decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
+
+    def read(manifest: str) -> tuple[str, NamedChunks]:
+        key = MANIFESTS + manifest
+        data = reader.get(key)
+        if digests is not None:
+            digests[manifest] = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        with decoding:
+            return manifest, named_chunks(data, key, refs=refs[manifest])
+
+    with _missing_is_damage(reader):
+        yield from ordered_map(read, sorted(refs), threads)
+
+
+@contextmanager
+def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise FormatError(
+            f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. The repository is damaged:"
+            " restore the file, or delete the refs that need it. If Icechunk finds no snapshot that needs it, the index"
+            f" is damaged: {READ_AGAIN}."
+        ) from None
+
+
+def estimate(reader: ObjectReader, plan: ExpirationPlan, min_age: timedelta, now: datetime) -> Freed:
+    """Count unreachable objects after an applied plan; costs as much as a dry run.
+
+    Args:
+        min_age: younger objects are kept for now.
+    """
+    live, cutoff = live_ids(reader, plan.after), now - min_age
+    counts: dict[str, int] = {}
+    size_bytes = young_objects = young_bytes = 0
+    youngest = cutoff
+    for kind, prefix in OBJECT_FOLDERS.items():
+        counts[kind] = 0
+        for batch in reader.list(prefix):
+            hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))
+            found = batch.filter(pa.array(is_id & ~sets.contains(live[kind], hashes)))
+            young = found.filter(pc.greater_equal(found["last_modified"], pa.scalar(cutoff)))
+            counts[kind] += found.num_rows
+            size_bytes += pc.sum(found["size"]).as_py() or 0
+            young_objects += young.num_rows
+            young_bytes += pc.sum(young["size"]).as_py() or 0
+            if young.num_rows:
+                youngest = max(youngest, pc.max(young["last_modified"]).as_py())
+    return Freed(
+        snapshots=counts["snapshots"],
+        manifests=counts["manifests"],
+        chunks=counts["chunks"],
+        transaction_logs=counts["transactions"],
+        size_bytes=size_bytes,
+        young_objects=young_objects,
+        young_bytes=young_bytes,
+        all_old_at=youngest + min_age if young_objects else None,
+    )
+
+
+def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
+    """Read the live ids of a history by kind; spec 2 counts every listed snapshot."""
+    named, virtual = named_ids(reader, history)
+    return {kind: sets.unite([ids, virtual]) for kind, ids in named.items()}
+
+
+def named_ids(reader: ObjectReader, history: History) -> tuple[Mapping[str, sets.Ids], sets.Ids]:
+    """Read the ids in the files of a history by kind, and those in locations of virtual chunks."""
+    live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
+    refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
+    of_virtual: list[sets.Ids] = []
+
+    def named_chunks() -> Iterator[sets.Ids]:
+        for _, found in manifest_rows(reader, refs):
+            of_virtual.append(found.virtual)
+            yield found.native
+
+    chunks = sets.unite_all(named_chunks())
+    pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
+    named = {
+        "snapshots": sets.of_names(live),
+        "transactions": sets.of_names(live | pruned),
+        "manifests": sets.of_names(refs),
+        "chunks": chunks,
+    }
+    return named, sets.unite(of_virtual)

@@ -1,7 +1,11 @@
-"""The kinds of objects in a repository, the folder of each, and the order in which they are deleted."""
+"""The kinds of objects in a repository: their folders in the order of deletion, and their age."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,11 +19,11 @@ OBJECT_FOLDERS = {
     "manifests": MANIFESTS,
     "chunks": CHUNKS,
 }
-"""Folder by kind, for objects that are named by an id. What names something stands before what it names."""
+"""Folder by kind, for objects with an id as their name. Referring kinds precede the kinds that they refer to."""
 OVERWRITTEN = "overwritten"
-"""The kind of old copies of the repo info, which spec 2 leaves at every change."""
+"""The kind of old copies of the repo info. Spec 2 writes one at every change."""
 FOLDERS = {**OBJECT_FOLDERS, OVERWRITTEN: OVERWRITTEN_FOLDER}
-"""Folder by kind, in the order of deleting."""
+"""Folder by kind, in the order of deletion."""
 NAMES = {
     "snapshots": "snapshots",
     "transactions": "transaction logs",
@@ -27,14 +31,26 @@ NAMES = {
     "chunks": "chunks",
     OVERWRITTEN: "old repo infos",
 }
-"""What people call them."""
+"""Names of the kinds in texts."""
+
+_ROUNDED = timedelta(seconds=1)
+_ROUNDED_MICROS = 1_000_000
 
 
 def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Give what should be ids in the keys of a kind: the names of files; of old repo infos the ends of their names.
-
-    Args:
-        kind: of the objects.
-        keys: relative to the repository.
-    """
+    """Cut the ids out of the keys of a kind: the names of files, or their ends for old repo infos."""
     return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))
+
+
+def is_old(last_modified: datetime, cutoff: datetime) -> bool:
+    """Whether an object was written before the cutoff, by the store's clock."""
+    return (last_modified if last_modified.microsecond else last_modified + _ROUNDED) < cutoff
+
+
+def is_old_column(times: pa.Array, cutoff: datetime) -> npt.NDArray[np.bool_]:
+    """Compare many times with the cutoff; see `is_old`."""
+    micros = times.cast(pa.int64()).to_numpy()
+    micros = micros + np.where(micros % _ROUNDED_MICROS == 0, _ROUNDED_MICROS, 0)
+    limit = pa.scalar(cutoff, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()
+    found: npt.NDArray[np.bool_] = micros < limit
+    return found

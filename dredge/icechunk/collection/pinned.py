@@ -1,13 +1,12 @@
-"""What is kept for now although no snapshot in use names it, with what it needs.
+"""Pinned objects, and the objects that they need.
 
-A pin names what a run had deleted. A snapshot that came back needs more: manifests and chunks that it shared with
-snapshots which were live then, and which may have been released since. And a virtual chunk may lie in a file that is no
-chunk.
+A pin holds restored objects. A restored snapshot needs more: manifests and chunks of snapshots that were live at the
+deletion, and that may have been released since. And a virtual chunk may be a range of a file of any kind.
 
     snapshots → their ancestors, logs, manifests ─┐
-    manifests ────────────────────────────────────┴→ chunks, and files in which virtual chunks lie
+    manifests ────────────────────────────────────┴→ chunks, and files with virtual chunks
 
-What of all that is not there, or is damaged, is passed over: it makes nothing live, so nothing must be there.
+A missing or damaged file among these is no error: a pin makes no object live.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,12 +22,12 @@ from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.referring import ids_in_referring
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of_names
+from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.icechunk.repository import ids_in_config
 from dredge.sets.hashes import NONE, Hashes, to_bytes, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
@@ -43,16 +41,8 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 
 
 def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet, ...]:
-    """Give hashes of the keys of what is kept for now, as of now: what has a pin, files that are not live in which
-    virtual chunks lie, of this repository and of those that refer to it, and what these need.
-
-    Args:
-        run: its folder gets a file when there is anything.
-        mark: what is live.
-        step: at work.
-
-    Raises:
-        FormatError: a pin cannot be read, so nobody can tell what it holds.
+    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks (of this or a referring
+    repository), and of the objects that these need.
     """
     pins, configured = run.pinned(), ids_in_config(run.reader)
     configured |= ids_in_referring(run.plan.config.referring, run.options)
@@ -65,14 +55,7 @@ def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet
 
 
 def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: bool = False) -> LocatedSet:
-    """Write hashes of the keys of some snapshots and manifests, and of what these need.
-
-    Args:
-        run: its folder gets the file.
-        name: how the file's name begins.
-        kept: keys.
-        passes_archived: pass over files that are archived, too: garbage stays there, as it cannot be copied, for nobody
-            who needs it. What has a pin is needed.
+    """Write hashes of the keys of some snapshots and manifests, and of the objects that these need.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -102,7 +85,6 @@ def _needed(run: Run, kept: Collection[str], passes_archived: bool) -> Hashes:
 def _held(
     run: Run, mark: MarkOutput, kind: str, pins: Sequence[LocatedSet], virtual: sets.Ids
 ) -> Iterator[str]:
-    """Keys of a kind that have a pin, or are not live and a virtual chunk lies in them."""
     live = sets.NONE if kind == OVERWRITTEN else sets.read_ids(run.folder, mark.live(kind))
     for batch in run.reader.list(FOLDERS[kind]):
         ids, is_id = hashes_of_names(names_of(kind, batch["key"]))
@@ -112,7 +94,6 @@ def _held(
 
 
 def _named_by(get: Callable[[str], bytes], key: str) -> tuple[str | None, list[str]] | None:
-    """Parent and manifests of a snapshot."""
     try:
         found = parse_snapshot(get(key), key)
     except (NotFoundError, FormatError):
@@ -121,24 +102,23 @@ def _named_by(get: Callable[[str], bytes], key: str) -> tuple[str | None, list[s
 
 
 def _chunks_of(get: Callable[[str], bytes], key: str) -> Hashes:
-    """Hashes of the keys of a manifest's chunks, and of all files in which its virtual chunks may lie."""
     try:
         found = parse_manifest(get(key), key)
     except (NotFoundError, FormatError):
         return NONE
     try:
         virtual = pa.array(found.virtual_ids(key), pa.string())
-    except FormatError:  # what it names itself stays all the same
+    except FormatError:  # its native chunks stay all the same
         virtual = pa.array([], pa.string())
-    ids = np.concatenate(
-        [np.empty((0, ID_BYTES), np.uint8), *(item.ids[item.kind == NATIVE] for item in found.arrays)]
-    )
-    named = [(_CHUNKS, encode_ids(ids)), *((folder, virtual) for folder in OBJECT_FOLDERS.values())]
+    named = [
+        (_CHUNKS, encode_ids(found.native_ids)),
+        *((folder, virtual) for folder in OBJECT_FOLDERS.values()),
+    ]
     return unite([hash64(pc.binary_join_element_wise(folder, names, "")) for folder, names in named])
 
 
 def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:
-    """Read a file; one that is archived is as good as gone."""
+    # An archived file counts as missing.
     try:
         return reader.get(key)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Before the first step: the right to run, the store's time, the cutoff, and the plan that says so."""
+"""Plan a run: lease, the store's time, cutoff, mode; continue a stopped local run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 
 from dredge.errors import DredgeError, RefusedError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.pending import find_list
-from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.run import PLAN, CollectionPlan, Run, read_plan
+from dredge.icechunk.collection.state import RunState, StateStore, find_list
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.inventory.manifest import Inventory, find_inventory
+from dredge.runs import run as shared
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
@@ -36,19 +35,13 @@ def plan_collection(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> CollectionPlan:
-    """Fix what a run works on, and write it as `plan.json` into a new run folder.
-
-    Args:
-        config: what the user asks for.
-        lease: the right, when it was taken before; None takes it, with the run id as holder.
-        options: None reads the environment.
-        clock: this machine's clock.
+    """Plan a run, and write `plan.json` into a new run folder.
 
     Raises:
         NotFoundError: no repository.
         FormatError: the inventory is damaged.
-        ConfigError: there is no such inventory, or the store cannot take deletions back as the config asks for.
-        RefusedError: clocks differ too much, or the inventory is of another bucket, too old or not complete.
+        ConfigError: there is no such inventory, or the store does not support the undo way of the config.
+        RefusedError: clocks differ too much, or the inventory is of another bucket, too old or incomplete.
         LeaseHeldError: another run works on the repository.
     """
     version = spec_version(open_reader(config.uri, options))
@@ -61,7 +54,7 @@ def plan_collection(
         plan = _plan(config, version, run_id, now, grant, state, options)
         _write_plan(plan, options)
     except DredgeError:
-        if lease is None:  # a right that nobody will use
+        if lease is None:  # the caller has no grant to release
             with suppress(DredgeError):
                 repository_lease.release(grant)
         raise
@@ -78,7 +71,6 @@ def _plan(
     state: ObjectWriter,
     options: StorageOptions | None,
 ) -> CollectionPlan:
-    """Make the plan under the lease, so that no other run changes what it builds on."""
     current = StateStore(state, options).current(config.uri, version)
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     if (
@@ -88,7 +80,9 @@ def _plan(
     ):
         mode, why = CLEAN, reason
     if current.problem:
-        log.error("the state of %s is unusable, so everything is listed: %s", config.uri, current.problem)
+        log.error(
+            "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem
+        )
     log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
     run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
     inventory = _inventory(config, mode, now, options)
@@ -113,17 +107,17 @@ def _plan(
 
 
 def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: datetime) -> str:
-    """Say why nothing can be built on a state; "" where it can."""
+    """Reason against building on a state, or ""."""
     if other := _swept_since(state, base):
         return f"run {other} deleted since the run that it would build on"
     stored = find_list(state, config.uri, now)
     if stored.pending is None:
-        return f"the pending list cannot be used: {stored.problem or 'it is gone'}"
+        return f"the pending list cannot be used: {stored.problem or 'it is missing'}"
     return ""
 
 
 def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
-    """Give a run that deleted after another one and left no state: chunks that the other one counted may be gone."""
+    """A run with deletions after another run and without a state: chunks in the other run's counts may be missing."""
     records = read_deletions(state)
     later = (found.run_id for found in records.found if found.at >= base.started_at)
     unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
@@ -131,7 +125,7 @@ def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
 
 
 def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -> datetime:
-    """What was written since an inventory was begun waits for the next one."""
+    # Objects written after the inventory's start wait for the next inventory.
     latest = now - timedelta(seconds=config.min_age_seconds)
     return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
 
@@ -139,7 +133,6 @@ def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -
 def _inventory(
     config: CollectConfig, mode: str, now: datetime, options: StorageOptions | None
 ) -> Inventory | None:
-    """What a clean run reads instead of listing chunks; an optimized one lists none."""
     if config.inventory is None or mode != CLEAN:
         return None
     age_max = timedelta(days=config.safety.inventory_days_max)
@@ -168,17 +161,10 @@ def _write_plan(plan: CollectionPlan, options: StorageOptions | None) -> None:
 
 
 def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
-    """Let a collection that was planned under an earlier lease of the same holder go on under a new one.
-
-    Args:
-        run_uri: URI of the run's folder.
-        uri: the repository that the lease was taken for.
-        grant: the new lease.
-        options: None reads the environment.
+    """Let a planned collection continue under a new lease of the same holder.
 
     Returns:
-        Whether the run goes on under this lease; it does not when it is a run of somebody else or of another
-        repository, or when a later lease was handed to it already.
+        False for a run of another holder or another repository, or after a later lease.
 
     Raises:
         ConfigError: there is no run.
@@ -188,5 +174,42 @@ def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOption
     plan = read_plan(run_uri, options)
     if plan.uri != uri or not hand_over(open_writer(run_uri, options), PLAN, grant):
         return False
-    log.info("run %s goes on under lease number %d", plan.run_id, grant.fencing)
+    log.info("run %s continues under lease number %d", plan.run_id, grant.fencing)
     return True
+
+
+def is_local(run: Run) -> bool:
+    """Whether a run has no orchestrator."""
+    return shared.is_local(run.plan)
+
+
+def check_resumable(run: Run) -> None:
+    """Check whether a local run could continue; read-only.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run has worked since.
+    """
+    plan = run.plan
+    shared.check_resumable(
+        run, plan.state_etag, lambda: StateStore(run.state, run.options).current(plan.uri, plan.spec_version)
+    )
+
+
+def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
+    """Take the lease of a local run again, and open the run.
+
+    Raises:
+        ConfigError: there is no such run, or it belongs to an orchestrator.
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run has worked since.
+    """
+    run = Run.open(run_uri, options, clock)
+    plan = run.plan
+    shared.resume_local(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, options).current(plan.uri, plan.spec_version),
+        lambda grant: resume_run(run_uri, plan.uri, grant, options),
+    )
+    return Run.open(run_uri, options, clock)

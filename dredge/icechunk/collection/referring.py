@@ -6,7 +6,7 @@ Locations are not resolved, as for a repository's own virtual chunks: an id that
 from __future__ import annotations
 
 from dredge.errors import DredgeError
-from dredge.icechunk.collection.live_files import refs_by_manifest, snapshot_rows
+from dredge.icechunk.collection.index import refs_by_manifest, snapshot_rows
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.repository import MANIFESTS, ids_in_config, read_history
 from dredge.storage import StorageOptions, open_reader

@@ -1,28 +1,107 @@
-"""What a step needs to work on a run: its plan, its folder, and its stores."""
+"""The plan of a collection (`plan.json`), and an opened run: plan, folder and stores."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Literal
 
-from dredge.icechunk.collection.plan import CollectionPlan, read_plan
-from dredge.icechunk.collection.state.base import Base, base_of
+from dredge.errors import ConfigError, NotFoundError
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.state import Base, open_base
 from dredge.icechunk.expiration.kept_refs import plan_for
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
+from dredge.inventory.manifest import Inventory
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.folder import RunFolder
-from dredge.runs.lease import Lease
+from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.payload import from_versioned
 from dredge.runs.run import PlannedRun
+from dredge.runs.versions import CLEAN, Version
 from dredge.sets.live import LocatedSet
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.undo.pins import active_pins, sets_of
+from dredge.undo.ways import UndoWay
+
+PLAN = "plan.json"
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionPlan:
+    """The plan of a run; written once, without secrets.
+
+    Attributes:
+        run_id: descending xid of the store's time: newer runs sort first.
+        created_at: the store's time.
+        cutoff: only objects last modified strictly before this are candidates.
+        mode: "clean" or "optimized".
+        state: state of earlier runs; an optimized run builds on it.
+        state_etag: of the pointer to it; None without a pointer.
+        inventory: is read instead of a listing of chunks; None lists them.
+    """
+
+    run_id: str
+    uri: str
+    spec_version: int
+    run_uri: str
+    created_at: datetime
+    cutoff: datetime
+    mode: str
+    why_mode: str
+    state: Version | None
+    state_etag: str | None
+    lease: LeaseGrant
+    config: CollectConfig
+    inventory: Inventory | None = None
+    undo: UndoWay = field(default_factory=UndoWay)
+    kind: Literal["icechunk"] = "icechunk"
+    format: int = FORMAT
+
+    @property
+    def store_uri(self) -> str:
+        """URI of the collected store: the repository."""
+        return self.uri
+
+    @property
+    def repository(self) -> str:
+        """Name of the repository in texts: its URI."""
+        return self.uri
+
+    @property
+    def grace(self) -> timedelta:
+        """Wait between finding garbage and deleting it, by different runs."""
+        return self.config.grace(self.undo.way, self.spec_version)
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether this is a dry run."""
+        return self.config.dry_run
+
+
+def parse_plan(value: object) -> CollectionPlan:
+    """Parse the JSON of `plan.json`."""
+    return from_versioned(CollectionPlan, value, FORMAT)
+
+
+def read_plan(run_uri: str, options: StorageOptions | None = None) -> CollectionPlan:
+    """Read the plan of a run.
+
+    Raises:
+        ConfigError: there is no run.
+    """
+    try:
+        return parse_plan(read_json(open_writer(run_uri, options), PLAN))
+    except NotFoundError:
+        raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None
 
 
 @dataclass
 class Run(PlannedRun[CollectionPlan]):
-    """A collection's run. Make it with `Run.open`."""
+    """A run of a collection. Make it with `Run.open`."""
 
     @classmethod
     def open(
@@ -32,13 +111,7 @@ class Run(PlannedRun[CollectionPlan]):
         clock: Clock = utc_now,
         plan: CollectionPlan | None = None,
     ) -> Run:
-        """Open a run by the URI of its folder.
-
-        Args:
-            run_uri: as `CollectionPlan.run_uri` says.
-            options: how to reach stores; None reads the environment. Tasks always read theirs.
-            clock: this machine's clock.
-            plan: as `plan_collection` gave it to this process; None reads it.
+        """Open a run by the URI of its folder; reads the plan unless it is given.
 
         Raises:
             ConfigError: there is no run.
@@ -60,30 +133,21 @@ class Run(PlannedRun[CollectionPlan]):
 
     @cached_property
     def base(self) -> Base | None:
-        """What the run builds on; None for a clean run.
-
-        Raises:
-            FormatError: the state that the plan names is not as it was.
-        """
-        return base_of(self.plan, self.state, self.options)
+        """The state below this run; None for a clean run."""
+        if self.plan.mode == CLEAN or self.plan.state is None:
+            return None
+        return open_base(self.plan.state, self.state, self.options)
 
     def pinned(self) -> tuple[LocatedSet, ...]:
-        """What was brought back and is kept for now, as of now.
-
-        Raises:
-            FormatError: a pin cannot be read, so nobody can tell what it holds.
-        """
+        """Restored objects kept for now."""
         return sets_of(active_pins(self.state, self.store_now()))
 
     def read_history(self, known: KnownSnapshots | None = None) -> History:
-        """Read the history that this run works on: in a dry run perhaps the one after a planned expiration.
-
-        Args:
-            known: spec 1: as for `repository.read_history`; None takes what the run builds on.
+        """Read the history, in a dry run after its planned expiration; `known` has parents of snapshots (spec 1).
 
         Raises:
             NotFoundError: no repository.
-            FormatError: a file that matters is missing or cannot be trusted.
+            FormatError: an important file is missing or damaged.
             RefusedError: main is missing, or the history cannot be expired by time.
         """
         if known is None and self.base is not None:
@@ -91,10 +155,7 @@ class Run(PlannedRun[CollectionPlan]):
         return self.after_plan(read_history(self.reader, known=known))
 
     def after_plan(self, history: History) -> History:
-        """Give the history after the expiration that a dry run takes as applied; the same without one.
-
-        Args:
-            history: as it is now.
+        """The history after the planned expiration of a dry run, or unchanged.
 
         Raises:
             RefusedError: it cannot be expired by time.

@@ -1,7 +1,7 @@
-"""Sets of ids as sorted distinct 64-bit numbers: eight bytes an id, little endian, nothing else.
+"""Sets of ids as sorted distinct 64-bit numbers, written as eight bytes an id, little endian.
 
-The numbers are the first bits of the ids (`ids.hash_of`), so ranges of numbers are ranges of names. Equal
-numbers mean "perhaps the same": that can only keep garbage.
+The numbers are the first bits of the ids (`ids.hash_of`), so ranges of numbers are ranges of names. Two ids with equal
+numbers may differ: such a collision keeps garbage, and never deletes a live object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GATHERED_MAX = 4 << 20
 
 
 def of_names(names: Iterable[str]) -> Ids:
-    """Give the set of some spelled ids."""
+    """Make the set of some spelled ids."""
     return distinct(np.fromiter((hash_of(name) for name in names), dtype=np.uint64))
 
 
@@ -37,16 +37,12 @@ def unite(pieces: Sequence[Ids]) -> Ids:
 
 
 def unite_by_shard(pieces: Sequence[Sequence[Ids]]) -> Iterator[Ids]:
-    """Unite the sets of each shard, several shards at once.
-
-    Args:
-        pieces: for each shard, in the order of shards, the sets that lie in it.
-    """
+    """Unite the sets of each shard, several shards at once."""
     return ordered_map(unite, pieces, os.cpu_count() or 1)
 
 
 def unite_all(pieces: Iterable[Ids]) -> Ids:
-    """Unite many sets that come one by one and may have much in common, in memory for about twice the result."""
+    """Unite many overlapping sets in memory for about twice the result."""
     waiting: list[Ids] = []
     united = size = 0
     for piece in pieces:
@@ -59,7 +55,7 @@ def unite_all(pieces: Iterable[Ids]) -> Ids:
 
 
 def contains(ids: Ids, wanted: Ids) -> npt.NDArray[np.bool_]:
-    """Tell for each wanted number whether the set has it."""
+    """For each wanted number, whether the set has it."""
     if not len(ids):
         return np.zeros(len(wanted), dtype=np.bool_)
     places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
@@ -81,7 +77,7 @@ def write_ids(folder: RunFolder, name: str, ids: Ids) -> PartInfo:
 
 
 def read_ids(folder: RunFolder, part: PartInfo) -> Ids:
-    """Read a set; raises FormatError when it is not as it was written."""
+    """Read a set; raises FormatError for a damaged file."""
     data = folder.read_bytes(part)
     ids = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
     if len(ids) != part.rows or (len(ids) > 1 and not bool(np.all(ids[1:] > ids[:-1]))):

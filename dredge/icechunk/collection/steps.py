@@ -1,46 +1,57 @@
-"""The steps of a collection, in order, under one roof.
+"""The steps of a collection, in order.
 
-    plan = plan_collection(config)     plan.json; everything later needs only its run_uri
+    plan = plan_collection(config)     plan.json; later steps need only its run_uri
     run = Run.open(plan.run_uri)
-    mark(run, runner)                  what is live: refs → snapshots → manifests → chunks
-    list_candidates(run, runner)       what the store holds besides, older than the cutoff
+    mark(run, runner)                  live objects: refs → snapshots → manifests → chunks
+    list_candidates(run, runner)       other objects in the store, older than the cutoff
     check_limits(run)                  guards
-    approve(run)                       what a person says, where one has to be asked
-    bulk_delete(run, runner)           looks again, then deletes (only reports in a dry run)
-    verify(run)                        what was deleted is gone, what is live is there
+    approve(run)                       a person's answer, where the run must ask
+    bulk_delete(run, runner)           re-check, then deletion (a dry run only reports)
+    verify(run)                        check the deletions, and that live objects exist
     save_report(run)                   report.json, report.html; also for failed runs
     release_lease(run)
 
-Every step is idempotent: it returns its stored summary when it is complete and what it read has not changed.
-Nothing is deleted by any step but `bulk_delete`.
+Every step is idempotent: it returns its stored summary if it is complete and its inputs are unchanged. Only
+`bulk_delete` deletes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from dredge.approve.question import Question
-from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
-from dredge.approve.step import given_back
-from dredge.icechunk.collection.approve.question import make_question
-from dredge.icechunk.collection.approve.step import answer, approve, find_question
-from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
-from dredge.icechunk.collection.bulk_delete.step import bulk_delete
-from dredge.icechunk.collection.check_limits.step import check_limits
+from dredge.approve.question import EXAMPLES_MAX, Question, first_lines, kinds, word_question
+from dredge.approve.records import AIRFLOW, TIME_OUT, Asked, Decision
+from dredge.approve.step import Approvals, given_back
+from dredge.icechunk.collection.bulk_delete import bulk_delete
+from dredge.icechunk.collection.check_limits import check_limits
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.kinds import FOLDERS, NAMES
 from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
-from dredge.icechunk.collection.plan import CollectionPlan
-from dredge.icechunk.collection.planning import plan_collection, resume_run
-from dredge.icechunk.collection.resuming import check_resumable, is_local, reopen_run
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report import REPORT, SaveReportOutput
-from dredge.icechunk.collection.save_report.report import build_report
-from dredge.icechunk.collection.save_report.step import save_report, write_report
-from dredge.icechunk.collection.verify.step import verify
+from dredge.icechunk.collection.outputs import (
+    REPORT,
+    ApproveOutput,
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    SaveReportOutput,
+)
+from dredge.icechunk.collection.planning import (
+    check_resumable,
+    is_local,
+    plan_collection,
+    reopen_run,
+    resume_run,
+)
+from dredge.icechunk.collection.report import build_report
+from dredge.icechunk.collection.run import CollectionPlan, Run
+from dredge.icechunk.collection.save_report import save_report, write_report
+from dredge.icechunk.collection.verify import verify
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.failures import closing_with, partial_after
-from dredge.runs.summary import StepSummary
+from dredge.runs.rendering import size_text
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import StorageOptions
 
@@ -74,6 +85,16 @@ __all__ = [
     "verify",
 ]
 
+_APPROVALS = Approvals(ApproveOutput)
+approve, answer, find_question = _APPROVALS.approve, _APPROVALS.answer, _APPROVALS.find_question
+
+_STAYS = {
+    "pinned": "restored, and kept for now",
+    "spared": "this run keeps all of its kind",
+    "young": "younger than the cutoff",
+    "waiting": "waits for another run",
+}
+
 
 def collect(
     config: CollectConfig,
@@ -81,19 +102,10 @@ def collect(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
-    """Do a whole collection.
-
-    Args:
-        config: what the user asks for; a dry run unless it says otherwise.
-        runner: spreads the work; None does it in this process.
-        options: how the driver reaches stores; tasks always read the environment.
-        clock: this machine's clock.
-
-    Returns:
-        The report.
+    """Do a whole collection, and return its report.
 
     Raises:
-        DredgeError: a step could not be done; the report was written, and the lease given back.
+        DredgeError: a step failed; the report was written, and the lease released.
     """
     plan = plan_collection(config, options=options, clock=clock)
     run = Run.open(plan.run_uri, options, clock, plan)
@@ -101,18 +113,10 @@ def collect(
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
-    """Do the steps of a local run that are left, write its report, and give its lease back, unless it waits for an
-    answer.
-
-    Args:
-        run: planned, or reopened (`resuming.reopen_run`).
-        runner: spreads the work.
-
-    Returns:
-        The report.
+    """Do the remaining steps of a local run, write its report, and release its lease unless it awaits an answer.
 
     Raises:
-        DredgeError: a step could not be done.
+        DredgeError: a step failed.
     """
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)), given_back(run, find_question), run.going_on():
@@ -122,13 +126,10 @@ def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
 
 
 def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do every step of a planned run that is not done yet, up to verify.
-
-    Returns:
-        The summary of bulk_delete.
+    """Do the remaining steps up to verify, and return the summary of bulk_delete.
 
     Raises:
-        DredgeError: a step could not be done. Call it again; it goes on there.
+        DredgeError: a step failed; a second call continues there.
     """
     find_garbage(run, runner)
     approve(run)
@@ -139,13 +140,10 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do every step of a planned run that is not done yet, up to the guards. Deletes nothing.
-
-    Returns:
-        The summary of check_limits.
+    """Do the remaining steps up to the guards, and return the summary of check_limits. Never deletes.
 
     Raises:
-        DredgeError: a step could not be done. Call it again; it goes on there.
+        DredgeError: a step failed; a second call continues there.
     """
     mark(run, runner)
     list_candidates(run, runner)
@@ -153,32 +151,80 @@ def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def put_question(run: Run) -> Question:
-    """Word what a run asks that awaits approval, and write its report so far.
-
-    Args:
-        run: of which `approve` said so.
+    """Write the question of a run that awaits approval, and its report so far.
 
     Raises:
-        RefusedError: it asks nothing.
+        RefusedError: the run has no question.
         LeaseHeldError: another run has taken over.
     """
     return make_question(run, SaveReportOutput.of(write_report(run)).page)
 
 
 def read_report(run: Run) -> dict[str, Any]:
-    """Read the report that `save_report` wrote, as the object of `report.json`.
+    """Read `report.json`.
 
     Raises:
-        NotFoundError: there is none yet.
+        NotFoundError: there is no report yet.
     """
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
 
 
 def release_lease(run: Run) -> None:
-    """Give the right back; does nothing when it has gone to somebody else."""
+    """Release the lease, unless another run has taken it."""
     run.lease.release(run.plan.lease)
 
 
 def _deleted_text(objects: int) -> str:
     return f"{objects:,} objects were deleted." if objects else ""
+
+
+def make_question(run: Run, report: str) -> Question:
+    """Write the question of a run, and extend its lease for the time of the answer.
+
+    Raises:
+        RefusedError: the run has no question.
+        LeaseHeldError: another run has taken over.
+    """
+    asked = find_question(run)
+    repository = f"Icechunk repository {run.plan.uri}"
+    return word_question(run, asked, repository, _lines(run, asked, report), report)
+
+
+def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
+    guards, listed = _read(run, CheckLimitsOutput), _read(run, ListCandidatesOutput)
+    if guards is None or listed is None:  # another try does these steps again, and will ask
+        return
+    yield from first_lines(run, asked, run.plan.uri, guards, report)
+    yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
+    yield from _stays(listed)
+
+
+def _read[O: StepOutput](run: Run, output: type[O]) -> O | None:
+    summary = run.folder.read_summary(output.STEP)
+    return None if summary is None else output.of(summary)
+
+
+def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:
+    examples: list[str] = []
+    for part in listed.candidates(kind)[:1]:
+        examples = run.folder.read_part(part, ["address"])["address"].slice(0, EXAMPLES_MAX).to_pylist()
+    return {
+        "why": f"unreachable {NAMES[kind]}",
+        "objects": listed.count(kind, "candidates_objects"),
+        "bytes": listed.count(kind, "candidates_bytes"),
+        "examples": [{"address": address} for address in examples],
+    }
+
+
+def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
+    found = {why: _total(listed, figure) for figure, why in _STAYS.items()}
+    if any(objects for objects, _ in found.values()):
+        yield "\n### Unreachable objects that stay\n"
+    for why, (objects, size_bytes) in found.items():
+        if objects:
+            yield f"- {objects:,} objects, {size_text(size_bytes)}: {why}"
+
+
+def _total(listed: ListCandidatesOutput, figure: str) -> tuple[int, int]:
+    return listed.total(f"{figure}_objects"), listed.total(f"{figure}_bytes")

@@ -1,30 +1,99 @@
-"""Take deletions of a collection back, and make them final: what `dredge.undo` needs to know of a repository.
+"""Restore and purge of a repository; see `dredge.undo`.
 
-restore    chunks, then manifests, transaction logs and snapshots: what is named comes back before what names it
-purge      copies and old versions that runs left, once they are old enough
+restore    chunks, then manifests, transaction logs and snapshots: referring objects come last
+purge      old copies and old versions, right after a complete mark, except objects that are live in that mark
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
-from dredge.icechunk.collection.purging import find_live, mark_for_purge
-from dredge.icechunk.collection.swept import open_swept
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+import numpy as np
+import pyarrow.compute as pc
+
+from dredge.errors import RefusedError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.check_again import open_swept, refuse_alarmed
+from dredge.icechunk.collection.check_limits import PRESENT
+from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
+from dredge.icechunk.collection.outputs import MarkOutput
+from dredge.icechunk.collection.planning import plan_collection
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.steps import find_garbage
+from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.consents import check_reason, record_consent
+from dredge.runs.lease import LeaseGrant
+from dredge.runs.run import PlannedRun
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.runs.versions import CLEAN
+from dredge.sets.hashes import Hashes, unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo import purge as purging
 from dredge.undo import restore as restoring
 from dredge.undo.alarms import Acknowledged, Alarm, acknowledge, open_alarms
-from dredge.undo.deleted import Collected
+from dredge.undo.deleted import Collected, SweptRun, swept_rows
 from dredge.xid import new_xid
 
 ACKNOWLEDGE = "acknowledge"
+
+
+def mark_for_purge(
+    uri: str, lease: LeaseGrant, runner: TaskRunner, options: StorageOptions | None, clock: Clock
+) -> Run:
+    """Make a complete mark with all listings, and check that no live object is missing.
+
+    Raises:
+        AlarmError: an alarm is open.
+        RefusedError: a witness refuses the mark, or a live object is missing.
+        FormatError: a live file is missing or damaged.
+    """
+    config = CollectConfig(uri=uri, mode=CLEAN)
+    run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
+    refuse_alarmed(run)
+    found = find_garbage(run, runner).details["findings"]
+    missing = [item["text"] for item in found if item["rule"] in PRESENT and item["verdict"] != "passed"]
+    if missing:
+        raise RefusedError(
+            f"{uri}: {'; '.join(missing)}. Nothing was purged: copies of these objects may exist."
+        )
+    return run
+
+
+def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
+    """Hashes of deleted objects still live in the mark."""
+    live = _live_ids(marked)
+    found: list[Hashes] = []
+    for swept in runs:
+        for part in swept.candidates:
+            rows = swept_rows(swept.folder, part, swept.below)
+            for kind, folder in FOLDERS.items():
+                of_kind = rows.filter(pc.starts_with(rows["address"], folder))
+                ids, is_id = hashes_of_names(names_of(kind, of_kind["address"].combine_chunks()))
+                stays = sets.contains(live[kind], ids) & is_id
+                found.append(np.sort(of_kind["hash"].to_numpy()[stays]))
+    part = write_hashes(purge.folder, "live-0.u64", unite(found))
+    return LiveSet((LocatedSet(purge.folder.uri, ShardedSet(0, {0: part})),))
+
+
+def _live_ids(marked: Run) -> dict[str, sets.Ids]:
+    summary = marked.folder.read_summary(MarkOutput.STEP)
+    assert summary is not None
+    output = MarkOutput.of(summary)
+    parts = {kind: [output.live(kind)] for kind in OBJECT_FOLDERS if kind != "chunks"}
+    parts["chunks"] = [part for shard in output.chunk_shards for part in shard]
+    virtual = sets.read_ids(marked.folder, output.virtual)
+    return {
+        kind: sets.unite([virtual, *(sets.read_ids(marked.folder, part) for part in parts.get(kind, ()))])
+        for kind in FOLDERS
+    }
 
 
 def restore(
@@ -34,20 +103,13 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Take deletions of a run back.
-
-    Args:
-        config: which, and for how long they are kept.
-        runner: spreads the work.
-        holder: who takes the lease; None is this restore alone.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
-        clock: this machine's clock.
+    """Restore the deletions of a run.
 
     Raises:
-        ConfigError: there is no such run, or it deleted nothing that fits.
+        ConfigError: there is no such run, or no deleted object matches.
         NotFoundError: there is no repository.
         LeaseHeldError: another run works on the repository.
-        UnavailableError: some objects could not be brought back; the others were.
+        UnavailableError: some objects could not be restored; the others were.
     """
     return restoring.restore(collected_of(config.repository, options), config, runner, holder, options, clock)
 
@@ -59,21 +121,14 @@ def purge(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Let copies and old versions go that runs left behind.
-
-    Args:
-        config: which; a dry run only looks.
-        runner: spreads the work.
-        holder: who takes the lease; None is this purge alone.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
-        clock: this machine's clock.
+    """Delete old copies and old versions of earlier runs.
 
     Raises:
         ConfigError: there is no such run.
         NotFoundError: there is no repository.
         LeaseHeldError: another run works on the repository.
-        UnavailableError: something could not be deleted; the rest was.
-        FormatError: a pin cannot be read, so nobody can tell what it holds.
+        UnavailableError: some could not be deleted; the others were.
+        FormatError: a pin cannot be read.
     """
     collected = collected_of(config.repository, options)
     holder = holder or f"purge {new_xid(clock())}"
@@ -86,23 +141,14 @@ def purge(
     except BaseException:
         lease.release(grant)
         raise
-    # The same holder takes the lease again: nothing comes between the mark and the purge.
+    # The same holder takes the lease again: no other run comes between the mark and the purge.
     return purging.purge(collected, config, runner, holder, options, clock, partial(find_live, marked))
 
 
 def acknowledge_alarms(
     uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
 ) -> list[Alarm]:
-    """End the open alarms of a repository: live objects that runs had deleted.
-
-    Args:
-        uri: the repository.
-        why: why deleting may go on, in the person's words; kept.
-        who: None is the login name of this process.
-        options: None reads the environment.
-
-    Returns:
-        The alarms that were open.
+    """End the open alarms of a repository, and return them.
 
     Raises:
         ConfigError: there is no reason.
@@ -119,16 +165,12 @@ def acknowledge_alarms(
 
 
 def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:
-    """Describe a repository.
-
-    Args:
-        uri: the repository.
-        options: None reads the environment.
+    """Describe a repository for `dredge.undo`.
 
     Raises:
         NotFoundError: there is no repository.
     """
-    spec_version(open_reader(uri, options))  # nothing is written where no repository is
+    spec_version(open_reader(uri, options))  # before a write: refuse a place without a repository
     return Collected(
         repository=uri,
         uri=uri,

@@ -1,1 +1,1 @@
-"""Expiration: take old snapshots out of history. Rules → plan (a value) → execution; no object is deleted."""
+"""Expiration: take old snapshots out of history. Rules → plan (a value) → execution; it deletes no object."""

@@ -1,27 +1,39 @@
-"""Expire a repository by its spec: in place on spec 1, through the library on spec 2."""
+"""Expire a repository: in place on spec 1, through the library on spec 2.
+
+Each change of the repo info keeps the state before it in `overwritten/`, so the comparison of the library's result with
+the plan is exact even with commits in between: the expiration's own before and after are read, the plan is made again
+for that before, and its result must equal that after, snapshot by snapshot.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 
-from dredge.errors import ConfigError, DredgeError
+from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError
 from dredge.icechunk.collection.witness.record import note_released
-from dredge.icechunk.expiration.by_library import expire_by_library
 from dredge.icechunk.expiration.config import Expiration
-from dredge.icechunk.expiration.in_place import Applied, expire_in_place
+from dredge.icechunk.expiration.in_place import Applied, Operation, expire_in_place
 from dredge.icechunk.expiration.kept_refs import kept_refs
+from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
 from dredge.icechunk.expiration.stored import record_applied
-from dredge.icechunk.history import History
+from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, parse_repo_info
+from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
-from dredge.icechunk.repository import spec_version
+from dredge.icechunk.repository import history_of, read_history, spec_version, with_restamped
 from dredge.runs.clock import utc_now
+from dredge.runs.failures import partial_after
 from dredge.runs.lease import LeaseGrant
-from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer
 from dredge.xid import new_xid
 
 log = logging.getLogger("dredge")
+
+NAMED_AT_MOST = 20
 
 
 def expire(
@@ -32,20 +44,13 @@ def expire(
     lease: LeaseGrant | None = None,
     options: StorageOptions | None = None,
 ) -> Applied:
-    """Plan and apply an expiration; no object is deleted. One maintenance run works on a repository at a time.
-
-    Args:
-        uri: the repository.
-        expiration: the settings.
-        approved_digest: apply the plan with this digest and no other.
-        lease: the right to work on the repository, when it was taken before; None takes it meanwhile.
-        options: None reads this process's environment.
+    """Plan and apply an expiration, under the lease. It deletes no object.
 
     Raises:
-        ConfigError: a rule that cannot be applied to this spec, or a naive threshold.
+        ConfigError: a rule without support for this spec, or a naive threshold.
         LeaseHeldError: another run works on the repository.
         RefusedError: see `expire_in_place` and `expire_by_library`.
-        FormatError: a file that matters is missing or damaged.
+        FormatError: an important file is missing or damaged.
     """
     reader = open_reader(uri, options)
     version, rule = spec_version(reader), expiration.rule
@@ -54,7 +59,7 @@ def expire(
         return kept_refs(reader, history, expiration, utc_now())
 
     if version == 2 and rule not in (None, "spec_v2"):
-        raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; choose spec_v2")
+        raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; use spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
         if version == 1:
             library = cache(lambda: open_library(uri, options))
@@ -91,7 +96,7 @@ def expire(
 
 
 def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
-    """Note for the next collection what was released: without the note it takes it for lost, and keeps it for now."""
+    # Without this record the next collection takes released snapshots for lost, and keeps them for now.
     before, after = applied.plan.before, applied.plan.after
     reached = [
         {*found.snapshots} if found.spec_version == 2 else found.reachable() for found in (before, after)
@@ -99,4 +104,160 @@ def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
     try:
         note_released(open_state(uri, options), reached[0] - reached[1])
     except DredgeError as error:
-        log.warning("%s: what was released could not be noted, so it is kept longer: %s", uri, error)
+        log.warning("%s: released snapshots could not be recorded, so they are kept longer: %s", uri, error)
+
+
+class OutcomeDiffersError(RefusedError):
+    """An expiration differs from its plan; run no collection before the reason is known."""
+
+    kind = "outcome_differs"
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """An expiration in the repository's record."""
+
+    before: History
+    after: History
+    newest: Operation | None
+
+
+type Expire = Callable[[datetime, bool, bool], set[str]]
+
+
+def expire_by_library(
+    reader: ObjectReader,
+    expire: Expire,
+    threshold: datetime,
+    *,
+    delete_expired_branches: bool = False,
+    delete_expired_tags: bool = False,
+    approved_digest: str | None = None,
+    kept_refs: Callable[[History], Collection[str]] = lambda _: (),
+    delete_ref: Callable[[Ref], None] | None = None,
+) -> Applied:
+    """Plan an expiration of spec 2, apply it through the library, and compare.
+
+    Args:
+        kept_refs: labels of the refs of a history that are not deleted.
+        delete_ref: deletes one ref; with it, expired refs are deleted by name before the library expires, and the
+            library deletes none.
+
+    Raises:
+        RefusedError: the approved plan is outdated, or the repository is not online.
+        PartialError: the library expired, and the credentials do not allow to read its record.
+        OutcomeDiffersError: the library's result differs from the plan, or goes beyond the approval; with the
+            snapshots.
+    """
+    history = read_history(reader)
+    if history.spec_version != 2:
+        raise ConfigError(f"{reader.uri}: has spec version {history.spec_version}, not 2")
+    if history.availability != "online":
+        raise RefusedError(f"{reader.uri}: the repository is {history.availability}. Nothing was changed.")
+
+    def plan_for(state: History) -> ExpirationPlan:
+        return plan_expiration(
+            state,
+            threshold,
+            rule="spec_v2",
+            delete_expired_branches=delete_expired_branches,
+            delete_expired_tags=delete_expired_tags,
+            kept_refs=kept_refs(state),
+        )
+
+    plan = plan_for(history)
+    if approved_digest is not None and plan.digest != approved_digest:
+        raise RefusedError(
+            f"{reader.uri}: changed since the plan {approved_digest[:12]} was approved. Nothing was changed."
+            " Plan and approve again."
+        )
+    if plan.is_empty:
+        return Applied(plan, (), ())
+    asked, gone = plan, plan.refs_deleted
+    before: Operation | None = None
+    if delete_ref is not None and gone:
+        before = _newest(parse_repo_info(reader.get(REPO_KEY)))
+        for ref in gone:
+            delete_ref(ref)
+        plan = plan_for(read_history(reader))
+        if plan.is_empty:
+            return Applied(asked, (), gone, before=before)
+    by_library = delete_ref is None
+    released = expire(threshold, delete_expired_branches and by_library, delete_expired_tags and by_library)
+    with partial_after(
+        lambda: f"Before that, the library's expiration released {len(released):,} snapshots."
+    ):
+        run = _recorded(reader)
+    unapproved: list[str] = []
+    if run.before.digest != plan.before.digest:
+        plan = plan_for(run.before)
+    if approved_digest is not None and plan is not asked:
+        unapproved = _beyond(plan, asked)
+    differences = differ(plan, run.after, released)
+    if differences:
+        shown = "; ".join(differences[:NAMED_AT_MOST])
+        raise OutcomeDiffersError(
+            f"{reader.uri}: the library's expiration differs from its plan in {len(differences)} places: {shown}. It"
+            " deleted no object. Run no collection before the reason is known."
+        )
+    if unapproved:
+        raise OutcomeDiffersError(
+            f"{reader.uri}: the repository changed right before the library's expiration, which also released"
+            f" {', '.join(unapproved[:NAMED_AT_MOST])} ({len(unapproved)} in all) without approval. It deleted no"
+            " object. Run no collection before the reason is known."
+        )
+    return Applied(
+        plan,
+        tuple(edit.snapshot for edit in plan.edits),
+        plan.refs_deleted or gone,
+        before=before or run.newest,
+    )
+
+
+def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
+    refs = {ref.label for ref in plan.refs_deleted} - {ref.label for ref in approved.refs_deleted}
+    return sorted({*plan.released} - {*approved.released}) + sorted(refs)
+
+
+def differ(plan: ExpirationPlan, after: History, released: set[str]) -> list[str]:
+    """Compare a result with a plan; returns a sentence for each difference."""
+    found = []
+    for snapshot in sorted(released ^ set(plan.released)):
+        found.append(f"{snapshot} was {'released' if snapshot in released else 'not released'}")
+    for snapshot in sorted(set(after.snapshots) ^ set(plan.after.snapshots)):
+        found.append(
+            f"{snapshot} is {'still' if snapshot in after.snapshots else 'no longer'} in the history"
+        )
+    for snapshot in sorted(set(after.snapshots) & set(plan.after.snapshots)):
+        real, planned = after.snapshots[snapshot], plan.after.snapshots[snapshot]
+        if real.parent_id != planned.parent_id:
+            found.append(f"{snapshot} has the parent {real.parent_id}, planned was {planned.parent_id}")
+        elif real.pruned != planned.pruned:
+            found.append(f"{snapshot} keeps other transaction logs than planned")
+        elif real.flushed_at != planned.flushed_at:
+            found.append(f"{snapshot} changed its time")
+    for label in sorted({ref.label for ref in after.refs} ^ {ref.label for ref in plan.after.refs}):
+        found.append(f"{label} is {'still there' if label in {ref.label for ref in after.refs} else 'gone'}")
+    return found
+
+
+def _recorded(reader: ObjectReader) -> _Run:
+    info = parse_repo_info(reader.get(REPO_KEY))
+    place = next((row for row, update in enumerate(info.updates) if update.kind == "expiration ran"), None)
+    if place is None:
+        raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
+    older = info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
+    after = info if place == 0 else _backup(reader, info.updates[place].backup)
+    before = _backup(reader, older)
+    return _Run(with_restamped(reader, history_of(before)), history_of(after), _newest(before))
+
+
+def _newest(info: RepoInfo) -> Operation | None:
+    return (info.updates[0].kind, info.updates[0].updated_at) if info.updates else None
+
+
+def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:
+    if name is None:
+        raise FormatError(f"{reader.uri}/{REPO_KEY}: names no backup of the state before the expiration")
+    key = OVERWRITTEN + name
+    return parse_repo_info(reader.get(key), key)

@@ -1,20 +1,27 @@
-"""The settings of an expiration."""
+"""Settings of an expiration, and parsing of durations and times."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+from dredge.errors import ConfigError
 from dredge.icechunk.expiration.rules import RULES
-from dredge.icechunk.threshold import parse_older_than
 from dredge.settings import HOURS_MAX, check_settings, read_settings, setting
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireConfig:
-    """What a user asks for. Each field is a Param of the DAG, a key of an operator's `config`, a row of the docs."""
+    """Settings of an expiration. Each field is a Param of the DAG, a key of an operator's `config`, and a row of the
+    docs.
+    """
 
     older_than: str = setting(
         "Older than",
@@ -61,13 +68,10 @@ class ExpireConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ExpireConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`.
-
-        Args:
-            params: by name, as values or as rendered text. None and empty text mean no value.
+        """Make the config from Params of a DAG or an operator's `config`.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
 
@@ -79,8 +83,6 @@ class Expiration:
     Attributes:
         threshold: ISO 8601 with its zone; snapshots strictly older are expired.
         rule: "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec.
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired.
         keep_refs: names or globs of refs that are not deleted, separated by commas.
         keep_refs_younger_hours: refs created or moved less than this ago are not deleted.
     """
@@ -96,10 +98,6 @@ class Expiration:
     def from_config(cls, config: ExpireConfig, now: datetime) -> Expiration:
         """Fix the threshold of a configured expiration.
 
-        Args:
-            config: the settings.
-            now: durations count back from here; aware.
-
         Raises:
             ConfigError: `older_than` cannot be read, or is in the future.
         """
@@ -111,3 +109,46 @@ class Expiration:
     def instant(self) -> datetime:
         """The threshold as a time."""
         return datetime.fromisoformat(self.threshold)
+
+
+def parse_duration(text: str) -> timedelta:
+    """Parse a duration such as `30d`, `12h` or `1w2d`.
+
+    Raises:
+        ConfigError: not a duration.
+    """
+    words = text.strip()
+    if not _DURATION.fullmatch(words):
+        raise ConfigError(f"{text!r} is not a duration, such as 30d, 12h or 1w2d")
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(words)))
+    except OverflowError:
+        raise ConfigError(f"{text!r} is too long a duration") from None
+
+
+def parse_older_than(text: str, now: datetime) -> datetime:
+    """Parse a duration back from now, a date, or a time.
+
+    Raises:
+        ConfigError: an invalid text, a time without a zone, or a time in the future.
+    """
+    words = text.strip()
+    if _DURATION.fullmatch(words):
+        try:
+            return now - parse_duration(words)
+        except OverflowError:
+            raise ConfigError(f"{text!r} is too long a duration: it begins before the first year") from None
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
+            found = datetime.combine(date.fromisoformat(words), time(), UTC)
+        else:
+            found = datetime.fromisoformat(words)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is neither a duration (30d, 12h, 1w2d) nor a date (2026-01-31, 2026-01-31T12:00:00Z)"
+        ) from None
+    if found.tzinfo is None:
+        raise ConfigError(f"{text!r} has no time zone; write it with Z or an offset, such as {words}Z")
+    if found > now:
+        raise ConfigError(f"{text!r} is in the future")
+    return found

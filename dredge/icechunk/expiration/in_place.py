@@ -1,9 +1,9 @@
 """Apply a plan to a repository of spec 1: "update A in place", the design document's left algorithm.
 
-Each edit replaces one snapshot file by the same file with another parent, on the condition that nobody
-changed it since it was read. Id, path, header and time stay. Newer snapshots are edited first, so at every
-moment each ref has its old history or its new one. Every edit stands alone: after a kill between any two, the
-repository is valid and another run finishes. No object is deleted; expired refs go last.
+Each edit replaces a snapshot file by the same file with another parent, if the file is unchanged since its read. Id,
+path, header and time stay. Newer snapshots are edited first, so at every moment each ref has its old history or its new
+one. Edits are independent: after a kill between any two, the repository is valid and another run finishes. No object is
+deleted; expired refs are deleted last.
 """
 
 from __future__ import annotations
@@ -31,15 +31,11 @@ type Operation = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an application did.
+    """The result of an application.
 
-    Args:
-        plan: the plan that was applied, the last one when the repository changed meanwhile.
-        edited: snapshots whose file was replaced.
-        refs_deleted: refs that went.
-        attempts: how often a plan was made.
-        expiration_id: names its record, to restore it; "" where nothing was changed.
-        before: spec 2: kind and time of the newest operation before it.
+    Attributes:
+        before: spec 2: the newest operation before it.
+        expiration_id: id of its record, for a restore; "" without a change.
     """
 
     plan: ExpirationPlan
@@ -62,24 +58,12 @@ def expire_in_place(
     before_refs: Callable[[], object] = lambda: None,
     delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
-    """Plan and apply an expiration on spec 1; plans anew when the repository changes meanwhile.
-
-    Args:
-        writer: on the repository.
-        threshold: aware; snapshots strictly older are expired.
-        rule: "document" or "spec_v1".
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired.
-        kept_refs: labels of the refs of a history that are not deleted.
-        approved_digest: apply this plan and no other; a repository that changed since is refused.
-        before_refs: called before any ref that goes is looked at: what takes its time is not to come between that look
-            and the deletion.
-        delete_ref: deletes one branch or tag; needed when one of the flags is set.
+    """Plan and apply an expiration on spec 1; plans again if the repository changes meanwhile.
 
     Raises:
-        ConfigError: a rule that cannot be applied here, or no `delete_ref` for the flags.
-        RefusedError: the approved plan no longer fits, or the repository kept changing.
-        FormatError: a file that matters is missing or damaged.
+        ConfigError: a rule without support for spec 1, or no `delete_ref` for the flags.
+        RefusedError: the approved plan is outdated, or the repository kept changing.
+        FormatError: an important file is missing or damaged.
         PartialError: some edits were made, and the store does not allow the rest.
     """
     if rule not in ("document", "spec_v1"):
@@ -117,13 +101,13 @@ def expire_in_place(
                     _drop_ref(writer, ref, delete_ref)
                     gone.append(ref)
             except ConflictError as error:
-                log.info("%s: %s; planning anew", writer.uri, error)
+                log.info("%s: %s; planning again", writer.uri, error)
                 conflict = error
                 continue
             return Applied(plan, tuple(edited), tuple(gone), attempt)
     raise RefusedError(
         f"{writer.uri}: changed during {ATTEMPTS} attempts to expire it, last: {conflict}. "
-        f"{len(edited)} snapshots were edited and history is valid. Try again when fewer writers are at work."
+        f"{len(edited)} snapshots were edited and history is valid. Try again with fewer writers."
     )
 
 
@@ -131,34 +115,34 @@ def _what_changed(edited: Sequence[str], gone: Sequence[Ref]) -> str:
     if not edited and not gone:
         return ""
     return (
-        f"{len(edited):,} snapshots were edited and {len(gone):,} refs deleted before; history is valid. Run again: it"
-        " does the rest."
+        f"Before that, {len(edited):,} snapshots were edited and {len(gone):,} refs deleted; history is valid. Run"
+        " again for the rest."
     )
 
 
 def _newest_first(plan: ExpirationPlan) -> list[Edit]:
-    # A path may hold two edited snapshots: the cut, and below it the tip of an expired tag. When the cut
-    # goes first, the path changes from old to new at once, and what happens below it no longer matters.
+    # A path may have two edited snapshots: the cut, and below it the tip of an expired tag. With the cut first, the
+    # path changes from old to new at once, and later edits below it have no effect on it.
     return sorted(plan.edits, key=lambda edit: -plan.before.snapshots[edit.snapshot].flushed_at)
 
 
 def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
-    """Give one snapshot its new parent.
+    """Give a snapshot its new parent.
 
     Returns:
-        Whether the file was replaced; False when it had that parent already.
+        Whether the file was replaced; False if it had that parent already.
 
     Raises:
-        ConflictError: the file has another parent than the plan knew, or changed while it was edited.
+        ConflictError: the file has another parent than in the plan, or changed during the edit.
         FormatError: the file is damaged.
     """
     key = SNAPSHOTS + edit.snapshot
     try:
-        # The tag first: if the file changes before it is read, the write below fails.
+        # The tag first: if the file changes before the read, the write below fails.
         etag = writer.stat(key).etag
         data = writer.get(key)
     except NotFoundError:
-        raise ConflictError(f"snapshot {edit.snapshot} is gone") from None
+        raise ConflictError(f"snapshot {edit.snapshot} is missing") from None
     parent = parse_snapshot(data, key).parent_id
     if parent == edit.new_parent:
         return False

@@ -1,6 +1,6 @@
-"""An expiration plan: what a rule would do to a history, as a value to print, store, approve and apply.
+"""An expiration plan: the effect of a rule on a history, as a value to print, store, approve and apply.
 
-This is the dry run that the library does not have. Making a plan reads nothing and changes nothing.
+This is the dry run missing from the library. Planning has no input but the history, and changes nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -18,17 +18,12 @@ from dredge.icechunk.expiration.rules import Request, rule_named
 from dredge.icechunk.format.snapshots import instant, micros
 from dredge.icechunk.history import MAIN, History, Ref
 
+__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "default_rule", "instant", "plan_expiration"]
+
 
 @dataclass(frozen=True, slots=True)
 class RefChange:
-    """What happens to one ref, and why.
-
-    Args:
-        action: "unchanged", "shortened", "held" (expired, kept as it is), "re-parented" (expired, kept,
-            collapsed onto the root) or "deleted".
-        snapshots_before: length of its ancestry now.
-        snapshots_after: length of its ancestry afterwards; 0 when the ref goes.
-    """
+    """The effect on a ref, with the reason."""
 
     ref: Ref
     action: str
@@ -39,7 +34,7 @@ class RefChange:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A snapshot that gets another parent."""
+    """A snapshot with a new parent."""
 
     snapshot: str
     old_parent: str
@@ -48,12 +43,11 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """The objects that a collection after the expiration would find unreachable.
+    """The unreachable objects after the expiration.
 
     Attributes:
-        young_objects: of these, objects that are younger than the minimum age.
-        young_bytes: their bytes.
-        all_old_at: when the last of them reaches the minimum age; None where all have.
+        young_objects: objects among them younger than the minimum age.
+        all_old_at: time at which the last of these reaches the minimum age; None without one.
     """
 
     snapshots: int
@@ -68,18 +62,7 @@ class Freed:
 
 @dataclass(frozen=True, eq=False)
 class ExpirationPlan:
-    """The plan of one expiration.
-
-    Args:
-        rule: "document", "spec_v1" or "spec_v2".
-        threshold: snapshots strictly older are expired.
-        before: the history that the plan was made for.
-        after: the history that results.
-        released: what the rule reports, by id (module `rules`).
-        edits: by snapshot id.
-        refs: every ref, tags first.
-        frees: what a collection would then free; None unless asked for.
-    """
+    """The plan of an expiration."""
 
     rule: str
     threshold: datetime
@@ -94,30 +77,29 @@ class ExpirationPlan:
 
     @property
     def refs_deleted(self) -> tuple[Ref, ...]:
-        """Give the refs that go."""
+        """The refs to delete."""
         return tuple(change.ref for change in self.refs if change.action == "deleted")
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether applying the plan would change nothing."""
+        """Whether the plan changes nothing."""
         return not self.released and not self.edits and not self.refs_deleted
 
     @cached_property
     def held(self) -> tuple[str, ...]:
-        """Give the reported snapshots that a ref still reaches afterwards: collection keeps them."""
+        """The released snapshots that refs still reach afterwards: a collection keeps them."""
         reachable = self.after.reachable()
         return tuple(snapshot for snapshot in self.released if snapshot in reachable)
 
     def ancestries(self) -> dict[str, list[str]]:
-        """Give each remaining ref's ancestry afterwards, newest first."""
+        """Each remaining ref's ancestry afterwards, newest first."""
         return {ref.label: self.after.ancestry(ref.tip) for ref in self.after.refs}
 
     @cached_property
     def digest(self) -> str:
-        """Give a hash that binds an approval to what is decided and to the history it was decided for.
+        """Hash of the decisions and of their history, for the approval.
 
-        The threshold is left out: "older than 30 days" a minute later is the same plan when it decides the
-        same.
+        The threshold is not part of it: "older than 30 days" a minute later is the same plan, with the same decisions.
         """
         decided = [
             self.rule,
@@ -130,15 +112,11 @@ class ExpirationPlan:
         return hashlib.sha256("\n".join(decided).encode()).hexdigest()
 
     def with_freed(self, frees: Freed) -> ExpirationPlan:
-        """Give the same plan with the estimate of what collection would free; the digest stays."""
+        """The same plan with an estimate of a collection; the digest stays."""
         return replace(self, frees=frees)
 
     def as_json(self, *, ancestry: bool = True) -> dict[str, Any]:
-        """Give the plan as JSON data.
-
-        Args:
-            ancestry: include each ref's ancestry afterwards, which is long for long histories.
-        """
+        """The plan as JSON data."""
         found: dict[str, Any] = {
             "rule": self.rule,
             "spec_version": self.before.spec_version,
@@ -149,45 +127,33 @@ class ExpirationPlan:
             "snapshots": len(self.before.snapshots),
             "released": list(self.released),
             "released_but_held": list(self.held),
-            "edited": [
-                {"snapshot": edit.snapshot, "old_parent": edit.old_parent, "new_parent": edit.new_parent}
-                for edit in self.edits
-            ],
+            "edited": [asdict(edit) for edit in self.edits],
             "refs_deleted": [ref.label for ref in self.refs_deleted],
             "refs": [
-                {
-                    "ref": change.ref.label,
-                    "tip": change.ref.tip,
-                    "action": change.action,
-                    "reason": change.reason,
-                    "snapshots_before": change.snapshots_before,
-                    "snapshots_after": change.snapshots_after,
-                }
+                {"ref": change.ref.label, "tip": change.ref.tip, **_without_ref(change)}
                 for change in self.refs
             ],
         }
         if self.frees is not None:
-            found["collection_would_free"] = {
-                "snapshots": self.frees.snapshots,
-                "manifests": self.frees.manifests,
-                "chunks": self.frees.chunks,
-                "transaction_logs": self.frees.transaction_logs,
-                "bytes": self.frees.size_bytes,
-                "young_objects": self.frees.young_objects,
-                "young_bytes": self.frees.young_bytes,
-                "all_old_at": None if self.frees.all_old_at is None else self.frees.all_old_at.isoformat(),
-            }
+            freed = asdict(self.frees)
+            old_at = self.frees.all_old_at
+            freed |= {"bytes": freed.pop("size_bytes"), "all_old_at": old_at and old_at.isoformat()}
+            found["collection_would_free"] = freed
         if ancestry:
             found["ancestry_after"] = self.ancestries()
         return found
 
     def dumps(self) -> str:
-        """Give the plan as JSON text."""
+        """The plan as JSON text."""
         return json.dumps(self.as_json(), indent=2)
 
 
+def _without_ref(change: RefChange) -> dict[str, Any]:
+    return {name: value for name, value in asdict(change).items() if name != "ref"}
+
+
 def default_rule(history: History) -> str:
-    """Name the rule that the library applies to a repository of this spec version."""
+    """Name of the library's rule for a repository's spec version."""
     return "spec_v1" if history.spec_version == 1 else "spec_v2"
 
 
@@ -200,18 +166,8 @@ def plan_expiration(
     delete_expired_tags: bool = False,
     kept_refs: Collection[str] = (),
 ) -> ExpirationPlan:
-    """Plan an expiration; changes nothing.
-
-    Args:
-        history: the repository's history.
-        threshold: aware; snapshots strictly older are expired.
-        rule: "document", "spec_v1" or "spec_v2"; None takes the library's rule for the spec version.
-        delete_expired_branches: delete branches whose tip is expired; never main.
-        delete_expired_tags: delete tags whose tip is expired; their names can never be used again.
-        kept_refs: labels of refs that are not deleted.
-
-    Returns:
-        The plan; empty when nothing is expired.
+    """Plan an expiration; the plan is empty if no snapshot is expired. Refs with a label in `kept_refs` are not
+    deleted.
 
     Raises:
         ConfigError: a naive threshold, or an unknown rule.
@@ -257,7 +213,7 @@ def _explain(
 ) -> tuple[str, str]:
     left = lengths[0] - lengths[1]
     if gone:
-        return "deleted", "its tip is expired, and expired refs of this kind are to be deleted"
+        return "deleted", "its tip is expired, and the options delete expired refs of this kind"
     if expired and tip_edited:
         return "re-parented", f"its tip is expired but stays; {left} older snapshots leave its history"
     if left:
@@ -265,14 +221,12 @@ def _explain(
     if expired and lengths[0] == 1:
         return "held", "its tip is a root, which is never released"
     if expired and rule == "document":
-        return "held", "its tip is expired: the rule leaves such a ref and its whole history as they are"
+        return "held", "its tip is expired: the rule keeps such a ref with its whole history"
     if expired:
         if ref.label == f"branch:{MAIN}":
             why = "main is never deleted"
         else:
-            why = (
-                "keep_refs or keep_refs_younger_hours" if kept else "deleting expired refs was not requested"
-            )
+            why = "keep_refs or keep_refs_younger_hours" if kept else "the options keep expired refs"
         return "held", f"its tip is expired but stays ({why}), already directly above the root"
     return "unchanged", "nothing but the root is expired on its path"
 
@@ -295,6 +249,3 @@ class _Depths:
             depth += 1
             self.known[snapshot] = depth
         return self.known[tip]
-
-
-__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "default_rule", "instant", "plan_expiration"]

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.estimate import named_ids
+from dredge.icechunk.collection.index import named_ids
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.expiration.stored import AppliedExpiration, read_applied
 from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, Update, parse_repo_info
 from dredge.icechunk.history import History

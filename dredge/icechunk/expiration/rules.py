@@ -1,17 +1,16 @@
 """The three expiration rules, as pure functions of a history.
 
-    document   the founding design: for each ref with a living tip, the oldest non-expired snapshot on its
-               path gets the root as parent; a ref whose tip is expired keeps its whole history
-    spec_v1    what Icechunk does on spec 1 since 0.2.10: the same, and a tip that is expired itself gets the
-               root
-    spec_v2    what Icechunk does on spec 2: over all snapshots at once; protected tips stay, every kept
-               snapshot whose direct parent goes gets the root
+    document   the founding design: for each ref with a living tip, the oldest non-expired snapshot on its path gets the
+               root as parent; a ref with an expired tip keeps its whole history
+    spec_v1    Icechunk's rule on spec 1 since 0.2.10: the same, and an expired tip gets the root
+    spec_v2    Icechunk's rule on spec 2: over all snapshots at once; protected tips stay, every kept snapshot with a
+               released parent gets the root
 
-A snapshot is expired when its time is strictly before the threshold. Roots are never released and never
-edited, main is never deleted, no edit can make a cycle: the only new parent ever given is the root of the
-edited snapshot's own path. The rules rely on times that fall strictly from child to parent
-(`History.check`): a path is a living part, then an expired part. The one exception is a snapshot that carries
-the time of an expiration by an old release (`History.restamped`): while it lives, its path stays as it is.
+A snapshot is expired if its time is strictly before the threshold. Roots are never released and never edited, main is
+never deleted, and no edit can make a cycle: the only new parent is the root of the edited snapshot's own path. The
+rules rely on times that fall strictly from child to parent (`History.check`): a path is a living part, then an expired
+part. The exception is a snapshot with the time of an expiration by an old release (`History.restamped`): while it
+lives, its path is not changed.
 """
 
 from __future__ import annotations
@@ -26,14 +25,7 @@ from dredge.icechunk.history import MAIN, History, Ref
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for.
-
-    Args:
-        threshold: microseconds since 1970; snapshots strictly older are expired.
-        delete_branches: also delete branches whose tip is expired.
-        delete_tags: also delete tags whose tip is expired.
-        kept: labels of refs that are not deleted.
-    """
+    """Threshold and options of an expiration."""
 
     threshold: int
     delete_branches: bool
@@ -41,7 +33,7 @@ class Request:
     kept: frozenset[str] = frozenset()
 
     def may_delete(self, ref: Ref) -> bool:
-        """Return whether a ref may be deleted; main never is."""
+        """Whether a ref may be deleted; never main, and no ref with a label in `kept`."""
         if ref.label in self.kept:
             return False
         if ref.kind == "tag":
@@ -51,15 +43,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rule decides.
-
-    Args:
-        released: what the rule reports as expired: for `document` the snapshots that no ref reaches any
-            more, for `spec_v1` and `spec_v2` the set that the library returns.
-        edits: new parent by snapshot.
-        refs_deleted: refs that go.
-        after: the history that results.
-    """
+    """The decision of a rule."""
 
     released: frozenset[str]
     edits: dict[str, str]
@@ -73,11 +57,10 @@ type Rule = Callable[[History, Request], Outcome]
 def document(history: History, request: Request) -> Outcome:
     """Apply the design document's algorithm with its guards.
 
-    Deleting refs is the document's optional part: with the flags, refs whose tip is expired go, except main
-    and refs on a root, which hold nothing that could be freed.
+    Deletion of refs is the document's optional part: with the flags, refs with an expired tip are deleted, except main
+    and refs on a root, which keep no snapshot from release.
 
-    Source: the design document "Basic expiration algorithm", pseudo-code and "Forbidden Expiration
-        Operations".
+    Source: the design document "Basic expiration algorithm", pseudo-code and "Forbidden Expiration Operations".
     """
     edits: dict[str, str] = {}
     deleted: set[Ref] = set()
@@ -154,7 +137,7 @@ def rule_named(name: str) -> Rule:
     """Find a rule.
 
     Raises:
-        ConfigError: no such rule.
+        ConfigError: an unknown rule.
     """
     if name not in RULES:
         raise ConfigError(f"unknown expiration rule {name!r}: choose one of {', '.join(RULES)}")
@@ -162,7 +145,7 @@ def rule_named(name: str) -> Rule:
 
 
 class _Walker:
-    """Walks of one rule over one history; a snapshot is visited a few times, however many refs there are."""
+    """Walks of a rule over a history; a snapshot is visited a few times for any number of refs."""
 
     def __init__(self, history: History, threshold: int) -> None:
         self.snapshots = history.snapshots
@@ -175,9 +158,8 @@ class _Walker:
         return self.snapshots[snapshot].flushed_at < self.threshold
 
     def ends_living(self, tip: str) -> bool:
-        """Tell whether the snapshot above the root carries the time of an earlier expiration, and that lives.
-
-        It is the oldest living one of its path, and on the root already: nothing is to be done.
+        """Whether the snapshot above the root has the time of an earlier expiration, and is living. Then it is the
+        oldest living snapshot of its path and already on the root, and the rule leaves the path.
         """
         node: str | None = tip if self._living_bottoms else None
         while node is not None and node not in self._living_bottoms:
@@ -185,7 +167,7 @@ class _Walker:
         return node is not None
 
     def root_of(self, snapshot: str) -> str:
-        """Give the parentless snapshot at the end of a path."""
+        """The snapshot without a parent at the end of a path."""
         trail = []
         node = snapshot
         while node not in self._roots:
@@ -199,9 +181,8 @@ class _Walker:
         return self._roots[snapshot]
 
     def next_cut(self, tip: str) -> str | None:
-        """Give the oldest living snapshot on a living tip's path, when something but the root lies below it.
-
-        None also when another ref led here before: the cut is known then.
+        """The oldest living snapshot on a living tip's path, if it is not directly above the root; None if found
+        before.
         """
         node = tip
         while True:
@@ -216,7 +197,7 @@ class _Walker:
             node = parent
 
     def collect(self, start: str, into: set[str]) -> None:
-        """Add the snapshots from here down to, not including, the root; stops where it was before."""
+        """Add the snapshots of a path without the root; stops at a known snapshot."""
         node = start
         while node not in into:
             parent = self.snapshots[node].parent_id
@@ -251,7 +232,6 @@ def _with(
 
 
 def _pruned(history: History, snapshot: str) -> tuple[str, ...]:
-    """Give the logs that an edited snapshot inherits: those of all ancestors but the root, oldest first."""
     path = list(history.path(snapshot))
     logs: list[str] = []
     for entry in reversed(path[1:]):

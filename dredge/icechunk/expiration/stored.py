@@ -13,10 +13,9 @@ from datetime import datetime
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.expiration.config import Expiration
+from dredge.icechunk.expiration.drawing import draw_plan, plan_page
 from dredge.icechunk.expiration.in_place import Applied
-from dredge.icechunk.expiration.page import plan_page
 from dredge.icechunk.expiration.plan import ExpirationPlan
-from dredge.icechunk.expiration.tree import draw_plan
 from dredge.icechunk.maintenance import EXPIRATIONS, open_state
 from dredge.runs.payload import from_json, to_json
 from dredge.storage import StorageOptions

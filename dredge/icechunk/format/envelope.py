@@ -1,15 +1,15 @@
-"""The frame around every metadata file: a header of 39 bytes, then one zstd frame that holds one flatbuffer.
+"""The frame around every metadata file: a header of 39 bytes, then a zstd frame with a flatbuffer.
 
     offset  length  meaning
     0       12      magic 49 43 45 F0 9F A7 8A 43 48 55 4E 4B  ("ICE", an ice cube in UTF-8, "CHUNK")
     12      24      writer, padded with spaces, e.g. "ic-2.3.0"
     36      1       spec version: 1 or 2
     37      1       file type: 1 snapshot, 2 manifest, 4 transaction log, 6 repo info
-    38      1       compression: 1 zstd (nothing else was ever written)
+    38      1       compression: 1 zstd (the only value in use)
     39              the zstd frame; releases before 2.3 do not declare its decoded size
 
-The decoded size is bounded before anything is allocated: the frame's blocks are walked (a block decodes to
-at most 128 KiB and says how long it is), so a small file that claims to hold gigabytes is refused unread.
+The decoded size is bounded before any allocation: the frame's blocks are walked (a block decodes to at most 128 KiB and
+has its length in its header), so a small file with a claim of gigabytes is refused unread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPRESSION_LEVEL = 3
 
 
 class FileType(IntEnum):
-    """What a file says it is."""
+    """The type in a file's header."""
 
     SNAPSHOT = 1
     MANIFEST = 2
@@ -41,13 +41,7 @@ class FileType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Upper bounds on what a reader takes into memory.
-
-    Args:
-        file_bytes_max: size of a stored file.
-        body_bytes_max: size of its decoded flatbuffer; flatbuffers themselves end at 2 GiB.
-        rows_max: entries of one vector (chunk references of an array, snapshots of a repository).
-    """
+    """Upper bounds on the memory of a reader."""
 
     file_bytes_max: int = 1 << 30
     body_bytes_max: int = (1 << 31) - 1
@@ -59,17 +53,7 @@ READ_LIMITS = ReadLimits()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A file taken out of its frame.
-
-    Args:
-        name: what error messages call it.
-        file_type: from the header.
-        spec_version: from the header.
-        writer: from the header.
-        header: the first 39 bytes.
-        size: of the decoded body, bytes.
-        padded: the decoded body and zeros up to the next multiple of eight bytes.
-    """
+    """A file without its frame."""
 
     name: str
     file_type: FileType
@@ -91,18 +75,7 @@ class Opened:
 
 
 def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = READ_LIMITS) -> Opened:
-    """Check the header and decode the body.
-
-    Args:
-        data: the whole file.
-        name: what error messages call it, usually its key.
-        expected: the file type that the key promises.
-        limits: sizes above which the file is refused.
-
-    Raises:
-        FormatError: not an Icechunk file, another file type, an unknown version or compression, truncated,
-            too big, or damaged. The message names the file and the place.
-    """
+    """Check the header and decode the body."""
     header = _checked_header(data, name, limits)
     try:
         file_type = FileType(header[37])
@@ -123,9 +96,9 @@ def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = R
 
 
 def close_file(header: bytes, body: bytes) -> bytes:
-    """Put a body back behind the header of the file that it came from.
+    """Put a body behind the header of its original file.
 
-    The frame declares its decoded size, as Icechunk 2.3 writes it and all releases read it.
+    The frame declares its decoded size, as in files of Icechunk 2.3; all releases read it.
     """
     import cramjam
 
@@ -179,19 +152,13 @@ def _decompress(data: bytes, name: str, limits: ReadLimits) -> tuple[int, npt.ND
 
 
 def decoded_bytes_bound(data: bytes, start: int, name: str) -> int:
-    """Walk one zstd frame without decoding it.
-
-    Args:
-        data: holds the frame from `start` to its last byte.
-        start: where the frame begins.
-        name: what error messages call the file.
+    """Walk a zstd frame without decoding it.
 
     Returns:
-        A size that the decoded frame cannot exceed: exact for raw and repeated blocks, 128 KiB for a
-        compressed one; never more than the size that the frame declares.
+        An upper bound of the decoded size: exact for raw and repeated blocks, 128 KiB for a compressed block; at most
+            the
+        size that the frame declares.
 
-    Raises:
-        FormatError: no zstd frame, truncated, or bytes after its end.
 
     Source: RFC 8878, sections 3.1.1 and 3.1.1.2.
     """

@@ -7,8 +7,7 @@
     reference   u32 at the field: distance forward to a table, string or vector
     vector      u32 count, then the items; a string is a vector of bytes
 
-All numbers are little endian. A wrong offset is a FormatError that names the file and the place, never a
-wrong value.
+All numbers are little endian. A wrong offset is a FormatError with file and place, never a wrong value.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _U64 = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Where a vector's items lie: position of the first, and how many."""
+    """A vector's items: position of the first, and their number."""
 
     start: int
     count: int
 
 
 class Buffer:
-    """A flatbuffer and the name of the file that it came from."""
+    """A flatbuffer and the name of its file."""
 
     __slots__ = ("data", "name", "size")
 
@@ -44,11 +43,11 @@ class Buffer:
         self.size = len(data)
 
     def root(self) -> Table:
-        """Give the root table."""
+        """The root table."""
         return self.table_at(self.follow(0))
 
     def fail(self, what: str, place: int) -> FormatError:
-        """Build the error for a place in the decoded body."""
+        """Make the error for a place in the decoded body."""
         return FormatError(f"{self.name}: {what} at byte {place} of the decoded body ({self.size} bytes)")
 
     def u32(self, place: int) -> int:
@@ -58,21 +57,21 @@ class Buffer:
         return int(_U32.unpack_from(self.data, place)[0])
 
     def follow(self, place: int) -> int:
-        """Follow the reference that lies at a place."""
+        """Follow the reference at a place."""
         target = place + self.u32(place)
         if target > self.size - 4:
             raise self.fail("reference leads outside the buffer", place)
         return target
 
     def vector_at(self, place: int, item_bytes: int) -> Vector:
-        """Check and give the vector that lies at a place."""
+        """Check and return the vector at a place."""
         count = self.u32(place)
         if place + 4 + count * item_bytes > self.size:
             raise self.fail(f"vector of {count} items runs over the end", place)
         return Vector(place + 4, count)
 
     def table_at(self, place: int) -> Table:
-        """Check and give the table that lies at a place."""
+        """Check and return the table at a place."""
         if not 0 <= place <= self.size - 4:
             raise self.fail("table outside the buffer", place)
         vtable = place - _I32.unpack_from(self.data, place)[0]
@@ -90,7 +89,7 @@ class Buffer:
 
 
 class Table:
-    """One table; fields are asked for by slot number."""
+    """A table; fields have slot numbers."""
 
     __slots__ = ("buffer", "place", "table_bytes", "vtable", "vtable_bytes")
 
@@ -102,7 +101,7 @@ class Table:
         self.table_bytes = table_bytes
 
     def field(self, slot: int, size: int) -> int:
-        """Give the place of a field of so many bytes, or 0 when it is absent."""
+        """Place of a field of so many bytes; 0 if absent."""
         entry = 4 + 2 * slot
         if entry + 2 > self.vtable_bytes:
             return 0
@@ -134,24 +133,24 @@ class Table:
         return int(_U64.unpack_from(self.buffer.data, place)[0]) if place else default
 
     def inline(self, slot: int, size: int) -> bytes | None:
-        """Read a struct that lies inside the table, or None."""
+        """Read a struct inside the table, or None."""
         place = self.field(slot, size)
         return bytes(self.buffer.data[place : place + size]) if place else None
 
     def required_inline(self, slot: int, size: int, what: str) -> bytes:
-        """Read a struct that must be there."""
+        """Read a required struct."""
         value = self.inline(slot, size)
         if value is None:
             raise self.buffer.fail(f"no {what} (slot {slot})", self.place)
         return value
 
     def vector(self, slot: int, item_bytes: int) -> Vector | None:
-        """Give a vector of items of a fixed size, or None."""
+        """The vector of items of a fixed size, or None."""
         place = self.field(slot, 4)
         return self.buffer.vector_at(self.buffer.follow(place), item_bytes) if place else None
 
     def bytes_of(self, slot: int) -> bytes:
-        """Read a vector of bytes; an absent one is empty."""
+        """Read a vector of bytes; empty if absent."""
         found = self.vector(slot, 1)
         return bytes(self.buffer.data[found.start : found.start + found.count]) if found else b""
 
@@ -166,14 +165,14 @@ class Table:
             raise self.buffer.fail("string is not UTF-8", found.start) from None
 
     def required_text(self, slot: int, what: str) -> str:
-        """Read a string that must be there."""
+        """Read a required string."""
         value = self.text(slot)
         if value is None:
             raise self.buffer.fail(f"no {what} (slot {slot})", self.place)
         return value
 
     def structs(self, slot: int, item_bytes: int) -> Iterator[bytes]:
-        """Read a vector of structs one by one; an absent one is empty."""
+        """Read a vector of structs one by one; empty if absent."""
         found = self.vector(slot, item_bytes)
         if found is not None:
             for place in range(found.start, found.start + found.count * item_bytes, item_bytes):
@@ -185,14 +184,14 @@ class Table:
         return self.buffer.table_at(self.buffer.follow(place)) if place else None
 
     def tables(self, slot: int) -> Iterator[Table]:
-        """Read a vector of tables one by one; an absent one is empty."""
+        """Read a vector of tables one by one; empty if absent."""
         found = self.vector(slot, 4)
         if found is not None:
             for place in range(found.start, found.start + found.count * 4, 4):
                 yield self.buffer.table_at(self.buffer.follow(place))
 
     def texts(self, slot: int) -> Iterator[str]:
-        """Read a vector of strings one by one; an absent one is empty."""
+        """Read a vector of strings one by one; empty if absent."""
         found = self.vector(slot, 4)
         if found is None:
             return

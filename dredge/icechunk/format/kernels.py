@@ -6,14 +6,14 @@ A `ChunkRef` table, in a body of n bytes (`flatbuffer` explains tables and vtabl
     slot 1  inline     reference to a vector of bytes: the chunk itself
     slot 2  offset     u64, in a virtual chunk's file
     slot 3  length     u64
-    slot 4  chunk_id   12 bytes inside the table: there only for a native chunk
-    slot 5  location   reference to a string: there only for a virtual chunk (slot 8 when compressed)
+    slot 4  chunk_id   12 bytes inside the table: of a native chunk only
+    slot 5  location   reference to a string: of a virtual chunk only (slot 8 when compressed)
 
-The functions take the body as three views (u8, u16, u32) because flatbuffers are aligned; a misaligned
-offset is damage. They stay free of helpers and globals, so that numba can cache them on disk, and they run
-undecorated too (tests do that). They return -1, or the place of the damage.
+The functions take the body as three views (u8, u16, u32) because flatbuffers are aligned; a misaligned offset is
+damage. They use no helpers and globals, so that numba can cache them on disk, and they run undecorated too (in tests).
+They return -1, or the place of the damage.
 
-`cover` has a byte for each four bytes of the body; a loop sets it where it found a structure (`verifier`).
+`cover` has a byte for each four bytes of the body; a loop sets it for each structure (`verifier`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NATIVE, INLINE, VIRTUAL = 0, 1, 2
 
 
 def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, lengths, coords, places):  # type: ignore[no-untyped-def]
-    """Fill one row a chunk reference; the vector of references starts at `start`."""
+    """Fill a row for each chunk reference; the vector of references starts at `start`."""
     size = len(u8)
     known = -1
     table_bytes = index_at = inline_at = offset_at = length_at = id_at = location_at = packed_at = 0
@@ -98,11 +98,10 @@ def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, length
 
 
 def native_hashes(u8, u16, u32, start, count, out, texts, frames, filled, cover):  # type: ignore[no-untyped-def]
-    """Append the first 64 bits of each native chunk's id, and where each virtual chunk's location lies.
+    """Append the first 64 bits of each native chunk's id, and the place of each virtual chunk's location.
 
-    `texts` and `frames` get place and bytes of locations, as they are and compressed; `filled` counts the three.
-
-    Every field and vector of a reference is marked in `cover`.
+    `texts` and `frames` get place and bytes of plain and compressed locations; `filled` counts the three. Every field
+    and vector of a reference is marked in `cover`.
     """
     size = len(u8)
     known = -1
@@ -232,19 +231,7 @@ def native_hashes(u8, u16, u32, start, count, out, texts, frames, filled, cover)
 
 
 def account(u8, u16, u32, kinds, widths, below, firsts, frames, cover, wanted, found, whole):  # type: ignore[no-untyped-def]
-    """Follow every field of every table from the root, check that it lies inside, and mark it in `cover`.
-
-    Args:
-        kinds: of each slot of each type of table (`verifier`): 0 fields inside the table, 1 vector of items
-            without references, 2 string, 3 table, 4 vector of tables, 5 vector of strings, 6 one of several
-            types of table, chosen by the slot before it, 7 vector of tables that others follow.
-        widths: bytes of a field or of a vector's item; for kind 6 how many types there are.
-        below: the type of table that a slot leads to; for kind 6 the first of them.
-        firsts: where each type's slots begin, and one number more; the root has type 0.
-        frames: room for the way from the root, shape (16, 3).
-        wanted: a slot of kind 0, or -1; where each such field lies is written into `found`, after their number.
-        whole: nothing else will be marked, so whatever is not must be zero.
-    """
+    """Follow every field of every table from the root, check its bounds, and mark it in `cover`."""
     size = len(u8)
     tables = used = 0
     depth = 0
@@ -349,7 +336,7 @@ def account(u8, u16, u32, kinds, widths, below, firsts, frames, cover, wanted, f
 
 
 def uncovered(u32, cover, words):  # type: ignore[no-untyped-def]
-    """Find a word that is not zero and belongs to no structure; gives its place, or -1."""
+    """Find a word outside all structures that is not zero; returns its place, or -1."""
     step = 256
     for start in range(0, words, step):
         stop = min(start + step, words)
@@ -365,7 +352,7 @@ def uncovered(u32, cover, words):  # type: ignore[no-untyped-def]
 
 @functools.cache
 def compiled(name: str) -> Callable[..., int]:
-    """Give a loop of this module compiled, from numba's cache on disk when it can be written."""
+    """The compiled loop of this module, from numba's cache on disk if writable."""
     import numba
 
     function: Any = globals()[name]

@@ -1,11 +1,23 @@
-"""A manifest: where each chunk of its arrays lies. References come out as arrays, a column a field."""
+"""A manifest: the location of each chunk of its arrays. References become arrays, a column a field.
+
+The URL of a virtual chunk may lead into the repository itself:
+
+    s3://lake/weather/chunks/1CECHNKREP0F1RSTCMT0     with any scheme, bucket alias or endpoint
+    vcc://own/1CECHNKREP0F1RSTCMT0                    relative to a container of the repository's configuration
+
+Ids are random, so a location is not resolved: every spelled id in it counts as the id of a file of this repository, of
+any kind, also in another case, percent-encoded, or with tabs and line ends, which URL parsers remove. A false match
+only keeps garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple
+from itertools import batched, chain
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +27,79 @@ from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
-from dredge.icechunk.format.locations import ids_in, unpack_locations
 from dredge.icechunk.format.snapshots import check_name
 from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
-from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, distinct, encode_id, hashes_of_names
+from dredge.icechunk.ids import (
+    ALPHABET,
+    ID_BYTES,
+    ID_CHARS,
+    NODE_ID_BYTES,
+    distinct,
+    encode_id,
+    hashes_of_names,
+)
+from dredge.process import need
+
+LOCATION_BYTES_MAX = 1 << 16
+_BATCH = 1 << 16
+_ID = re.compile(f"(?<![0-9A-Z])[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".encode())
 
 DIMENSIONS_MAX = 256
 _NONE = np.empty(0, np.uint64)
+__all__ = [
+    "INLINE",
+    "NATIVE",
+    "VIRTUAL",
+    "ArrayRefs",
+    "Manifest",
+    "NamedChunks",
+    "named_chunks",
+    "parse_manifest",
+]
+
+
+def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
+    """All spelled ids in some locations."""
+    found: set[bytes] = set()
+    for some in batched(locations, _BATCH):
+        text = b"\0".join(some)
+        for each in {text, text.translate(None, b"\t\r\n")}:
+            for spelling in _spellings(each):
+                found.update(_ID.findall(spelling))
+    return {item.decode() for item in found}
+
+
+def _spellings(text: bytes) -> Iterator[bytes]:
+    while True:
+        yield text.upper()
+        decoded = unquote_to_bytes(text) if b"%" in text else text
+        if decoded == text:
+            return
+        text = decoded
+
+
+def unpack_locations(
+    frames: Iterable[bytes | memoryview], dictionary: bytes, algorithm: int, name: str
+) -> Iterator[bytes]:
+    """Decompress locations."""
+    need("zstandard", "icechunk")
+    import zstandard
+
+    if algorithm:
+        raise FormatError(
+            f"{name}: unknown compression {algorithm} of locations; only 0 (zstd) is known. Update Dredge."
+        )
+    try:
+        loaded: Any = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+        decompress = zstandard.ZstdDecompressor(dict_data=loaded).decompress
+        for frame in frames:
+            if zstandard.frame_content_size(frame) > LOCATION_BYTES_MAX:
+                raise FormatError(f"{name}: a location is longer than {LOCATION_BYTES_MAX} bytes")
+            yield decompress(frame, max_output_size=LOCATION_BYTES_MAX)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"{name}: damaged location of a virtual chunk: {error}") from None
+
+
 _DICTIONARY, _ALGORITHM = 2, 3
 """Slots of the manifest."""
 _LOCATION, _PACKED = 5, 8
@@ -31,36 +109,20 @@ type _Hashes = npt.NDArray[np.uint64]
 
 
 class NamedChunks(NamedTuple):
-    """The chunks that a manifest names: the first 64 bits of their ids, sorted, each once.
-
-    Args:
-        native: of native chunks; the store must have them.
-        virtual: ids that locations of virtual chunks spell (module `locations`): of files of this repository, or not.
-    """
+    """The chunks of a manifest: the first 64 bits of their ids, sorted and distinct."""
 
     native: _Hashes
     virtual: _Hashes = _NONE
 
     @property
     def all(self) -> _Hashes:
-        """Both; all of them stay."""
+        """The union of both sets."""
         return distinct(np.concatenate(self), in_runs=True) if len(self.virtual) else self.native
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayRefs:
-    """The chunk references of one array, in the file's order (by coordinate).
-
-    Args:
-        node_id: the array.
-        kind: NATIVE, INLINE or VIRTUAL (module `kernels`).
-        ids: the chunk's id, shape (n, 12); zeros unless native.
-        offsets: where the chunk begins in its object or file, bytes.
-        lengths: its size, bytes.
-        coords: chunk coordinates, shape (n, dimensions).
-        places: where each reference's table lies in the body.
-        buffer: the decoded body, for what is read one by one.
-    """
+    """The chunk references of an array, in the file's order (by coordinate)."""
 
     node_id: str
     kind: npt.NDArray[np.uint8]
@@ -75,17 +137,17 @@ class ArrayRefs:
         return len(self.kind)
 
     def location(self, row: int) -> str | None:
-        """Give a virtual chunk's location; None when it has none or when it is stored compressed."""
+        """A virtual chunk's location; None without one, or for a compressed one."""
         return self.buffer.table_at(int(self.places[row])).text(5)
 
     def inline(self, row: int) -> bytes:
-        """Give an inline chunk's bytes."""
+        """An inline chunk's bytes."""
         return self.buffer.table_at(int(self.places[row])).bytes_of(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
-    """What a manifest says."""
+    """A parsed manifest."""
 
     id: str
     spec_version: int
@@ -94,15 +156,14 @@ class Manifest:
     def __len__(self) -> int:
         return sum(len(array) for array in self.arrays)
 
+    @property
+    def native_ids(self) -> npt.NDArray[np.uint8]:
+        """Ids of the native chunks, a row of 12 bytes each, in the file's order."""
+        none = np.empty((0, ID_BYTES), np.uint8)
+        return np.concatenate([none, *(array.ids[array.kind == NATIVE] for array in self.arrays)])
+
     def virtual_ids(self, name: str) -> list[str]:
-        """Give the ids that locations of virtual chunks spell, sorted.
-
-        Args:
-            name: what error messages call the manifest.
-
-        Raises:
-            FormatError: a location cannot be read.
-        """
+        """The ids in locations of virtual chunks, sorted."""
         if not self.arrays:
             return []
         buffer = self.arrays[0].buffer
@@ -118,17 +179,7 @@ class Manifest:
 def parse_manifest(
     data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS, walk: Callable[..., int] | None = None
 ) -> Manifest:
-    """Read a manifest.
-
-    Args:
-        data: the whole file.
-        name: its key; when it ends with an id, the file must hold that id.
-        limits: sizes above which the file is refused.
-        walk: the loop over the references; the compiled one unless a test brings another.
-
-    Raises:
-        FormatError: bytes that are no sound manifest, or a manifest under another one's name.
-    """
+    """Read a manifest."""
     opened, buffer, manifest_id = _open(data, name, limits)
     views = views_of(opened)
     loop = walk or compiled("walk_refs")
@@ -144,18 +195,7 @@ def named_chunks(
     limits: ReadLimits = READ_LIMITS,
     loop: Callable[..., int] | None = None,
 ) -> NamedChunks:
-    """Give the chunks that a manifest names.
-
-    Args:
-        data: the whole file.
-        name: its key.
-        refs: how many references of any kind snapshots say that it has; None does not compare.
-        limits: sizes above which the file is refused.
-        loop: the loop over the references; the compiled one unless a test brings another.
-
-    Raises:
-        FormatError: bytes that are no sound manifest; then nothing may be judged unreachable.
-    """
+    """Read the chunks of a manifest."""
     opened, buffer, _ = _open(data, name, limits)
     views = views_of(opened)
     vectors = [vector for _, vector in _arrays(buffer, limits)]
@@ -181,7 +221,6 @@ def named_chunks(
 def _ids_in(
     buffer: Buffer, texts: Sequence[Sequence[int]], frames: Sequence[Sequence[int]], name: str
 ) -> set[str]:
-    """Give the ids in locations, of which the places and bytes are known."""
     if not texts and not frames:
         return set()
     root, view = buffer.root(), memoryview(buffer.data)
@@ -246,15 +285,3 @@ def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Calla
     if damaged >= 0:
         raise buffer.fail("damaged chunk reference", damaged)
     return found
-
-
-__all__ = [
-    "INLINE",
-    "NATIVE",
-    "VIRTUAL",
-    "ArrayRefs",
-    "Manifest",
-    "NamedChunks",
-    "named_chunks",
-    "parse_manifest",
-]

@@ -1,8 +1,8 @@
-"""The refs of spec 1: a small JSON file a branch or tag.
+"""The refs of spec 1: a small JSON file for each branch or tag.
 
 refs/branch.<name>/ref.json           {"snapshot":"<id>"}, replaced by a conditional write
 refs/tag.<name>/ref.json              the same, written once
-refs/tag.<name>/ref.json.deleted      empty; the tag is gone and its name can never be used again
+refs/tag.<name>/ref.json.deleted      empty; the tag is deleted and its name can never be used again
 """
 
 from __future__ import annotations
@@ -18,16 +18,12 @@ REF_BYTES_MAX = 4096
 
 
 def ref_key(kind: str, name: str) -> str:
-    """Give the key of a branch's or tag's file."""
+    """The key of a branch's or tag's file."""
     return f"{REFS_FOLDER}{kind}.{name}/ref.json"
 
 
 def parse_ref(data: bytes, key: str) -> str:
-    """Read the snapshot id out of a ref file.
-
-    Raises:
-        FormatError: not the JSON of a ref, or no object id in it.
-    """
+    """Read the snapshot id in a ref file."""
     if len(data) > REF_BYTES_MAX:
         raise _damaged(key, f"{len(data)} bytes are too many for a ref")
     try:
@@ -51,10 +47,7 @@ def live_refs(keys: list[str]) -> dict[tuple[str, str], str]:
     """Choose the live refs among the keys below `refs/`.
 
     Returns:
-        Key of the file by ("branch" or "tag", name); deleted tags are left out.
-
-    Raises:
-        FormatError: a key that is no ref: what it means is unknown, so nothing may be judged unreachable.
+        Key of the file by ("branch" or "tag", name), without deleted tags.
     """
     present = set(keys)
     found: dict[tuple[str, str], str] = {}

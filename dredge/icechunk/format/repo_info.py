@@ -1,7 +1,7 @@
 """The repo info of spec 2: every ref, every snapshot with parent and time, and the log of operations.
 
-It is the only object that changes. Each change first copies the old one to `overwritten/`; `latest_updates`
-names those copies, newest first, and `repo_before_updates` names the copy with the updates before them.
+It is the only mutable object. Each change first copies the old one to `overwritten/`; `latest_updates` has the names of
+those copies, newest first, and `repo_before_updates` is the name of the copy with the updates before them.
 """
 
 from __future__ import annotations
@@ -48,12 +48,7 @@ AVAILABILITY = ("online", "read-only", "offline")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """A snapshot in the repo info.
-
-    Args:
-        flushed_at: microseconds since 1970.
-        pruned: ids of expired ancestors whose transaction logs this snapshot still needs, oldest first.
-    """
+    """A snapshot in the repo info."""
 
     id: str
     parent_id: str | None
@@ -64,14 +59,7 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An entry of the operations log.
-
-    Args:
-        kind: one of `UPDATE_KINDS`.
-        updated_at: microseconds since 1970.
-        backup: name of the file in `overwritten/` with the state right after this operation; None for the newest one.
-        ref: the branch or tag that it is about; None for other kinds.
-    """
+    """An entry of the operations log."""
 
     kind: str
     updated_at: int
@@ -81,7 +69,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class RepoInfo:
-    """What the repo info says."""
+    """A parsed repo info."""
 
     spec_version: int
     snapshots: tuple[SnapshotEntry, ...]
@@ -95,11 +83,7 @@ class RepoInfo:
 
 
 def written_at(name: str) -> datetime | None:
-    """Tell when a copy of the repo info was made, or None when the name is no copy's.
-
-    Args:
-        name: the file's name without its folder, `repo.<14 digits>.<id>`.
-    """
+    """The time of a copy of the repo info, from its name; None for another name."""
     match = _COPY.match(name)
     if match is None or not is_id(match[2]):
         return None
@@ -110,12 +94,7 @@ def written_at(name: str) -> datetime | None:
 
 
 def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: ReadLimits = READ_LIMITS) -> RepoInfo:
-    """Read a repo info file, the current one or a copy in `overwritten/`.
-
-    Raises:
-        FormatError: bytes that are no sound repo info, a parent or a ref that points outside the list of
-            snapshots, or an id that is listed twice.
-    """
+    """Read a repo info file, the current one or a copy in `overwritten/`."""
     opened, _ = open_accounted(data, name, FileType.REPO_INFO, limits)
     buffer = Buffer(opened.body, name)
     root = buffer.root()

@@ -1,7 +1,7 @@
-"""A snapshot: one commit, its parent (spec 1 only), its nodes and the manifests that they use.
+"""A snapshot: a commit, its parent (spec 1 only), its nodes and their manifests.
 
-Spec 1 keeps the parent in the file, so an expiration replaces the file; spec 2 keeps it in the repo info and
-the file never changes. Source: `snapshot.fbs`; slots in the comments below.
+Spec 1 has the parent in the file, so an expiration replaces the file; spec 2 has it in the repo info and the file never
+changes. Source: `snapshot.fbs`; slots in the comments below.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(micros: int) -> datetime:
-    """Turn microseconds since 1970 into an aware UTC time."""
+    """Convert microseconds since 1970 to an aware UTC time."""
     return EPOCH + timedelta(microseconds=micros)
 
 
 def micros(when: datetime) -> int:
-    """Turn an aware time into microseconds since 1970, exactly."""
+    """Convert an aware time to microseconds since 1970, exactly."""
     return (when - EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestInfo:
-    """What a snapshot says about a manifest that it uses."""
+    """A manifest in a snapshot's list."""
 
     id: str
     size_bytes: int
@@ -40,7 +40,7 @@ class ManifestInfo:
 
 @dataclass(frozen=True, slots=True)
 class ManifestUse:
-    """A manifest of an array, and the chunk coordinates it covers: (from, to) a dimension, `to` exclusive."""
+    """A manifest of an array, and its chunk coordinates: (from, to) a dimension, `to` exclusive."""
 
     manifest_id: str
     extents: tuple[tuple[int, int], ...]
@@ -60,18 +60,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a snapshot file says.
-
-    Args:
-        id: object id; the file's name.
-        parent_id: the parent in spec 1; None for a root, and always None in spec 2.
-        flushed_at: microseconds since 1970, by the writer's clock.
-        message: the commit message.
-        manifests: the manifests that the nodes use, by id.
-        metadata: raw values by name: MessagePack in spec 1, flexbuffers in spec 2.
-        nodes: groups and arrays by path; empty unless asked for.
-        spec_version: 1 or 2, from the file's header.
-    """
+    """A parsed snapshot."""
 
     id: str
     parent_id: str | None
@@ -86,18 +75,7 @@ class Snapshot:
 def parse_snapshot(
     data: bytes, name: str, *, nodes: bool = False, limits: ReadLimits = READ_LIMITS
 ) -> Snapshot:
-    """Read a snapshot file.
-
-    Args:
-        data: the whole file.
-        name: its key; when it ends with an id, the file must hold that id.
-        nodes: also decode groups and arrays.
-        limits: sizes above which the file is refused.
-
-    Raises:
-        FormatError: bytes that are no sound snapshot, a snapshot under another one's name, or one whose nodes
-            use a manifest that it does not list.
-    """
+    """Read a snapshot file."""
     opened, accounted = open_accounted(data, name, FileType.SNAPSHOT, limits, uses=True)
     body = opened.body
     root = Buffer(body, name).root()
@@ -118,11 +96,7 @@ def parse_snapshot(
 def parse_parentage(
     data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS
 ) -> tuple[str, str | None, int, str]:
-    """Read only id, parent, time and message of a snapshot file: all that a history needs.
-
-    Raises:
-        FormatError: as `parse_snapshot`.
-    """
+    """Read id, parent, time and message of a snapshot file."""
     opened, _ = open_accounted(data, name, FileType.SNAPSHOT, limits)
     root = Buffer(opened.body, name).root()
     snapshot = encode_id(root.required_inline(0, ID_BYTES, "id"))
@@ -131,17 +105,12 @@ def parse_parentage(
 
 
 def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
-    """Give the same snapshot file with another parent: the in-place edit of an expiration on spec 1.
+    """Give a snapshot file another parent: the in-place edit of an expiration on spec 1.
 
-    Only the 12 bytes of `parent_id` in the decoded body change. Id, time, header and everything else stay.
-
-    Args:
-        data: the whole file.
-        name: its key.
-        parent_id: the new parent.
+    Only the 12 bytes of `parent_id` in the decoded body change.
 
     Raises:
-        FormatError: not a sound snapshot, or one of spec 2 (its parent is in the repo info).
+        FormatError: a damaged snapshot, or a snapshot of spec 2 (its parent is in the repo info).
         ValueError: the snapshot has no parent: a root is never edited.
     """
     opened = open_file(data, name, FileType.SNAPSHOT)
@@ -162,14 +131,13 @@ def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
 
 
 def check_name(object_id: str, name: str) -> None:
-    """Refuse a file that holds another object than its name says."""
+    """Refuse a file with another id than in its name."""
     tail = name.rsplit("/", 1)[-1]
     if len(tail) == len(object_id) and tail != object_id:
         raise FormatError(f"{name}: holds the object {object_id}")
 
 
 def _check_uses(name: str, body: bytes, uses: Sequence[int], listed: Sequence[ManifestInfo]) -> None:
-    """Refuse a list of manifests that lacks one that a node uses, or has one twice."""
     ids = {info.id for info in listed}
     if len(ids) != len(listed):
         raise FormatError(f"{name}: damaged: lists a manifest twice")

@@ -1,14 +1,12 @@
-"""Every byte of a decoded body must be explained: by a structure that the root leads to, or as padding.
+"""Account for every byte of a decoded body: as part of a structure reachable from the root, or as padding.
 
-Files carry no checksum. A bit that flips in a length, an offset or a table of offsets can leave a body that
-still reads well and says less: one manifest, one snapshot, one chunk fewer. What it no longer says is still
-there, though, and nothing leads to it. So each field, vector and string that can be reached is checked to lie
-inside the body and marked, and whatever is not marked must be zero, as the padding between structures is. A
-structure is followed by what the schemas say (`flatbuffer` explains the layout); a field that they do not know
-is damage or belongs to a newer library, and might name live objects: the file is refused either way.
+Files have no checksum. A flipped bit in a length, an offset or a table of offsets can leave a body that still parses
+with one manifest, snapshot or chunk fewer. The lost part is still in the body, but unreachable. So each reachable
+field, vector and string is checked against the body's bounds and marked, and all unmarked bytes must be zero, as in the
+padding between structures. The schemas give the structures (`flatbuffer` explains the layout); an unknown field is
+damage or belongs to a newer library, and might refer to live objects: the file is refused either way.
 
-A flip in a value, such as an id, cannot be seen here: then what is named is not in the store, which stops or
-holds a collection.
+A flip in a value, such as an id, passes: its object is then missing from the store, which stops or holds a collection.
 """
 
 from __future__ import annotations
@@ -127,12 +125,7 @@ _REPO_INFO: dict[str, Sequence[Slot]] = {
 
 
 class _Schema:
-    """Types of tables as the arrays that `kernels.account` takes; the first is the root's.
-
-    Args:
-        tables: slots by type of table.
-        wanted: a type whose first slot is looked for.
-    """
+    """Types of tables as arrays for `kernels.account`; the first type is the root's."""
 
     def __init__(self, tables: dict[str, Sequence[Slot]], wanted: str = "") -> None:
         number = {name: row for row, name in enumerate(tables)}
@@ -153,19 +146,14 @@ _SCHEMAS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accounted:
-    """What following a body's structures gave.
-
-    Args:
-        cover: what was marked.
-        uses: where a snapshot's nodes name a manifest.
-    """
+    """The structures of a body."""
 
     cover: Cover
     uses: npt.NDArray[np.int64]
 
 
 def views_of(opened: Opened) -> Views:
-    """Give the body as bytes, and with its padding as numbers of two and of four bytes."""
+    """The body as bytes, and with its padding as numbers of two and of four bytes."""
     padded = opened.padded
     return padded[: opened.size], padded.view("<u2"), padded.view("<u4")
 
@@ -173,18 +161,7 @@ def views_of(opened: Opened) -> Views:
 def account(
     opened: Opened, *, whole: bool = True, uses: bool = False, run: Callable[..., int] | None = None
 ) -> Accounted:
-    """Follow and mark every structure of a body.
-
-    Args:
-        opened: a snapshot, a manifest or a repo info. A manifest's chunk references are left to the caller.
-        whole: make sure at once that nothing but zeros is left unmarked.
-        uses: also find where a snapshot's nodes name manifests.
-        run: the loop; the compiled one unless a test brings another.
-
-    Raises:
-        FormatError: a structure reaches outside the body, or has a field that the schemas do not know; or
-            bytes that no structure leads to.
-    """
+    """Follow and mark every structure of a body."""
     schema = _SCHEMAS[opened.file_type]
     cover: Cover = np.zeros(len(opened.padded) // 4, np.uint8)
     frames = np.empty((_DEPTH_MAX, 3), np.int64)
@@ -199,11 +176,7 @@ def account(
 
 
 def check_covered(opened: Opened, cover: Cover, run: Callable[..., int] | None = None) -> None:
-    """Make sure that nothing but zeros is left unmarked.
-
-    Raises:
-        FormatError: bytes that no structure leads to, so something that the file said is no longer read.
-    """
+    """Check that all unmarked bytes are zero."""
     _, _, words = views_of(opened)
     place = (run or compiled("uncovered"))(words, cover, len(cover))
     if place >= 0:
@@ -220,17 +193,6 @@ def _damaged(opened: Opened, place: int) -> FormatError:
 def open_accounted(
     data: bytes, name: str, expected: FileType, limits: ReadLimits, *, uses: bool = False
 ) -> tuple[Opened, Accounted]:
-    """Open a snapshot or a repo info, every byte of which is explained.
-
-    Args:
-        data: the whole file.
-        name: what error messages call it.
-        expected: the file type that the key promises.
-        limits: sizes above which the file is refused.
-        uses: also find where a snapshot's nodes name manifests.
-
-    Raises:
-        FormatError: bytes that are no sound file of that type.
-    """
+    """Open a snapshot or a repo info, and account for every byte."""
     opened = open_file(data, name, expected, limits)
     return opened, account(opened, uses=uses)

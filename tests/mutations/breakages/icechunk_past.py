@@ -15,7 +15,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a clean run takes only native chunks for live",
-        "dredge.icechunk.collection.mark.output",
+        "dredge.icechunk.collection.outputs",
         "MarkOutput.chunk_shards",
         Drop("Starred", 2),
         ("test_chunks_that_only_virtual_references_name_stay_readable",),
@@ -29,7 +29,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a commit since the mark keeps nothing that virtual chunks lie in",
-        "dredge.icechunk.collection.bulk_delete.recheck",
+        "dredge.icechunk.collection.bulk_delete",
         "newly_live",
         Drop("List", 1, "elts.0"),
         (
@@ -74,7 +74,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "copies of files go in which virtual chunks lie",
-        "dredge.icechunk.collection.purging",
+        "dredge.icechunk.collection.undo",
         "_live_ids",
         Drop("List", 2, "elts.0"),
         ("test_reference_to_a_file_that_a_run_deleted_is_an_alarm_and_its_copy_stays",),
@@ -91,7 +91,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "new chunks are not compared with what earlier runs deleted",
-        "dredge.icechunk.collection.check_limits.absent",
+        "dredge.icechunk.collection.check_limits",
         "check_absent",
         Put("Call", "refuse_deleted_ids", [], "args.1"),
         (
@@ -108,7 +108,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a tab hides an id in a location",
-        "dredge.icechunk.format.locations",
+        "dredge.icechunk.format.manifests",
         "ids_in",
         Drop("Set", 1, "elts.1"),
         ("test_what_parsers_of_urls_take_out_hides_no_id",),
@@ -150,21 +150,21 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a lost tip is not kept",
-        "dredge.icechunk.collection.mark.roots",
+        "dredge.icechunk.collection.mark.step",
         "choose_roots",
         Keep("BinOp", 3, "left"),
         ("test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age",),
     ),
     Breakage(
         "a snapshot that nothing names is garbage before it is old",
-        "dredge.icechunk.collection.mark.roots",
+        "dredge.icechunk.collection.mark.step",
         "choose_roots",
         Put("Assign", "kept", set()),
         ("test_commit_that_no_run_saw_is_kept_when_refs_are_put_back",),
     ),
     Breakage(
         "snapshots that nothing names count for some days, whenever the last mark was",
-        "dredge.icechunk.collection.witness.lost",
+        "dredge.icechunk.collection.witness.judging",
         "find_unnamed",
         Drop("BoolOp", 1, "values.1"),
         ("test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it",),
@@ -199,7 +199,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "refs of spec 1 that are later than the upgrade stop nothing",
-        "dredge.icechunk.collection.witness.old_refs",
+        "dredge.icechunk.collection.witness.operations",
         "later_than",
         Put("If", 1, False),
         ("test_refs_beside_a_log_that_does_not_name_the_upgrade_stop_the_run",),
@@ -213,21 +213,21 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a ref of spec 1 that is written while a run works is not noticed",
-        "dredge.icechunk.collection.bulk_delete.recheck",
+        "dredge.icechunk.collection.bulk_delete",
         "look_again",
         Put("Call", "_late_old_ref", None),
         ("test_ref_of_spec_1_that_is_written_between_mark_and_sweep_stops_the_sweep",),
     ),
     Breakage(
         "a snapshot that nothing names and that came since the mark keeps nothing",
-        "dredge.icechunk.collection.bulk_delete.step",
+        "dredge.icechunk.collection.bulk_delete",
         "_sweep",
         Drop("Call", "newly_live", "args.2"),
         ("test_snapshot_that_nothing_names_and_that_was_written_since_the_mark_keeps_what_it_names",),
     ),
     Breakage(
         "a record of another run is replaced",
-        "dredge.icechunk.collection.witness.leaving",
+        "dredge.icechunk.collection.check_limits",
         "leave_record",
         Put("If", 3, False),
         ("test_record_that_another_run_has_left_since_the_mark_is_not_replaced",),
@@ -241,7 +241,7 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "an open alarm stops no deletion",
-        "dredge.icechunk.collection.bulk_delete.step",
+        "dredge.icechunk.collection.bulk_delete",
         "_sweep",
         Drop("Expr", "refuse_alarmed"),
         ("test_nothing_is_deleted_while_an_alarm_is_open",),

@@ -24,14 +24,14 @@ ICECHUNK_WAITING = (
     ),
     Breakage(
         "a chunk of the list is old by any age",
-        "dredge.icechunk.collection.list_candidates.advancing",
+        "dredge.icechunk.collection.list_candidates.waiting",
         "advance_shard",
         Put("Call", "if_else", None, "args.2"),
         ("test_an_optimized_run_lets_no_wait_begin_of_a_chunk_that_is_young_by_its_age",),
     ),
     Breakage(
         "what is in use goes on waiting where another run's age is stricter",
-        "dredge.icechunk.collection.list_candidates.advancing",
+        "dredge.icechunk.collection.list_candidates.waiting",
         "advance_shard",
         Put("Assign", "live", [False], "value"),
         ("test_what_is_in_use_leaves_the_list_whatever_age_a_run_asks_for",),
@@ -52,7 +52,7 @@ ICECHUNK_WAITING = (
     ),
     Breakage(
         "a list of another life of an Icechunk repository is believed",
-        "dredge.icechunk.collection.pending",
+        "dredge.icechunk.collection.state",
         "find_list",
         Put("keyword", "life", ""),
         ("test_a_list_of_another_life_of_the_repository_is_not_believed",),
@@ -66,7 +66,7 @@ ICECHUNK_WAITING = (
     ),
     Breakage(
         "an optimized run that knew not what waits lets the state move on",
-        "dredge.icechunk.collection.state.advance",
+        "dredge.icechunk.collection.save_report",
         "lost_list",
         Always(""),
         ("test_a_list_of_another_life_of_the_repository_is_not_believed",),

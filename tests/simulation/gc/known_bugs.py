@@ -17,7 +17,7 @@ _MULTI = {"flush_rows": (1,), "file_bytes": (1, 400)}
 OWN = (
     Breakage(
         "the folder of a run goes with the copies in it",
-        "dredge.gc.save_report.own_files",
+        "dredge.undo.old_folders",
         "find_old_folders",
         Put("BoolOp", 2, False, "values.1"),
     ),

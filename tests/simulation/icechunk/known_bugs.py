@@ -42,7 +42,7 @@ OWN = (
     ),
     Breakage(
         "the age of a file is its age a day later",
-        "dredge.icechunk.collection.age",
+        "dredge.icechunk.collection.kinds",
         "is_old_column",
         Operator("Compare", 2, "GtE"),
     ),

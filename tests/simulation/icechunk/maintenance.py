@@ -10,7 +10,7 @@ from typing import Any
 from dredge.errors import ConfigError, ConflictError, DredgeError, RefusedError, WitnessError
 from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.history import Ref
 from dredge.icechunk.maintenance import make_lease, open_state, right_to_work

@@ -8,8 +8,8 @@ from typing import Any
 
 from dredge.errors import LeaseHeldError
 from dredge.icechunk.collection import undo
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
-from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.witness.judging import forget_lost
 from tests.simulation.clock import DAY
 from tests.simulation.history import Simulation
 from tests.simulation.icechunk.maintenance import Maintenance

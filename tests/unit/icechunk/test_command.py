@@ -1,4 +1,4 @@
-"""`dredge icechunk` shows first, changes only when told to, and ends with its error's exit code."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from dredge import cli
 from dredge.errors import ConfigError, RefusedError
+from dredge.icechunk.expiration.config import parse_duration, parse_older_than
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
-from dredge.icechunk.threshold import parse_duration, parse_older_than
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
 
@@ -40,7 +40,6 @@ def repo(made: tuple[Path, dict[str, str]], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def when(made: tuple[Path, dict[str, str]]) -> str:
-    """Between commits 7 and 8."""
     snapshots = read_history(open_reader(f"file://{made[0]}")).snapshots
     ids = made[1]
     return instant((snapshots[ids["7"]].flushed_at + snapshots[ids["8"]].flushed_at) // 2).isoformat()
@@ -108,22 +107,6 @@ def test_collect_deletes_only_when_told_to(repo: Path, when: str) -> None:
     assert held.exit_code == 0, "nothing is left to delete"
 
 
-def test_limits_hold_a_collection(repo: Path, when: str) -> None:
-    run("expire", repo, "--older-than", when, "--apply")
-    before = objects(repo)
-    settings = [
-        "--unsafe-min-age-seconds",
-        "0",
-        "--unsafe-grace-seconds",
-        "0",
-        "--quiet",
-        "--apply",
-    ]
-    held = run("collect", repo, *settings, "--max-delete-objects", "3")
-    assert isinstance(held.exception, RefusedError)
-    assert objects(repo) == before
-
-
 def test_age_below_a_day_needs_the_option_that_says_so(repo: Path) -> None:
     assert isinstance(run("collect", repo, "--min-age-hours", "1").exception, ConfigError)
 
@@ -167,6 +150,5 @@ def test_a_check_leaves_a_repository_as_it_was_and_tells_what_is_wrong(repo: Pat
 
 
 def checks_that_failed(result: Result) -> list[str]:
-    """Names of the checks that failed; the command ends with 3."""
     assert result.exit_code == 3
     return [line["check"] for line in json.loads(result.output)["lines"] if line["level"] == "error"]

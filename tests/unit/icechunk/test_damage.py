@@ -1,8 +1,4 @@
-"""Damage by one bit: it is refused, or changes nothing, or names something that is not in the store.
-
-Metadata files carry no checksum. What a damaged file may never do is to say less than it said: what it no longer
-names would be deleted.
-"""
+"""Damaged files are refused, or keep all their references."""
 
 from __future__ import annotations
 
@@ -34,7 +30,6 @@ EVERY = depth(3, 1)
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Native, inline and virtual chunks, three commits, refs; on spec 2 logs of expired ancestors."""
     import zarr
 
     icechunk = quiet()
@@ -72,7 +67,6 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def snapshot(data: bytes, name: str) -> Named:
-    """Give what a snapshot names; its parent, too, is live by it."""
     found = parse_snapshot(data, name)
     assert parse_parentage(data, name)[:2] == (found.id, found.parent_id)
     parents = set() if found.parent_id is None else {found.parent_id}

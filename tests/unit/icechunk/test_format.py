@@ -1,4 +1,4 @@
-"""Files that the real library writes decode to what it says; damaged ones are refused, never misread."""
+"""Decoded files, locations and ids equal those of the library."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dredge.errors import FormatError
 from dredge.icechunk.format import kernels
@@ -22,11 +26,20 @@ from dredge.icechunk.format.envelope import (
     decoded_bytes_bound,
     open_file,
 )
-from dredge.icechunk.format.manifests import INLINE, NATIVE, VIRTUAL, named_chunks, parse_manifest
+from dredge.icechunk.format.manifests import (
+    INLINE,
+    LOCATION_BYTES_MAX,
+    NATIVE,
+    VIRTUAL,
+    ids_in,
+    named_chunks,
+    parse_manifest,
+    unpack_locations,
+)
 from dredge.icechunk.format.refs import live_refs, parse_ref
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import micros, parse_snapshot, with_parent
-from dredge.icechunk.ids import encode_ids, hashes_of
+from dredge.icechunk.ids import decode_id, encode_id, encode_ids, hash_of, hashes_of, hashes_of_names, is_id
 from tests.support.icechunk import ROOT_ID, local_storage, quiet
 
 PARSERS = {
@@ -38,7 +51,6 @@ PARSERS = {
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A repository with native, inline and virtual chunks, two commits and a tag."""
     import zarr
 
     icechunk = quiet()
@@ -295,3 +307,131 @@ def test_refs_files_are_strict() -> None:
     assert set(live_refs(keys)) == {("tag", "b.c"), ("branch", "main")}
     with pytest.raises(FormatError):
         live_refs(["refs/branch.main/ZZZZZZZZ.json"])
+
+
+ID = "1CECHNKREP0F1RSTCMT0"
+IDS = st.binary(min_size=12, max_size=12).map(encode_id)
+BEFORE = st.sampled_from(
+    [
+        "s3://lake/weather/chunks/",
+        "s3a://alias/weather//chunks//",
+        "s3://lake/weather/manifests/./",
+        "s3://lake/weather/overwritten/repo.30731740284083.",
+        "gs://lake/chunks/",
+        "az://account/container/chunks/",
+        "abfss://container@account.dfs.core.windows.net/x/chunks/",
+        "https://lake.s3.amazonaws.com/weather/chunks/",
+        "file:///lake/weather/../weather/chunks/",
+        "/lake/weather/chunks/",
+        "vcc://own/",
+        "vcc://own/chunks/",
+    ]
+)
+AFTER = st.sampled_from(["", "?versionId=7", "#x", "/", "\0"])
+
+
+def encoded(text: str, every: int) -> str:
+    return "".join(f"%{ord(char):02x}" if row % every == 0 else char for row, char in enumerate(text))
+
+
+@given(st.lists(st.tuples(BEFORE, IDS, AFTER)), st.sampled_from([1, 2, 7, 1000]), st.integers(0, 2))
+def test_every_spelling_of_a_files_place_names_it(
+    places: list[tuple[str, str, str]], every: int, times: int
+) -> None:
+    locations = [before + encoded(found, every) + after for before, found, after in places]
+    for _ in range(times):
+        locations = [quote(location) for location in locations]
+    named = ids_in([location.encode() for location in locations])
+    assert named == {found for _, found, _ in places}
+
+
+@pytest.mark.parametrize("between", ["\t", "\n", "\r", "\r\n\t"])
+def test_what_parsers_of_urls_take_out_hides_no_id(between: str) -> None:
+    assert ids_in([f"vcc://own/{ID[:7]}{between}{ID[7:]}".encode()]) == {ID}
+    assert ids_in([f"vcc://own/x{between}%31{ID[1:]}".encode()]) == {ID}
+
+
+def test_lower_case_names_the_chunk_too() -> None:
+    assert ids_in([f"file:///d/chunks/{ID.lower()}".encode()]) == {ID}
+
+
+@pytest.mark.parametrize(
+    "name", ["data.bin", ID[:-1], ID + "0", "x" + ID, ID[:-1] + "1", "I" + ID[1:], "%zz", "%", ""]
+)
+def test_other_names_are_no_ids(name: str) -> None:
+    assert ids_in([f"s3://lake/archive/{name}".encode()]) == set()
+
+
+def test_ids_are_not_read_over_the_bounds_of_two_locations() -> None:
+    assert ids_in([b"s3://lake/" + ID[:10].encode(), ID[10:].encode()]) == set()
+
+
+def frames(*locations: bytes, dictionary: bytes = b"") -> list[bytes]:
+    import zstandard
+
+    loaded = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    compress = zstandard.ZstdCompressor(dict_data=loaded).compress
+    return [compress(location) for location in locations]
+
+
+@given(st.lists(st.binary(max_size=300)), st.sampled_from([b"", b"s3://lake/weather/chunks/" * 4]))
+def test_compressed_locations_come_back(locations: list[bytes], dictionary: bytes) -> None:
+    packed = frames(*locations, dictionary=dictionary)
+    assert list(unpack_locations(packed, dictionary, 0, "m")) == locations
+
+
+@pytest.mark.parametrize(
+    ("packed", "algorithm"),
+    [
+        (frames(b"s3://lake/x"), 1),
+        ([b""], 0),
+        ([b"no frame"], 0),
+        ([frames(b"s3://lake/x" * 9)[0][:-3]], 0),
+        (frames(b"x" * (LOCATION_BYTES_MAX + 1)), 0),
+    ],
+    ids=["algorithm", "empty", "no frame", "torn", "long"],
+)
+def test_location_that_cannot_be_read_is_damage(packed: list[bytes], algorithm: int) -> None:
+    with pytest.raises(FormatError):
+        list(unpack_locations(packed, b"", algorithm, "m"))
+
+
+RAW = [random.Random(7).randbytes(12) for _ in range(500)] + [bytes(12), b"\xff" * 12]
+
+
+def test_ids_round_trip_and_end_with_0_or_g() -> None:
+    for raw in RAW:
+        text = encode_id(raw)
+        assert decode_id(text) == raw
+        assert len(text) == 20
+        assert text[-1] in "0G"
+    assert encode_id(decode_id(ROOT_ID)) == ROOT_ID
+    assert len(encode_id(b"12345678")) == 13
+
+
+@pytest.mark.parametrize(
+    "text", ["", "README.txt", "0" * 19 + "1", "1cechnkrep0f1rstcmt0", "O" * 20, "0" * 21, "é" * 20]
+)
+def test_other_spellings_are_no_ids(text: str) -> None:
+    assert not is_id(text)
+    with pytest.raises(FormatError):
+        decode_id(text)
+    _, right = hashes_of_names(pa.array([text]))
+    assert not right[0]
+
+
+def test_bulk_spelling_and_hashes_equal_the_slow_ones() -> None:
+    raw = np.frombuffer(b"".join(RAW), dtype=np.uint8).reshape(-1, 12)
+    names = encode_ids(raw)
+    assert names.to_pylist() == [encode_id(one) for one in RAW]
+    expected = [hash_of(name) for name in names.to_pylist()]
+    assert hashes_of(raw).tolist() == expected
+    mixed = pa.chunked_array([pa.array(["README.txt", None]), names.slice(3), pa.array(["0" * 19 + "1"])])
+    hashes, right = hashes_of_names(mixed)
+    assert right.tolist() == [False, False] + [True] * (len(RAW) - 3) + [False]
+    assert hashes[right].tolist() == expected[3:]
+
+
+def test_no_names_give_no_hashes() -> None:
+    hashes, right = hashes_of_names(pa.array([], pa.string()))
+    assert len(hashes) == len(right) == 0

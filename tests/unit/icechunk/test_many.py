@@ -1,4 +1,4 @@
-"""Many repositories: which are meant, and that a broken one stops no other."""
+"""Choice of many repositories."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def test_a_local_folder_is_left_out_however_its_path_is_spelled(lake: Path, spel
 
 @pytest.mark.parametrize("word", ["a", "scratch*", "lake/a", "s3:/lake/a"])
 def test_a_word_that_leaves_nothing_out_is_refused(lake: Path, word: str) -> None:
-    """The repository that was meant would be collected."""
     with pytest.raises(ConfigError, match="exclude"):
         chosen(lake, storages=f"file://{lake}/*", exclude=f"*/b {word}")
 

@@ -1,4 +1,4 @@
-"""What old releases of the library left behind is accepted where it is proved harmless."""
+"""Repositories of releases 0.2.9 and later: history, expiration, collection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ ARCHIVE = SCENARIOS.parent / "expired_by_0.2.9.zip"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """Written and expired by 0.2.9: commit 4 lies on the root and looks newer than 5 and 6."""
     shutil.unpack_archive(ARCHIVE, tmp_path / "repo")
     return tmp_path / "repo"
 

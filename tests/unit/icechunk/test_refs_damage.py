@@ -1,4 +1,4 @@
-"""Refs that are missing or cannot be read stop everything, wherever it begins: what they hold would look dead."""
+"""Missing or damaged refs, and a missing or old repo info, stop a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from dredge import cli
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk import repository
-from dredge.icechunk.collection.bulk_delete.recheck import look_again
+from dredge.icechunk.collection.bulk_delete import look_again
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.in_place import expire_in_place
@@ -219,7 +219,6 @@ def test_folder_without_refs_is_no_repository(repo: Path) -> None:
 
 
 def earlier(folder: Path, versions: int) -> bytes:
-    """Give the repo info as it was before its last changes."""
     names = sorted(path.name for path in (folder / "overwritten").iterdir())
     return (folder / "overwritten" / names[versions - 1]).read_bytes()
 
@@ -261,7 +260,6 @@ def test_copy_of_a_change_that_never_came_about_does_not_alarm(tmp_path: Path) -
 
 
 def test_commits_after_the_repo_info_was_read_do_not_alarm(tmp_path: Path) -> None:
-    """Their copies are later than what was read."""
     build(local_storage(tmp_path), graph_of(SAMPLE), 2)
     library = quiet().Repository.open(local_storage(tmp_path))
     inner = open_reader(f"file://{tmp_path}")

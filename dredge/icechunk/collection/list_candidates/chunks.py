@@ -1,19 +1,32 @@
-"""Candidates among the chunks, in a run that lists none of them; and what such runs have missed, in one that does."""
+"""Garbage among the chunks in an optimized run, which lists none; and, in a clean run, the chunks that such runs miss.
+
+A flipped bit in a manifest turns a chunk's id into another id. No object has the other id, and the true chunk looks
+like garbage. A listing of all chunks shows that; a run without a listing checks new live manifests:
+
+    the counted bytes have the MD5 that the store computed at the upload: the store did not change them
+    otherwise the manifest is read again, and must have the counted chunks; if its bytes have no such MD5 either, the
+    run asks the store for each new chunk
+
+New chunks are also compared with the deletions of earlier runs (`check_again`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import DredgeError
+from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex
+from dredge.icechunk.collection.index import ManifestIndex, error_of_difference, read_manifest_rows
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.list_candidates import listing, named
 from dredge.icechunk.collection.list_candidates.listing import ListResult
@@ -24,21 +37,103 @@ from dredge.icechunk.collection.list_candidates.named import (
     SelectConfig,
     SelectTask,
 )
-from dredge.icechunk.collection.list_candidates.output import FOUND, ListCandidatesOutput
-from dredge.icechunk.collection.list_candidates.unproved import AskConfig, AskResult, AskTask, ask_for_chunks
 from dredge.icechunk.collection.list_candidates.waiting import Before, due_chunks
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, MarkOutput, new_chunks_name
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import Base, counts_folder, open_base
-from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.collection.state import Base, counts_folder, open_base
+from dredge.icechunk.format.manifests import NamedChunks, parse_manifest
+from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, in_chunks, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
 from dredge.runs.versions import CLEAN
-from dredge.sets.live import LocatedSet
+from dredge.sets.live import CountedSet, LocatedSet
+from dredge.storage import ObjectReader, exists
+from dredge.storage.parallel import ordered_map
+
+ABSENT_MAX = 1000
 
 _MANIFESTS_PER_TASK = 500
 _EXAMPLES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskConfig:
+    """Payload of all tasks: chunks in earlier counts, and requests in flight."""
+
+    counted: CountedSet
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTask:
+    """New manifests of a part of the index.
+
+    Attributes:
+        unproved: tags of the files with unproved bytes, by id; "" without a tag.
+        proved: ids of the others.
+    """
+
+    number: int
+    index_part: PartInfo
+    unproved: dict[str, str]
+    proved: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskResult:
+    """Answers of the store.
+
+    Attributes:
+        new: set of all chunks of the manifests without earlier counts.
+        asked: chunks in requests.
+        missing: asked chunks without an object.
+        absent: some missing chunks, as 16 hexadecimal digits.
+    """
+
+    new: PartInfo
+    asked: int
+    missing: int
+    absent: list[str]
+
+
+@partition_function
+def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResult:
+    """Find the new chunks of some manifests, and ask the store for those of unproved manifests."""
+    reader = run.open_store()
+    counted = dict(read_manifest_rows(run.open_state(), task.index_part))
+    pieces = [np.empty((0, ID_BYTES), np.uint8)]
+    for manifest, tag in task.unproved.items():
+        ids, named, digest = _read(reader, manifest)
+        if digest != tag:
+            pieces.append(ids)
+        if not all(map(np.array_equal, named, counted[manifest])):
+            uri = f"{reader.uri}/{OBJECT_FOLDERS['manifests']}{manifest}"
+            raise error_of_difference(uri, run.stores.state_uri)
+    ids = np.unique(np.concatenate(pieces), axis=0)
+    hashes = hashes_of(ids)
+    named_by_all = sets.unite([counted[manifest].all for manifest in (*task.unproved, *task.proved)])
+    folder = counts_folder(run.open_state(), run.stores.run_id)
+    known, known_of_all = config.counted.find(folder, [hashes, named_by_all])
+    new = sets.write_ids(run.folder, new_chunks_name(task.number), named_by_all[~known_of_all])
+    keys = [OBJECT_FOLDERS["chunks"] + name for name in encode_ids(ids[~known]).to_pylist()]
+    there = list(ordered_map(partial(exists, reader), keys, config.threads))
+    missing = hashes[~known][~np.array(there, np.bool_)]
+    run.progress.add(len(task.unproved) + len(task.proved))
+    some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
+    return AskResult(new=new, asked=len(keys), missing=len(missing), absent=some)
+
+
+def _read(reader: ObjectReader, manifest: str) -> tuple[np.ndarray, NamedChunks, str]:
+    key = OBJECT_FOLDERS["manifests"] + manifest
+    try:
+        data = reader.get(key)
+    except NotFoundError:
+        raise FormatError(f"{reader.uri}/{key} is live, but missing. Nothing was deleted.") from None
+    found = parse_manifest(data, key)
+    ids = found.native_ids
+    named = NamedChunks(np.unique(hashes_of(ids)), sets.of_names(found.virtual_ids(key)))
+    return ids, named, hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def find_chunks(
@@ -49,22 +144,10 @@ def find_chunks(
     before: Before,
     pinned: tuple[LocatedSet, ...],
 ) -> None:
-    """Find the chunks that may be deleted, and see that what new manifests name is there.
-
-    Args:
-        run: this run, which builds on an earlier one.
-        runner: spreads the work.
-        record: of the step; has the dead manifests, gets the candidates.
-        results: of the listing.
-        before: what earlier runs left waiting.
-        pinned: what is kept for now.
-
-    Raises:
-        FormatError: the earlier run's counts are not as they were.
-    """
+    """Find deletable chunks, and check that the chunks of new manifests exist."""
     counted = record.input(MarkOutput).counted
-    if counted is None or run.base is None:  # never: the mark of such a run always counts
-        raise AssertionError("an optimized run has counts")
+    assert counted is not None  # the mark of an optimized run counts
+    assert run.base is not None
     doubtful = {name: part for result in results for name, part in result.unproved.items()}
     _ask_for_new(run, runner, record, run.base, doubtful)
     if run.plan.config.keep_chunks:
@@ -134,14 +217,7 @@ def _ask_for_new(
 
 
 def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list[NameResult]:
-    """Name the chunks of all dead manifests.
-
-    Args:
-        run: this run.
-        runner: spreads the work.
-        record: of the step, with the manifests among its candidates.
-        bits: there are 2**bits shards.
-    """
+    """Write the chunks of all manifests without a live snapshot."""
     start = f"{ListCandidatesOutput.STEP}/{FOUND}manifests-"
     parts = [part for part in record.parts if part.name.startswith(start)]
     pieces = [(part, first) for part in parts for first in range(0, part.rows, _MANIFESTS_PER_TASK)]
@@ -157,24 +233,18 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
     unread = [key for result in results for key in result.unread]
     record.counts["manifests_unread"] = len(unread)
     if unread:
-        goes = "goes where it is listed" if run.plan.mode == CLEAN else "stays until the next clean run"
+        fate = "are deleted if listed" if run.plan.mode == CLEAN else "stay until the next clean run"
         record.warn(
-            f"{len(unread):,} manifests that nothing needs cannot be read, such as {unread[0]}: what only they name"
-            f" {goes}"
+            f"{len(unread):,} unneeded manifests cannot be read, such as {unread[0]}: their chunks {fate}"
         )
     return results
 
 
 def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:
-    """Tell which chunks a clean run found that optimized ones would have missed for ever.
-
-    Args:
-        run: this run.
-        runner: spreads the work.
-        record: of the step, with its candidates.
+    """Find the chunks beyond the reach of optimized runs.
 
     Returns:
-        Figures and a few keys; None for other runs, and when there was no state.
+        Figures and a few keys; None for an optimized run, or without a state.
     """
     plan = run.plan
     if plan.mode != CLEAN or plan.state is None:
@@ -190,7 +260,7 @@ def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, An
             tables.append(rows.filter(pa.array(~known)))
         missed = _beyond_manifests(run, runner, record, tables)
     except DredgeError as error:
-        record.warn(f"what optimized runs may have missed cannot be told: {error}")
+        record.warn(f"chunks that optimized runs may have missed are unknown: {error}")
         return None
     return {
         "objects": missed.num_rows,
@@ -208,7 +278,6 @@ def _hashes(rows: pa.Table) -> sets.Ids:
 def _beyond_manifests(
     run: Run, runner: TaskRunner, record: StepRecord, tables: Sequence[pa.Table]
 ) -> pa.Table:
-    """Leave out what dead manifests name, which an optimized run reads."""
     if not any(table.num_rows for table in tables):
         return pa.table({"address": pa.array([], pa.string()), "size": pa.array([], pa.int64())})
     rows = pa.concat_tables(tables)

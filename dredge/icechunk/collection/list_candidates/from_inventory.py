@@ -1,13 +1,13 @@
 """Chunks in a clean run that reads an inventory of the bucket instead of listing them.
 
     inventory's files ──> names, sizes and times ─┐
-    dead manifest files (listed) ─────────────────┴─> each once ──> no live manifest names it, older than the cutoff
-                                              ──> the store is asked: there, and still old ──> candidate
-    live, and not in the inventory ──> the store is asked for each by name ──> absent
+    unreferenced manifest files (listed) ─────────┴─> each once ──> no live manifest, older than the cutoff
+                                              ──> the run asks the store: exists, and is still old ──> garbage
+    live, and not in the inventory ──> the run asks the store for each ──> absent
 
-An inventory says what was there: what it lacks is not collected, and what it has is asked for. The cutoff is not after
-its beginning, so what is younger waits for the next run. Snapshots, transaction logs and manifests are listed as ever:
-a thousand of them take a request.
+An inventory shows the past: the run does not collect objects outside it, and asks the store for objects in it. The
+cutoff is not after the inventory's start, so younger objects wait for the next run. Snapshots, transaction logs and
+manifests are listed: a thousand of them take one request.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.age import is_old_column
-from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
-from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
+from dredge.icechunk.collection.index import ManifestIndex, error_of_difference, read_manifest_rows
+from dredge.icechunk.collection.kinds import is_old_column
+from dredge.icechunk.collection.list_candidates.chunks import ABSENT_MAX
+from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
 from dredge.icechunk.collection.list_candidates.named import (
     NameResult,
     bytes_of,
@@ -35,12 +36,10 @@ from dredge.icechunk.collection.list_candidates.named import (
     still_there,
     write_by_shard,
 )
-from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
-from dredge.icechunk.collection.list_candidates.unproved import ABSENT_MAX
-from dredge.icechunk.collection.mark import MarkOutput, is_virtual
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, is_virtual
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
 from dredge.icechunk.repository import CHUNKS, MANIFESTS
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
@@ -58,12 +57,7 @@ _GATHERED_MAX = 2 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryConfig:
-    """What all tasks need that read an inventory.
-
-    Attributes:
-        layout: how its files are read.
-        bits: there are 2**bits shards.
-    """
+    """Payload of all tasks: layout of the inventory's files, and shard bits."""
 
     layout: Layout
     bits: int
@@ -71,12 +65,7 @@ class InventoryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryTask:
-    """One task.
-
-    Attributes:
-        name: of the files that it writes.
-        files: of the inventory.
-    """
+    """Files of the inventory; `name` is the prefix of the task's files."""
 
     name: str
     files: list[InventoryFile]
@@ -84,14 +73,8 @@ class InventoryTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryResult:
-    """What a task read.
-
-    Attributes:
-        shards: rows of `named.NAMED`, by shard.
-        objects: below `chunks/`.
-        size_bytes: their sizes together.
-        foreign: of these, names that are no ids.
-        rows: of the files.
+    """Rows of `named.NAMED` by shard, and figures: objects below `chunks/`, their bytes, names that are not ids,
+    rows of the files.
     """
 
     shards: dict[int, PartInfo]
@@ -103,11 +86,7 @@ class InventoryResult:
 
 @partition_function
 def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask) -> InventoryResult:
-    """Write the chunks that some files of an inventory name, each once.
-
-    Raises:
-        FormatError: a file is missing or damaged, or gives no size or time.
-    """
+    """Write the chunks in some files of an inventory, each once."""
     counts: Counter[str] = Counter()
     waiting: list[pa.Table] = []
     for file in task.files:
@@ -129,7 +108,7 @@ def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask)
 
 def _chunks_of(rows: pa.Table, counts: Counter[str]) -> pa.Table:
     if rows["size"].null_count or rows["last_modified"].null_count:
-        raise FormatError("the inventory gives no size or no time for some chunks. Nothing was deleted.")
+        raise FormatError("the inventory has no size or no time for some chunks. Nothing was deleted.")
     names = pc.utf8_slice_codeunits(rows["key"], len(CHUNKS)).combine_chunks()
     _, is_id = hashes_of_names(names)
     counts.update(objects=rows.num_rows, foreign=int((~is_id).sum()), bytes=bytes_of(rows))
@@ -138,15 +117,7 @@ def _chunks_of(rows: pa.Table, counts: Counter[str]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectConfig:
-    """What all tasks need that compare.
-
-    Attributes:
-        cutoff: only objects strictly older are candidates.
-        candidate_rows: most rows of a part.
-        threads: requests in flight in one task.
-        pinned: what was brought back and is kept for now.
-        keep_all: no chunk may be deleted.
-    """
+    """Payload of all tasks; `keep_all` spares all chunks."""
 
     cutoff: datetime
     candidate_rows: int
@@ -157,13 +128,7 @@ class SelectConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectTask:
-    """One shard.
-
-    Attributes:
-        shard: its number; makes the names of the parts.
-        rows: of `named.NAMED`.
-        live: sets of live chunks.
-    """
+    """Rows of `named.NAMED` and sets of live chunks of a shard."""
 
     shard: int
     rows: list[PartInfo]
@@ -172,13 +137,7 @@ class SelectTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectResult:
-    """What a task found.
-
-    Attributes:
-        parts: of candidates.
-        counts: figures of chunks, as those of a listing are named.
-        absent: set of live native chunks that the inventory lacks.
-    """
+    """Parts of found chunks, their figures, and the set of live native chunks outside the inventory."""
 
     parts: list[PartInfo]
     counts: dict[str, int]
@@ -187,7 +146,7 @@ class SelectResult:
 
 @partition_function
 def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
-    """Write those chunks of a shard as candidates that no live manifest names and that the store still has."""
+    """Write the existing chunks of a shard without a live manifest as found."""
     rows = once(list(run.folder.read_parts(task.rows)))
     live = sets.unite([sets.read_ids(run.folder, part) for part in task.live])
     native = sets.unite([sets.read_ids(run.folder, part) for part in task.live if not is_virtual(part)])
@@ -214,12 +173,7 @@ def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentConfig:
-    """What all tasks need that ask for live chunks.
-
-    Attributes:
-        absent: sets of those that the inventory lacks.
-        threads: requests in flight in one task.
-    """
+    """Payload of all tasks: sets of live chunks outside the inventory, and requests in flight."""
 
     absent: list[PartInfo]
     threads: int
@@ -227,12 +181,7 @@ class AbsentConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentTask:
-    """One part of the index.
-
-    Attributes:
-        index_part: with manifests.
-        live: set of the live manifests.
-    """
+    """A part of the index, and the set of live manifests."""
 
     index_part: PartInfo
     live: PartInfo
@@ -240,13 +189,12 @@ class AbsentTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentResult:
-    """What the store said.
+    """Answers of the store.
 
     Attributes:
-        is_damaged: whether the part of the index cannot be trusted; nothing was asked then.
-        asked: chunks that the store was asked for.
-        missing: of these, chunks that it does not have.
-        absent: some of the missing ones, as 16 hexadecimal digits.
+        is_damaged: the part of the index is damaged; the task asked for nothing.
+        missing: asked chunks without an object.
+        absent: some missing chunks, as 16 hexadecimal digits.
     """
 
     is_damaged: bool
@@ -257,11 +205,7 @@ class AbsentResult:
 
 @partition_function
 def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> AbsentResult:
-    """Ask the store for the chunks that live manifests of a part of the index name and the inventory lacks.
-
-    Raises:
-        FormatError: a manifest is missing or damaged, or does not name what was counted.
-    """
+    """Ask the store for the chunks of live manifests missing from the inventory."""
     try:
         rows = read_manifest_rows(run.open_state(), task.index_part)
     except FormatError:
@@ -272,7 +216,7 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> Ab
     for manifest, chunks in rows:
         wanted = chunks.native[sets.contains(absent, chunks.native)]
         if len(wanted) and sets.contains(live, sets.of_names([manifest])).all():
-            pieces.append(_ids_of(reader, manifest, wanted))
+            pieces.append(_ids_of(reader, run.stores.state_uri, manifest, wanted))
     ids = np.unique(np.concatenate(pieces), axis=0)
     keys = [CHUNKS + name for name in encode_ids(ids).to_pylist()]
     there = list(ordered_map(partial(exists, reader), keys, config.threads))
@@ -282,36 +226,23 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> Ab
     return AbsentResult(is_damaged=False, asked=len(keys), missing=len(missing), absent=some)
 
 
-def _ids_of(reader: ObjectReader, manifest: str, wanted: sets.Ids) -> np.ndarray:
+def _ids_of(reader: ObjectReader, state_uri: str, manifest: str, wanted: sets.Ids) -> np.ndarray:
     key = MANIFESTS + manifest
     try:
-        arrays = parse_manifest(reader.get(key), key).arrays
+        ids = parse_manifest(reader.get(key), key).native_ids
     except NotFoundError:
-        raise FormatError(f"{reader.uri}/{key} is live and missing. Nothing was deleted.") from None
-    ids = np.concatenate(
-        [np.empty((0, ID_BYTES), np.uint8), *(array.ids[array.kind == NATIVE] for array in arrays)]
-    )
+        raise FormatError(f"{reader.uri}/{key} is live, but missing. Nothing was deleted.") from None
     found = ids[sets.contains(wanted, hashes_of(ids))]
     if len(np.unique(hashes_of(found))) != len(wanted):
-        raise FormatError(
-            f"{reader.uri}/{key} does not name the chunks that the index has for it: it was damaged, in the store or on"
-            " its way, when the index took it in. Nothing was deleted. Remove the folder of the index, which makes the"
-            " next run read every manifest again."
-        )
+        raise error_of_difference(f"{reader.uri}/{key}", state_uri)
     return found
 
 
 def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Sequence[NameResult]) -> None:
-    """Find the chunks that may go, and the live ones that are not there.
-
-    Args:
-        run: a clean run that was planned on an inventory.
-        runner: spreads the work.
-        record: of the step; gets candidates and figures.
-        dead: what dead manifests name, in as many shards as the mark has.
+    """Find deletable chunks, and absent live chunks.
 
     Raises:
-        RefusedError: it is another inventory by now, or has no chunks while some are live.
+        RefusedError: the inventory has changed, or has no chunks although some are live.
         FormatError: a file of it, or a live manifest, is missing or damaged.
     """
     mark, contents = record.input(MarkOutput), _same_inventory(run)
@@ -325,9 +256,9 @@ def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Se
     )
     if mark.chunks and not any(result.objects for result in read):
         raise RefusedError(
-            f"inventory {contents.source.uri} names no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, where there"
-            " are live ones: it is of other prefixes. Nothing was deleted. Name another one, or none: then the store is"
-            " listed."
+            f"inventory {contents.source.uri} has no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, although"
+            " chunks are live: it is of other prefixes. Nothing was deleted. Use another inventory, or none (then the"
+            " run lists the store)."
         )
     totals = Counter(
         listed_objects=sum(result.objects for result in read),
@@ -343,15 +274,13 @@ def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Se
 
 
 def _same_inventory(run: Run) -> Contents:
-    """The inventory of the plan, found anew; its age was looked at when the run was planned."""
     planned = run.plan.inventory
-    if planned is None:  # never: the caller asked
-        raise AssertionError("the run was planned on an inventory")
+    assert planned is not None
+    # The plan's step checked its age.
     found = find_inventory(planned.uri, run.plan.uri, run.store_now(), timedelta.max, run.options)
     if found.source != planned:
         raise RefusedError(
-            f"inventory {planned.uri} is another one than when the run was planned. Nothing was deleted. Start a"
-            " new run."
+            f"inventory {planned.uri} has changed since the run was planned. Nothing was deleted. Start a new run."
         )
     return found
 
@@ -388,7 +317,6 @@ def _select(
 def _ask_for_absent(
     run: Run, runner: TaskRunner, record: StepRecord, mark: MarkOutput, absent: Sequence[PartInfo]
 ) -> int:
-    """Ask for live chunks that the inventory lacks; gives how many are not there."""
     if not absent:
         return 0
     index = ManifestIndex.load(run.state)
@@ -411,12 +339,11 @@ def _ask_for_absent(
 
 
 def _check_complete(run: Run, index: ManifestIndex, mark: MarkOutput) -> None:
-    """The mark has read the manifests of damaged parts anew, into others."""
+    # The mark has read the manifests of damaged parts again, into other parts.
     live = sets.read_ids(run.folder, mark.live("manifests"))
     read = sets.of_names(manifest for names in index.manifests_of.values() for manifest in names)
     if lacking := int((~sets.contains(read, live)).sum()):
         raise FormatError(
-            f"{run.state.uri}: parts of the index with {lacking:,} live manifests went bad since the mark, so nobody"
-            " asked for what the inventory lacks of their chunks. Nothing was deleted. Start a new run: it reads them"
-            " again."
+            f"{run.state.uri}: parts of the index with {lacking:,} live manifests were damaged after the mark, so some"
+            " chunks outside the inventory are unchecked. Nothing was deleted. Start a new run: it reads them again."
         )

@@ -1,20 +1,23 @@
-"""List one range of a folder, and write the candidates in it.
+"""List a range of a folder, and write the garbage in it.
 
-    listed name ─┬─ no id in its canonical spelling ──> foreign: counted, never touched
+    listed name ─┬─ not an id in canonical spelling ──> foreign: counted, never touched
                  ├─ live ─────────────────────────────> kept
                  ├─ not older than the cutoff ────────> young
-                 ├─ of a kind that stays whole ───────> spared
-                 ├─ brought back, and kept for now ───> pinned
-                 └─ else ─────────────────────────────> candidate
+                 ├─ of a kept kind ───────────────────> spared
+                 ├─ restored, and kept for now ───────> pinned
+                 └─ else ─────────────────────────────> found
 
-A live id that was not listed is absent.
+A live id without a listed object is absent. Ranges of names tile a folder exactly; a range needs only its live ids:
+
+    ids      20 characters of base32; the first characters are the first bits of the number
+    bounds   one or two characters, low inclusive, high exclusive; "" is open
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -23,55 +26,148 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.age import is_old_column
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
-from dredge.icechunk.collection.list_candidates.ranges import NameRange
-from dredge.icechunk.collection.list_candidates.unproved import unproved
-from dredge.icechunk.collection.mark import is_virtual
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN, is_old_column
+from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, is_virtual
 from dredge.icechunk.collection.sets import Ids
-from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.ids import ALPHABET, hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, partition_function
-from dredge.sets.live import LocatedSet
+from dredge.sets.live import LocatedSet, in_any
+from dredge.storage import LISTING_SCHEMA, ObjectReader
 
+UNREACHABLE = "unreachable"
+REASONS = dict.fromkeys(OBJECT_FOLDERS, UNREACHABLE) | {OVERWRITTEN: "overwritten"}
+"""Reason of deletion by kind."""
+SCHEMA = pa.schema(
+    [
+        LISTING_SCHEMA.field("key").with_name("address"),
+        *list(LISTING_SCHEMA)[1:],
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""Columns of candidates: `address` is the key relative to the repository, `hash` is its hash, as in pins. An unlisted
+chunk has no tag.
+"""
+
+_BITS_PER_CHAR = 5
+_ID_BITS = 64
 ABSENT_MAX = 1000
-"""Live objects that are not listed: so many of a kind are looked into."""
+"""Limit of reported absent objects of a kind."""
 FIGURES = (
-    "listed_objects",
-    "listed_bytes",
-    "candidates_objects",
-    "candidates_bytes",
-    "young_objects",
-    "young_bytes",
-    "spared_objects",
-    "spared_bytes",
+    *(
+        f"{what}_{unit}"
+        for what in ("listed", "candidates", "young", "spared", "pinned")
+        for unit in ("objects", "bytes")
+    ),
     "foreign",
     "absent",
-    "pinned_objects",
-    "pinned_bytes",
 )
 _FOREIGN_SHOWN = 3
+
+
+def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
+    """Split listed objects: (unpinned, pinned)."""
+    if not pinned or not listed.num_rows:
+        return listed, listed.slice(0, 0)
+    (held,) = in_any(pinned, [hash64(listed["key"])], its_shards_only=True)
+    return listed.filter(pa.array(~held)), listed.filter(pa.array(held))
+
+
+def write_candidates(
+    folder: RunFolder, kind: str, number: int, listed: Sequence[pa.Table], rows: int
+) -> list[PartInfo]:
+    """Write found objects as parts."""
+    if not listed:
+        return []
+    table = pa.concat_tables(listed).select(LISTING_SCHEMA.names)
+    table = table.rename_columns(SCHEMA.names[: table.num_columns])
+    whole = table.append_column("hash", pa.array(hash64(table["address"])))
+    whole = (
+        whole.append_column("reason", pa.repeat(REASONS[kind], table.num_rows)).cast(SCHEMA).combine_chunks()
+    )
+    return write_rows(folder, f"{FOUND}{kind}-{number:04d}", whole, rows)
+
+
+def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list[PartInfo]:
+    """Write rows of candidates as parts."""
+    return [
+        folder.write_table(ListCandidatesOutput.STEP, part, whole.slice(start, rows), name, grouped=True)
+        for part, start in enumerate(range(0, whole.num_rows, rows))
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRange:
+    """A range of names in a folder: `low` inclusive, `high` exclusive, "" is open."""
+
+    prefix: str
+    low: str
+    high: str
+
+    def list(self, reader: ObjectReader) -> Iterator[pa.RecordBatch]:
+        """List the range."""
+        # Both bounds of a listing are exclusive. A name that equals a bound is too short for an id, so the range
+        # above may leave it out; the zero byte lets the range below have it, so that foreign names are counted once.
+        yield from reader.list(
+            self.prefix,
+            start_after=self.prefix + self.low if self.low else "",
+            stop_before=self.prefix + self.high + "\0" if self.high else "",
+        )
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The smallest and the largest 64-bit number of an id in the range."""
+        low = _number(self.low) if self.low else 0
+        high = _number(self.high) - 1 if self.high else (1 << _ID_BITS) - 1
+        return low, high
+
+    def shards(self, bits: int) -> range:
+        """Numbers of the shards with ids of the range, for sets split by so many first bits."""
+        low, high = self.numbers
+        return range(low >> (_ID_BITS - bits), (high >> (_ID_BITS - bits)) + 1)
+
+    def part_of(self, ids: Ids) -> Ids:
+        """Select the ids of a sorted set in the range."""
+        low, high = self.numbers
+        start = int(np.searchsorted(ids, np.uint64(low)))
+        stop = int(np.searchsorted(ids, np.uint64(high), side="right"))
+        return ids[start:stop]
+
+
+def bounds_for(expected: int, keys_per_task: int, is_remote: bool) -> list[str]:
+    """Choose the bounds between the ranges of a folder; the first and the last range are open."""
+    if expected <= keys_per_task or not is_remote:
+        return ["", ""]
+    if expected <= keys_per_task * len(ALPHABET):
+        return ["", *ALPHABET[1:], ""]
+    return ["", *sorted(first + second for first in ALPHABET for second in ALPHABET)[1:], ""]
+
+
+def _number(prefix: str) -> int:
+    value = 0
+    for char in prefix:
+        value = value << _BITS_PER_CHAR | ALPHABET.index(char)
+    return value << (_ID_BITS - _BITS_PER_CHAR * len(prefix))
+
 
 type Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """What all tasks need.
+    """Payload of all tasks.
 
     Attributes:
-        cutoff: only objects strictly older are candidates.
-        candidate_rows: most rows of a part.
         live: sets of live snapshots, transaction logs and manifests, by kind.
-        pruned: set of the transaction logs that only the repo info names.
-        chunk_bits: the first so many bits of a chunk's id say in which shard it is.
+        pruned: set of the transaction logs in the repo info only.
+        chunk_bits: the first so many bits of a chunk's id are its shard.
         chunk_shards: sets of live chunks, by shard.
-        kept_kinds: kinds of objects of which nothing is a candidate.
-        pinned: what was brought back and is kept for now.
-        new_manifests: which live manifests are new, in a run that lists no chunks (`MarkOutput.new_manifests`).
+        kept_kinds: kinds without candidates.
+        new_manifests: new live manifests, in a run without a listing of chunks (`MarkOutput.new_manifests`).
     """
 
     cutoff: datetime
@@ -87,14 +183,7 @@ class ListConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTask:
-    """One task.
-
-    Attributes:
-        kind: of the objects; says the folder.
-        number: of the range in the folder; makes the names of the parts.
-        low: first name of the range, inclusive; "" is open.
-        high: exclusive; "" is open.
-    """
+    """A range of names in the folder of a kind; the number is in the names of the parts."""
 
     kind: str
     number: int
@@ -103,21 +192,19 @@ class ListTask:
 
     @property
     def names(self) -> NameRange:
-        """The names that are listed."""
+        """The range of names."""
         return NameRange(prefix=OBJECT_FOLDERS[self.kind], low=self.low, high=self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListResult:
-    """What a task found.
+    """Found objects of a range.
 
     Attributes:
-        parts: of candidates.
         counts: `FIGURES` by name.
         foreign: keys of some foreign objects.
-        absent: some ids that are live and not listed, as 16 hexadecimal digits.
-        unproved: new manifests whose bytes nothing proves, each with the part of the index that it was counted from
-            and the tag of its file.
+        absent: some absent ids, as 16 hexadecimal digits.
+        unproved: new manifests with unproved bytes, each with its part of the index and the tag of its file.
     """
 
     parts: list[PartInfo]
@@ -129,7 +216,7 @@ class ListResult:
 
 @partition_function
 def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
-    """List one range of a folder and write its candidates."""
+    """List a range of a folder, and write its garbage."""
     live = _live_in_range(run.folder, config, task)
     seen = np.zeros(len(live), dtype=np.bool_)
     found = _Found()
@@ -164,14 +251,12 @@ def _new_manifests(folder: RunFolder, config: ListConfig, task: ListTask) -> dic
 
 @dataclass(slots=True)
 class _Found:
-    """What a listing has found so far."""
-
     candidates: list[pa.Table] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     foreign: list[str] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch, is_id: Mask, is_live: Mask, is_old: Mask, keep_all: bool) -> None:
-        """Take in some listed objects; `keep_all` when none of the kind may be deleted."""
+        """Add a page of a listing; `keep_all` for a kind without candidates."""
         unnamed = is_id & ~is_live
         nothing = np.zeros_like(unnamed)
         spared, candidates = (unnamed & is_old, nothing) if keep_all else (nothing, unnamed & is_old)
@@ -188,7 +273,7 @@ class _Found:
             self.candidates.append(pa.Table.from_batches([batch]).filter(pa.array(candidates)))
 
     def take_candidates(self, pinned: Sequence[LocatedSet]) -> list[pa.Table]:
-        """Give the candidates, but for those that are pinned, which are counted apart."""
+        """The found objects without pinned ones, which are counted apart."""
         if not pinned or not self.candidates:
             return self.candidates
         going, held = without_pinned(pa.concat_tables(self.candidates), pinned)
@@ -199,7 +284,6 @@ class _Found:
 
 
 def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Ids:
-    """Read the live ids of a task's range."""
     if task.kind != "chunks":
         return task.names.part_of(sets.read_ids(folder, config.live[task.kind]))
     pieces = [
@@ -210,12 +294,24 @@ def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Ids
 
 
 def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, absent: Ids) -> Ids:
-    """Leave out what need not be there: the log of a snapshot, which roots of spec 1 do not have, and chunks that only
-    locations of virtual chunks name, which may be another repository's."""
+    # Chunks in locations of virtual chunks only may be in another repository.
     if task.kind == "chunks" and len(absent):
         shards = [config.chunk_shards[shard] for shard in task.names.shards(config.chunk_bits)]
         native = [sets.read_ids(folder, part) for parts in shards for part in parts if not is_virtual(part)]
         return absent[sets.contains(sets.unite(native), absent)]
     if task.kind != "transactions" or not len(absent):
         return absent
+    # Roots of spec 1 have no transaction log.
     return absent[sets.contains(sets.read_ids(folder, config.pruned), absent)]
+
+
+def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Select the new manifests on a page of a listing with unproved bytes.
+
+    Returns:
+        Their part of the index and the tag of their file, by id.
+    """
+    names = pc.utf8_slice_codeunits(batch["key"], len(prefix))
+    new = pc.is_in(names, pa.array(list(read), pa.string()))
+    rows = zip(names.filter(new).to_pylist(), batch["etag"].filter(new).to_pylist(), strict=True)
+    return {name: [read[name][1], tag or ""] for name, tag in rows if not tag or read[name][0] != tag}

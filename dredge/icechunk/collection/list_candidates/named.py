@@ -1,10 +1,10 @@
-"""Chunks that dead manifests name, in a run that lists no chunks.
+"""Chunks of unreferenced manifests, in a run without a listing of chunks.
 
-    dead manifest files (listed) ──> names and sizes of their chunks, each once ──> not counted: candidates
+    unreferenced manifests (listed) ──> names and sizes of their chunks, each once ──> not counted: garbage
 
-A chunk is in the store before the manifest that names it, and a manifest before the snapshot. So a chunk is at least as
-old as any manifest that names it, and of a dead manifest that is older than the cutoff the chunks are so, too. They are
-there: a run deletes manifests before chunks, and after one that stopped in between the next run is a clean one.
+A writer stores a chunk before its manifest, and a manifest before its snapshot. So a chunk is at least as old as any of
+its manifests, and the chunks of an unreferenced manifest older than the cutoff are also older. They exist: a run
+deletes manifests before chunks, and after a run that stopped in between the next run is a clean one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.icechunk.collection.age import is_old
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
-from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, is_old
+from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.sets import Ids
-from dredge.icechunk.collection.state.base import counts_folder
+from dredge.icechunk.collection.state import counts_folder
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, raw_ids_of_names
 from dredge.runs.folder import RunFolder
@@ -42,18 +41,13 @@ NAMED = pa.schema(
         pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-"""A chunk: the first 64 bits and the last 32 of its id, its size, and a time at which it was there."""
+"""A chunk: the first 64 bits and the last 32 of its id, its size, and a time at which it existed."""
 _GATHERED_MAX = 2 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameConfig:
-    """What all tasks need.
-
-    Attributes:
-        bits: there are 2**bits shards.
-        threads: files that a task fetches at once.
-    """
+    """Payload of all tasks: shard bits, and files in flight."""
 
     bits: int
     threads: int
@@ -61,14 +55,7 @@ class NameConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameTask:
-    """One task.
-
-    Attributes:
-        name: of the files that it writes.
-        part: candidates among the manifests.
-        first: of its rows.
-        count: of its rows.
-    """
+    """Rows of a part of found manifests; `name` is the prefix of the task's files."""
 
     name: str
     part: PartInfo
@@ -78,12 +65,7 @@ class NameTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameResult:
-    """What a task wrote.
-
-    Attributes:
-        shards: rows of `NAMED`, a file for each shard that has any.
-        unread: keys of manifests that are damaged, gone, or may not be read, so that nobody knows what they named.
-    """
+    """Rows of `NAMED`, a file for each shard; and keys of damaged, missing or archived manifests."""
 
     shards: dict[int, PartInfo]
     unread: list[str]
@@ -91,7 +73,7 @@ class NameResult:
 
 @partition_function
 def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
-    """Write the chunks that some dead manifests name, each once."""
+    """Write the chunks of some unreferenced manifests, each once."""
     rows = run.folder.read_part(task.part, ["address", "last_modified"]).slice(task.first, task.count)
     unread: list[str] = []
     waiting: list[pa.Table] = []
@@ -109,12 +91,7 @@ def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResul
 
 
 def rows_of_names(rows: pa.Table, names: pa.Array) -> pa.Table:
-    """Make rows of `NAMED` of chunks that an inventory names.
-
-    Args:
-        rows: with `size` and `last_modified`.
-        names: their ids.
-    """
+    """Make rows of `NAMED` from names of chunks."""
     raw = raw_ids_of_names(names.to_pylist())
     return _table(raw, rows["size"].to_numpy(), rows["last_modified"].combine_chunks())
 
@@ -122,13 +99,10 @@ def rows_of_names(rows: pa.Table, names: pa.Array) -> pa.Table:
 def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | None:
     key, time = item
     try:
-        arrays = parse_manifest(reader.get(key), key).arrays
+        found = parse_manifest(reader.get(key), key)
     except (NotFoundError, FormatError, ConfigError):  # it may be archived
         return None
-    native = [array.kind == NATIVE for array in arrays]
-    raw = [array.ids[rows] for array, rows in zip(arrays, native, strict=True)]
-    sizes = [array.lengths[rows] for array, rows in zip(arrays, native, strict=True)]
-    ids = np.concatenate([np.empty((0, ID_BYTES), np.uint8), *raw])
+    ids, sizes = found.native_ids, [array.lengths[array.kind == NATIVE] for array in found.arrays]
     lengths = np.concatenate([np.empty(0, np.uint64), *sizes]).astype(np.int64)
     return _table(ids, lengths, pa.repeat(pa.scalar(time, NAMED.field("last_modified").type), len(ids)))
 
@@ -140,7 +114,7 @@ def _table(ids: np.ndarray, sizes: np.ndarray, times: pa.Array) -> pa.Table:
 
 
 def once(tables: Sequence[pa.Table]) -> pa.Table:
-    """Give each chunk of some tables once, sorted; of several rows the one with the first time."""
+    """Sort rows and remove duplicates; the earliest time of a chunk wins."""
     if not tables:
         return NAMED.empty_table()
     table = pa.concat_tables(tables).combine_chunks()
@@ -154,14 +128,7 @@ def once(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def write_by_shard(folder: RunFolder, bits: int, name: str, rows: pa.Table) -> dict[int, PartInfo]:
-    """Write rows of `NAMED`, which `once` gave, as a file for each shard that has any.
-
-    Args:
-        folder: the run folder.
-        bits: there are 2**bits shards.
-        name: of the files.
-        rows: what is written.
-    """
+    """Write rows of `NAMED` from `once`, a file for each shard."""
     hashes = rows["hash"].to_numpy()
     bounds = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)
     ends = [0, *np.searchsorted(hashes, bounds).tolist(), rows.num_rows]
@@ -179,15 +146,7 @@ def write_by_shard(folder: RunFolder, bits: int, name: str, rows: pa.Table) -> d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectConfig:
-    """What all tasks need.
-
-    Attributes:
-        counted: how many live manifests name each chunk.
-        cutoff: only objects strictly older are candidates.
-        candidate_rows: most rows of a part.
-        threads: requests in flight in one task.
-        pinned: what was brought back and is kept for now.
-    """
+    """Payload of all tasks; `counted` has the number of live manifests by chunk."""
 
     counted: CountedSet
     cutoff: datetime
@@ -198,12 +157,7 @@ class SelectConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectTask:
-    """One task.
-
-    Attributes:
-        number: makes the names of the parts.
-        shards: rows of `NAMED` by shard.
-    """
+    """Rows of `NAMED` by shard; the number is in the names of the parts."""
 
     number: int
     shards: dict[int, list[PartInfo]]
@@ -211,12 +165,7 @@ class SelectTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectResult:
-    """What a task found.
-
-    Attributes:
-        parts: of candidates.
-        counts: figures of chunks, as those of a listing are named.
-    """
+    """Parts of found chunks, and their figures."""
 
     parts: list[PartInfo]
     counts: dict[str, int]
@@ -224,7 +173,7 @@ class SelectResult:
 
 @partition_function
 def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
-    """Write those chunks as candidates that no live manifest names."""
+    """Write the chunks without a live manifest as found."""
     counts_in = counts_folder(run.open_state(), run.stores.run_id)
     found = SelectResult(parts=[], counts=dict.fromkeys(("listed_objects", "listed_bytes"), 0))
     dead: list[pa.Table] = []
@@ -245,7 +194,7 @@ def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Selec
 
 
 def bytes_of(rows: pa.Table) -> int:
-    """Sizes of objects together."""
+    """Sum of sizes."""
     return int(pc.sum(rows["size"]).as_py() or 0)
 
 
@@ -259,14 +208,7 @@ def _listed(rows: pa.Table) -> pa.Table:
 
 
 def still_there(reader: ObjectReader, cutoff: datetime, threads: int, rows: pa.Table) -> pa.Table:
-    """Ask the store for chunks; gives those that are there and old, as a listing would.
-
-    Args:
-        reader: on the repository.
-        cutoff: only objects strictly older are given.
-        threads: requests in flight.
-        rows: of `NAMED`.
-    """
+    """Ask the store for chunks; return the existing old ones as a listing would."""
     keys = _listed(rows)["key"].to_pylist()
     found = [info for info in ordered_map(partial(_stat, reader), keys, threads) if info is not None]
     return pa.Table.from_pylist(list(_old(found, cutoff)), schema=LISTING_SCHEMA)

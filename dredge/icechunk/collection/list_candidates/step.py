@@ -1,45 +1,59 @@
-"""List candidates: what the store holds and nothing live names, older than the cutoff.
+"""List the repository's folders, and write its garbage.
 
-each folder → ranges of names, listed at once ─┐      (no chunks in an optimized run: `chunks` looks at manifests)
-                                               ├→ candidates, figures, live objects that are absent
-overwritten/, when the run asks for it ────────┘
+    each folder → ranges of names, listed at once ─┐      (no chunks in an optimized run: `chunks` reads manifests)
+                                                   ├→ garbage, figures, absent live objects → `waiting` → candidates
+    overwritten/, if the run asks for it ──────────┘
+
+Spec 2 writes a copy of the repo info into `overwritten/` at every change, and the library never removes one; their
+bytes grow with the square of the number of commits. A run keeps the chain of copies of the operations log, every copy
+in the current log (the chain continues there), and copies younger than an age of their own. A deletion costs only old
+entries of the operations log: after later changes the log ends after the newest two thousand entries or so. No snapshot
+and no data depends on these files.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import pairwise
 
-from dredge.errors import FormatError
+import pyarrow as pa
+
+from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.list_candidates.candidates import write_candidates
 from dredge.icechunk.collection.list_candidates.chunks import find_chunks, find_drift, of_dead
 from dredge.icechunk.collection.list_candidates.from_inventory import find_in_inventory
-from dredge.icechunk.collection.list_candidates.listing import ListConfig, ListResult, ListTask
-from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
-from dredge.icechunk.collection.list_candidates.overwritten import find_old_copies
-from dredge.icechunk.collection.list_candidates.ranges import bounds_for
+from dredge.icechunk.collection.list_candidates.listing import (
+    ListConfig,
+    ListResult,
+    ListTask,
+    bounds_for,
+    without_pinned,
+    write_candidates,
+)
 from dredge.icechunk.collection.list_candidates.waiting import find_waited, read_before
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
+from dredge.icechunk.repository import read_repo_info
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LocatedSet
+from dredge.storage import ObjectReader
 
 _FOREIGN_SHOWN = 3
 
+_FOLDER = FOLDERS[OVERWRITTEN]
+
 
 def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
-    """List the repository and write what may be deleted.
-
-    Raises:
-        FormatError: a live snapshot or manifest is not in the listing, so one of the two cannot be trusted.
-    """
+    """List the repository, and write the candidates."""
     return run.step(
         ListCandidatesOutput,
         lambda record: seeking_deleted(run, lambda: _list_candidates(run, runner, record)),
@@ -88,7 +102,7 @@ def _tasks(run: Run, mark: MarkOutput) -> Iterator[ListTask]:
     keys_per_task = run.plan.config.tuning.keys_per_task
     for kind in OBJECT_FOLDERS:
         if kind == "chunks" and (run.base is not None or run.plan.inventory is not None):
-            continue  # what manifests or an inventory name is looked at instead
+            continue  # the run reads manifests or an inventory instead
         bounds = bounds_for(expected[kind], keys_per_task, not run.reader.uri.startswith("file:"))
         for number, (low, high) in enumerate(pairwise(bounds)):
             yield ListTask(kind=kind, number=number, low=low, high=high)
@@ -110,8 +124,8 @@ def _refuse_absent(run: Run, record: StepRecord) -> None:
     for kind in ("snapshots", "manifests"):
         if count := record.counts[f"{kind}_absent"]:
             raise FormatError(
-                f"{run.plan.uri}: {count} live {kind} are not listed in {OBJECT_FOLDERS[kind]}. Nothing was deleted."
-                " The repository is damaged, or the store lists wrongly."
+                f"{run.plan.uri}: the listing of {OBJECT_FOLDERS[kind]} lacks {count} live {kind}. Nothing was deleted."
+                " The repository is damaged, or the store's listing is wrong."
             )
 
 
@@ -125,7 +139,7 @@ def _warn_of_foreign(record: StepRecord, tasks: Sequence[ListTask], results: Seq
         ]
         if names:
             count, shown = record.counts[f"{kind}_foreign"], ", ".join(names[:_FOREIGN_SHOWN])
-            record.warn(f"{count:,} names in {kind} are not ids and are left alone: {shown}")
+            record.warn(f"{count:,} names in {kind} are not ids; they are never deleted: {shown}")
 
 
 def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) -> None:
@@ -139,3 +153,54 @@ def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) 
         overwritten_candidates_objects=found.objects,
         overwritten_candidates_bytes=found.size_bytes,
     )
+
+
+@dataclass(slots=True)
+class OldCopies:
+    """Copies in `overwritten/`: listed ones, and those to delete."""
+
+    tables: list[pa.Table] = field(default_factory=list)
+    listed: int = 0
+    objects: int = 0
+    size_bytes: int = 0
+
+
+def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
+    """List deletable old copies of the repo info; None if the run does not ask for them."""
+    hours = run.plan.config.overwritten_min_age_hours
+    if hours is None or run.plan.spec_version != 2:
+        return None
+    cutoff = min(run.plan.cutoff, run.plan.created_at - timedelta(hours=hours))
+    needed = needed_copies(run.reader, read_repo_info(run.reader))
+    found = OldCopies()
+    for batch in run.reader.list(_FOLDER):
+        names = [key.removeprefix(_FOLDER) for key in batch["key"].to_pylist()]
+        times = batch["last_modified"].to_pylist()
+        mask = [_may_go(name, time, cutoff, needed) for name, time in zip(names, times, strict=True)]
+        table, _ = without_pinned(pa.Table.from_batches([batch]).filter(pa.array(mask, pa.bool_())), pinned)
+        found.listed += batch.num_rows
+        found.objects += table.num_rows
+        found.size_bytes += sum(table["size"].to_pylist())
+        found.tables.append(table)
+    return found
+
+
+def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:
+    """The copies needed by the operations log: its chain, and all copies in the current repo info."""
+    needed = {update.backup for update in info.updates if update.backup is not None}
+    link = info.before_updates
+    chain: set[str] = set()
+    while link is not None:
+        if link in chain:
+            raise FormatError(f"{reader.uri}/{_FOLDER}: the chain of the operations log has no end")
+        chain.add(link)
+        try:
+            link = parse_repo_info(reader.get(_FOLDER + link), _FOLDER + link).before_updates
+        except NotFoundError:
+            break  # an earlier sweep deleted the rest of the chain
+    return needed | chain
+
+
+def _may_go(name: str, last_modified: datetime, cutoff: datetime, needed: set[str]) -> bool:
+    made = written_at(name)
+    return made is not None and name not in needed and made < cutoff and is_old(last_modified, cutoff)

@@ -1,68 +1,205 @@
-"""Which of what was found has waited: only that is a candidate.
+"""Update the pending list: only garbage that has waited is a candidate.
 
-    found now, the list before ──> the list after, and what has waited   shard 0: all but the chunks
-      what waits ──> what it names stays with it
-    found now, the list before ──> the list after, and what has waited   the other shards: chunks
+    found now, the list before ──> the list after, and waited rows   shard 0: all kinds but chunks
+      waiting snapshots and manifests keep their manifests and chunks
+    found now, the list before ──> the list after, and waited rows   other shards: chunks, by the first bits of the
+                                                                     hashes of their keys
 
-Ids are never used again, so what the list has is looked for nowhere: a chunk that only the list names (its manifests
-went before it) is a candidate as it stands there. What the run deleted that left the state is not on the list any more.
+Ids are never used again, so the run does not look for rows of the list in the store: a chunk in the list only (its
+manifests were deleted before it) is a candidate as it is in the list. Objects that the run below this one deleted leave
+the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.kinds import FOLDERS, names_of
-from dredge.icechunk.collection.list_candidates.advancing import (
-    WaitConfig,
-    WaitTask,
-    advance_shard,
-    advance_shards,
-    without,
-)
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, is_old_column, names_of
+from dredge.icechunk.collection.list_candidates.listing import SCHEMA, write_rows
 from dredge.icechunk.collection.list_candidates.named import once, rows_of_names, write_by_shard
-from dredge.icechunk.collection.list_candidates.output import FOUND, ListCandidatesOutput
-from dredge.icechunk.collection.mark import MarkOutput
-from dredge.icechunk.collection.pending import find_list
+from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.pinned import with_needs
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import open_base
+from dredge.icechunk.collection.state import counts_folder, find_list, open_base
 from dredge.icechunk.collection.witness.record import parse_known
+from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import Waits
-from dredge.runs.pending.rows import PENDING, Turn, due
-from dredge.runs.pending.store import PendingList, Stored
+from dredge.runs.pending.rows import FOUND as FOUND_ROWS
+from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance, due
+from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.runs.versions import CLEAN
-from dredge.sets.hashes import write_hashes
-from dredge.sets.live import LocatedSet, ShardedSet
+from dredge.sets.hashes import shard_of, write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet, in_any
+from dredge.storage import ObjectWriter
 
 _STEP = ListCandidatesOutput.STEP
 SHARD_ROWS = 500_000
 """Rows of a shard of chunks, about."""
 _FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confirmed"}
-"""Counts of the step, and the figures of the list that they are."""
+"""Counts of the step, and the names of the list's figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitConfig:
+    """Payload of all tasks.
+
+    Attributes:
+        before: files of rows of the list before, by shard.
+        same: whether both lists have equal shards.
+        gone: hashes of the deletions of the run below this one.
+        asked: whether the run asked the store for the chunks.
+        writes: whether the mark leaves a list; else rows are only counted.
+        named: keys that waiting files need.
+    """
+
+    turn: Turn
+    bits: int
+    found: dict[str, list[PartInfo]]
+    before: dict[int, PartInfo]
+    same: bool
+    gone: tuple[LocatedSet, ...]
+    asked: bool
+    candidate_rows: int
+    writes: bool
+    named: tuple[LocatedSet, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitResult:
+    """Files of the new list by shard, files of waited candidates, figures by kind, and the number of compared rows."""
+
+    parts: dict[int, PartInfo] = field(default_factory=dict)
+    confirmed: list[PartInfo] = field(default_factory=list)
+    waits: dict[str, Waits] = field(default_factory=dict)
+    rows: int = 0
+
+
+@partition_function
+def advance_shards(run: WorkerRun, config: WaitConfig, shards: list[int]) -> WaitResult:
+    """Update some shards of the list, and write the waited rows."""
+    parts, written, waits, compared = dict[int, PartInfo](), list[PartInfo](), dict[str, Waits](), 0
+    for shard in shards:
+        rows, found, before, advanced = advance_shard(run.folder, run.open_state(), config, shard)
+        run.progress.add(rows.num_rows)
+        compared += rows.num_rows
+        (named,) = in_any(config.named, [rows["hash"].to_numpy()], its_shards_only=True)
+        confirmed = advanced.confirmed & ~named
+        for kind, prefix in FOLDERS.items():
+            own = _below(found, prefix)
+            written += write_rows(
+                run.folder,
+                f"{kind}-{shard:04d}",
+                rows.filter(pa.array(own & confirmed)),
+                config.candidate_rows,
+            )
+            after = advanced.rows.filter(pa.array(_below(advanced.rows, prefix)))
+            figures = Waits.of(after, found.filter(pa.array(own)), confirmed[own], config.turn)
+            waits[kind] = waits.get(kind, Waits()) + figures
+        if config.writes:
+            known = config.before.get(shard) if config.same else None
+            label = run.folder.call_label
+            parts |= write_if_changed(run.open_state(), label, shard, advanced.rows, before, known)
+    return WaitResult(parts=parts, confirmed=written, waits=waits, rows=compared)
+
+
+def _below(rows: pa.Table, prefix: str) -> Mask:
+    return np.asarray(pc.starts_with(rows["address"], prefix), bool)
+
+
+def advance_shard(
+    folder: RunFolder, state: ObjectWriter, config: WaitConfig, shard: int
+) -> tuple[pa.Table, pa.Table, pa.Table, Advanced]:
+    """Compare a shard with the list.
+
+    Returns:
+        Found rows as candidates and as rows of a mark, the list before, and the updated rows.
+    """
+    kinds = ["chunks"] if shard else [kind for kind in FOLDERS if kind != "chunks"]
+    parts = [part for kind in kinds for part in config.found[kind]]
+    pieces = (_of_shard(folder.read_part(part), shard, config.bits) for part in parts)
+    rows = pa.concat_tables(
+        [SCHEMA.empty_table(), *(piece.cast(SCHEMA) for piece in pieces)]
+    ).combine_chunks()
+    lists = RunFolder(state, "the pending list")
+    if config.same:
+        known = [config.before[shard]] if shard in config.before else []
+    else:
+        known = [part for number, part in config.before.items() if bool(number) == bool(shard)]
+    read = (_of_shard(read_rows(lists, [part]), shard, config.bits) for part in known)
+    before = pa.concat_tables([PENDING.empty_table(), *read]).combine_chunks()
+    previous = without(before, config.gone).sort_by("address").combine_chunks()
+    columns = {name: rows[name] for name in ("address", "hash", "size", "etag", "last_modified", "reason")}
+    columns |= dict.fromkeys(("version_id", "code"), pa.nulls(rows.num_rows, pa.string()))
+    if shard and not config.asked:  # their time is an upper bound
+        old = is_old_column(rows["last_modified"], config.turn.cutoff)
+        columns["code"] = pc.if_else(pa.array(old), pa.scalar(None, pa.string()), YOUNG)
+        columns["last_modified"] = pa.nulls(rows.num_rows, PENDING.field("last_modified").type)
+    found = pa.table([columns[item.name] for item in FOUND_ROWS], schema=FOUND_ROWS)
+    turn = config.turn if shard else replace(config.turn, lists_all=True)
+    live = _live(folder, state, previous, found)
+    return rows, found, before, advance(previous, found, live, np.zeros(previous.num_rows, bool), turn)
+
+
+def _of_shard(rows: pa.Table, shard: int, bits: int) -> pa.Table:
+    if not shard or not bits:
+        return rows
+    return rows.filter(pa.array(shard_of(rows["hash"].to_numpy(), bits) == shard - 1))
+
+
+def without(rows: pa.Table, gone: Sequence[LocatedSet]) -> pa.Table:
+    """Remove deleted objects."""
+    (deleted,) = in_any(gone, [rows["hash"].to_numpy()], its_shards_only=True)
+    return rows.filter(pa.array(~deleted))
+
+
+def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.Table) -> Mask:
+    live = np.zeros(previous.num_rows, bool)
+    unseen = ~pc.is_in(previous["address"], found["address"].combine_chunks()).to_numpy()
+    if not unseen.any():
+        return live
+    if (summary := folder.read_summary(MarkOutput.STEP)) is None:
+        raise FormatError(f"run {folder.run_id}: the mark is being made again. Nothing was deleted.")
+    mark = MarkOutput.of(summary)
+    for kind, prefix in OBJECT_FOLDERS.items():
+        mine = unseen & pc.starts_with(previous["address"], prefix).to_numpy()
+        if not mine.any():
+            continue
+        ids, _ = hashes_of_names(names_of(kind, previous["address"].filter(pa.array(mine)).combine_chunks()))
+        if kind == "chunks" and mark.counted is not None:
+            (live[mine],) = mark.counted.find(
+                counts_folder(state, folder.run_id), [ids], its_shards_only=True
+            )
+            continue
+        parts = (
+            [part for shard in mark.chunk_shards for part in shard] if kind == "chunks" else [mark.live(kind)]
+        )
+        for part in parts:
+            live[mine] |= sets.contains(sets.read_ids(folder, part), ids)
+    return live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What earlier runs left.
+    """The list of earlier runs.
 
     Attributes:
-        stored: the list, and whether it may be believed.
-        gone: hashes of what the run deleted that left the state.
+        stored: the list, and whether it may be used.
+        gone: hashes of the deletions of the run below this one.
         life: of the repository.
     """
 
@@ -72,16 +209,12 @@ class Before:
 
     @property
     def parts(self) -> Mapping[int, PartInfo]:
-        """Files of rows by number of the shard."""
+        """Files of rows by shard."""
         return {} if self.stored.pending is None else self.stored.pending.parts
 
 
 def read_before(run: Run, record: StepRecord) -> Before:
-    """Read what the run before this one left waiting.
-
-    Args:
-        run: this run.
-        record: of the step; takes a warning where everything waits anew.
+    """Read the list of the run before; warns if all waits begin again.
 
     Raises:
         RefusedError: a newer version of Dredge wrote the list.
@@ -95,22 +228,21 @@ def read_before(run: Run, record: StepRecord) -> Before:
     gone: tuple[LocatedSet, ...] = ()
     problem = stored.problem
     if mark.known_is_damaged:
-        problem = "nobody knows what the run before this one saw"
+        problem = "the record of the run before this one is damaged"
     elif stored.pending is None and plan.mode != CLEAN:
         problem = problem or "it is gone"
     try:
         gone = _gone(run)
     except DredgeError as error:
-        problem = f"what the last run deleted cannot be read ({error})"
+        problem = f"the deletions of the last run cannot be read ({error})"
     if problem:
         stored = Stored(etag=stored.etag, problem=problem)
-        record.warn(f"everything waits anew: the pending list cannot be used: {problem}")
+        record.warn(f"all garbage begins a new wait: the pending list cannot be used: {problem}")
         record.details["waits_anew"] = problem
     return Before(stored=stored, gone=gone, life=life)
 
 
 def _gone(run: Run) -> tuple[LocatedSet, ...]:
-    """Hashes of what the run deleted that left the state."""
     if run.plan.state is None:
         return ()
     folder = open_base(run.plan.state, run.state, run.options).folder
@@ -125,13 +257,7 @@ def _gone(run: Run) -> tuple[LocatedSet, ...]:
 
 
 def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
-    """Write the chunks of the list whose wait is over, as rows of `named.NAMED` by shard of their ids.
-
-    Args:
-        run: this run, which lists no chunks.
-        before: what earlier runs left.
-        bits: there are 2**bits shards of ids.
-    """
+    """Write the waited chunks of the list as rows of `named.NAMED` by shard of ids, in a run without a listing."""
     state, plan, pieces = RunFolder(run.state, "the pending list"), run.plan, list[pa.Table]()
     for part in (part for shard, part in before.parts.items() if shard):
         rows = without(state.read_part(part).cast(PENDING), before.gone)
@@ -144,30 +270,20 @@ def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
 
 
 def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before) -> None:
-    """Advance the list by what was found; what has waited is a candidate.
-
-    Args:
-        run: this run; its mark and its listing are complete.
-        runner: spreads the work.
-        record: of the step, with what was found; takes candidates, figures, and the list.
-        before: what earlier runs left.
-
-    Raises:
-        FormatError: not all of what was found was compared with the list, or that cannot be read.
-    """
+    """Update the list with all found rows; waited rows are candidates."""
     config = _config(run, record, before)
-    if config.turn.waits and config.before:  # what waits is kept with all that it names
+    if config.turn.waits and config.before:  # waiting files keep their manifests and chunks
         rows, _, _, advanced = advance_shard(run.folder, run.state, config, 0)
         waiting = rows["address"].filter(pa.array(~advanced.confirmed)).to_pylist()
         kept = with_needs(run, f"{_STEP}/_named_by_waiting", set(waiting), passes_archived=True)
         config = replace(config, named=(kept,))
     count = (1 << config.bits) + 1
-    tasks = [WaitTask(shards=share) for share in round_robin(range(count), run.num_tasks(runner, count))]
+    tasks = round_robin(range(count), run.num_tasks(runner, count))
     total = sum(record.counts.get(f"{kind}_candidates_objects", 0) for kind in FOLDERS)
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", total)
     record.parts += [part for result in results for part in result.confirmed]
     if sum(result.rows for result in results) != total:
-        raise FormatError(f"{run.plan.uri}: not all that was found was compared with the pending list.")
+        raise FormatError(f"{run.plan.uri}: some found objects were not compared with the pending list.")
     waits = {kind: sum((result.waits[kind] for result in results), Waits()) for kind in FOLDERS}
     for kind in (kind for kind in FOLDERS if f"{kind}_listed_objects" in record.counts):
         figures = waits[kind].to_details(config.turn.grace)
@@ -206,7 +322,7 @@ def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
             cutoff=plan.cutoff,
             min_age=timedelta(seconds=plan.config.min_age_seconds),
             grace=plan.grace,
-            # A report on a planned expiration tells what would go once all has waited.
+            # A report on a planned expiration shows all its deletions at once.
             waits=plan.config.waits and plan.config.after is None,
             lists_all=plan.mode == CLEAN and inventory_tells,
             state_of=None,

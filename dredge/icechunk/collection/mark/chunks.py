@@ -1,6 +1,6 @@
-"""Live chunks: from the parts of the index to sorted sets of ids, split into shards by the first bits of an id.
+"""Live manifests and chunks: read new manifests into the index, then write the live chunks as sorted sets of ids.
 
-part of the index ── manifests that are live ──> chunks ──> shard 0, shard 1, …      a task for each part
+part of the index ── live manifests ──> chunks ──> shard 0, shard 1, … by the first bits of an id   a task each
 """
 
 from __future__ import annotations
@@ -12,26 +12,105 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
-from dredge.icechunk.collection.mark.manifests import index_manifests
-from dredge.icechunk.collection.mark.output import MarkOutput, chunk_set_name
+from dredge.icechunk.collection.index import (
+    ManifestIndex,
+    manifest_rows,
+    read_manifest_rows,
+    write_manifest_rows,
+)
+from dredge.icechunk.collection.outputs import MarkOutput, chunk_set_name
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 
 log = logging.getLogger("dredge")
 
 _BITS_MAX = 10
+_REFS_PER_FILE = 1000
+"""Reading a file costs as much as decoding so many references."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestsConfig:
+    """Payload of all tasks: files in flight, and whether to digest their bytes."""
+
+    threads: int
+    digests: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestsTask:
+    """Name of the task's part of the index, and the number of references in each of its manifests."""
+
+    index_part: str
+    refs: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestsResult:
+    """The part of the index, and the MD5 of each manifest's bytes if wanted."""
+
+    part: PartInfo
+    digests: dict[str, str]
+
+
+@partition_function
+def read_manifests(run: WorkerRun, config: ManifestsConfig, task: ManifestsTask) -> ManifestsResult:
+    """Read manifests, and write their chunks as a part of the index."""
+    rows = []
+    digests: dict[str, str] = {}
+    asked = digests if config.digests else None
+    for manifest, chunks in manifest_rows(run.open_store(), task.refs, config.threads, asked):
+        rows.append((manifest, chunks))
+        run.progress.add(len(chunks.native))
+    part = write_manifest_rows(run.open_state(), task.index_part, rows)
+    return ManifestsResult(part=part, digests=digests)
+
+
+def index_manifests(
+    run: Run,
+    runner: TaskRunner,
+    index: ManifestIndex,
+    refs: Mapping[str, int],
+    label: str,
+    digests: bool = False,
+) -> dict[str, str]:
+    """Read live manifests missing from the index.
+
+    Returns:
+        The MD5 of each read manifest's bytes by id, or "" without `digests`.
+    """
+    indexed = {manifest for ids in index.manifests_of.values() for manifest in ids}
+    lacking = {manifest: count for manifest, count in refs.items() if manifest not in indexed}
+    tuning = run.plan.config.tuning
+    shares = equal_shares(lacking, tuning.refs_per_task, runner.default_parallelism)
+    tasks = [
+        ManifestsTask(index_part=f"{label}-manifests-{number:05d}", refs=share)
+        for number, share in enumerate(shares)
+    ]
+    config = ManifestsConfig(threads=tuning.threads, digests=digests)
+    written = run.spread(runner, MarkOutput.STEP, read_manifests, config, tasks, "references")
+    parts = [(result.part, list(task.refs)) for result, task in zip(written, tasks, strict=True)]
+    index.add(run.state, label, [], parts)
+    found = {manifest: digest for result in written for manifest, digest in result.digests.items()}
+    return dict.fromkeys(lacking, "") | found
+
+
+def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) -> list[dict[str, int]]:
+    """Split manifests into shares of about equal work."""
+    largest_first = sorted(refs, key=lambda manifest: (-refs[manifest], manifest))
+    work = sum(refs.values()) + _REFS_PER_FILE * len(refs)
+    shares = round_robin(largest_first, max(parallelism, -(-work // refs_per_task)))
+    return [{manifest: refs[manifest] for manifest in share} for share in shares]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveChunks:
-    """The live chunks of a repository.
+    """The live chunks of a repository: files with sorted sets, a file for each task and shard.
 
     Attributes:
-        sets: files with sorted sets of ids, one for each task and shard that has any.
-        bits: the first so many bits of an id say in which shard it is.
+        bits: the first so many bits of an id are its shard.
         manifests_read: manifests that the index lacked.
     """
 
@@ -42,12 +121,7 @@ class LiveChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksConfig:
-    """What all tasks need.
-
-    Attributes:
-        bits: the first so many bits of an id say in which shard it is.
-        manifests: a JSON list with the ids of all live manifests.
-    """
+    """Payload of all tasks: shard bits, and a JSON list with the ids of all live manifests."""
 
     bits: int
     manifests: PartInfo
@@ -55,12 +129,7 @@ class ChunksConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksTask:
-    """One task.
-
-    Attributes:
-        number: makes the names of the sets that it writes.
-        index_part: with the manifests that it takes.
-    """
+    """A part of the index; the number is in the names of the task's sets."""
 
     number: int
     index_part: PartInfo
@@ -68,13 +137,7 @@ class ChunksTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksResult:
-    """What a task wrote.
-
-    Attributes:
-        sets: of live chunks.
-        manifests: live manifests that it has taken.
-        damaged: names of index parts that cannot be trusted; nothing of them was taken.
-    """
+    """Sets of live chunks, the live manifests in them, and names of damaged parts of the index."""
 
     sets: list[PartInfo]
     manifests: list[str]
@@ -83,7 +146,7 @@ class ChunksResult:
 
 @partition_function
 def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> ChunksResult:
-    """Write the live chunks of a part of the index as sorted sets, one for each shard."""
+    """Write the live chunks of a part of the index as sorted sets, a set for each shard."""
     try:
         rows = read_manifest_rows(run.open_state(), task.index_part)
     except FormatError:
@@ -109,22 +172,12 @@ def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> Chun
 def find_live_chunks(
     run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int]
 ) -> LiveChunks:
-    """Read the manifests that the index lacks, then write the live chunks as sets.
-
-    Args:
-        run: gets the sets, in its folder.
-        runner: spreads the work.
-        index: what earlier runs have read; gets what is read now.
-        refs: how many references snapshots say that each live manifest has, by id.
-
-    Raises:
-        FormatError: a live manifest is missing or damaged, or was not read.
-    """
+    """Read manifests missing from the index, then write the live chunks as sets."""
     names = json.dumps(sorted(refs)).encode()
     manifests = run.folder.write_bytes(f"{MarkOutput.STEP}/manifests.json", names, len(refs))
     config = ChunksConfig(bits=_bits(run, refs), manifests=manifests)
     read = 0
-    for number in (2, 3):  # parts of the index that turn out to be damaged are read anew, once
+    for number in (2, 3):  # manifests of damaged parts of the index are read again, once
         read += len(index_manifests(run, runner, index, refs, f"{run.folder.label}-{number}"))
         results = run.spread(
             runner, MarkOutput.STEP, shard_chunks, config, _tasks(index, refs), "manifests", len(refs)
@@ -137,12 +190,11 @@ def find_live_chunks(
             log.warning("the index's part %s is damaged; its manifests are read again", name)
             index.drop(name)
     raise FormatError(
-        f"{run.state.uri}: parts of the index that were just written cannot be read. Nothing was deleted."
+        f"{run.state.uri}: this run wrote parts of the index and cannot read them. Nothing was deleted."
     )
 
 
 def _bits(run: Run, refs: Mapping[str, int]) -> int:
-    """Choose into how many shards the live chunks are split, as a power of two."""
     bits = 0
     while bits < _BITS_MAX and sum(refs.values()) > run.plan.config.tuning.ids_per_shard << bits:
         bits += 1

@@ -1,10 +1,10 @@
-"""How many live manifests name each chunk: counted anew by a clean run, kept up to date by the ones after it.
+"""The number of live manifests of each chunk: counted by a clean run, updated by optimized runs.
 
     clean        live manifests ──────────────────────────> a layer of counts for each task
-    optimized    manifests that are new, and that are dropped ──> layers of differences upon those of the base
+    optimized    new manifests, and dropped manifests ────> layers of differences on the layers of the base
 
-Counts come from the index alone, for new and for dropped manifests alike, and each manifest from one part of it. So
-what is taken away is exactly what was once added, whatever became of the manifest's file since.
+Counts come from the index alone, for new and for dropped manifests, and each manifest from one part of it. So an
+optimized run subtracts exactly the counts that an earlier run added, even if the manifest's file has changed since.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
-from dredge.icechunk.collection.mark.manifests import index_manifests
-from dredge.icechunk.collection.mark.output import COUNTED, MarkOutput
+from dredge.icechunk.collection.mark.chunks import index_manifests
+from dredge.icechunk.collection.outputs import COUNTED, MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import Base, counts_folder
+from dredge.icechunk.collection.state import Base, counts_folder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Counted, read_counted, write_counted
@@ -30,15 +30,15 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of the manifests since the base.
+    """Changes of the manifests since the base.
 
     Attributes:
-        counted: how many live manifests name each chunk.
-        new: live manifests that the base did not count, each with the part of the index that it was counted from.
-        dropped: manifests that it counted and that nothing live names.
-        not_taken_away: of these, those that the index lost: what they name stays until the next clean run.
-        read: md5 of the bytes of each manifest that this run read, by id.
-        virtual: sets of the ids that locations of virtual chunks in the new ones name.
+        counted: number of live manifests by chunk.
+        new: live manifests without counts in the base, with their parts of the index.
+        dropped: manifests with counts in the base that are not live any more.
+        not_taken_away: dropped manifests that the index has lost: their chunks stay until the next clean run.
+        read: MD5 of the bytes of each manifest that this run read, by id.
+        virtual: sets of the ids in locations of virtual chunks in the new manifests.
     """
 
     counted: CountedSet
@@ -51,12 +51,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountConfig:
-    """What all tasks need.
-
-    Attributes:
-        bits: there are 2**bits shards.
-        label: begins the names of files.
-    """
+    """Payload of all tasks: shard bits, and the prefix of file names."""
 
     bits: int
     label: str
@@ -64,14 +59,7 @@ class CountConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTask:
-    """One task.
-
-    Attributes:
-        number: makes the names of the files that it writes.
-        index_part: with the manifests that it takes.
-        added: live manifests in it.
-        dropped: manifests in it that are live no more.
-    """
+    """A part of the index, with its live and its dropped manifests."""
 
     number: int
     index_part: PartInfo
@@ -81,15 +69,11 @@ class CountTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountResult:
-    """What a task wrote.
+    """A layer of counts of one part of the index.
 
     Attributes:
-        index_part: name of the part of the index that was counted.
-        parts: a layer of counts.
-        added: manifests that it has added.
-        dropped: manifests that it has taken away.
-        damaged: names of index parts that cannot be trusted; nothing of them was counted.
-        virtual: set of the ids that locations of virtual chunks in the added ones name; None when nothing was counted.
+        damaged: names of damaged parts of the index, without counts.
+        virtual: set of the ids in locations of virtual chunks in the added manifests; None without counts.
     """
 
     index_part: str
@@ -102,14 +86,13 @@ class CountResult:
 
 @partition_function
 def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
-    """Count in how many manifests of a part of the index each chunk is."""
-    state = run.open_state()
+    """Count the manifests of each chunk in a part of the index."""
+    state, name = run.open_state(), task.index_part.name
     try:
         named = dict(read_manifest_rows(state, task.index_part))
-        rows = {name: chunks.all for name, chunks in named.items()}
     except FormatError:
-        name = task.index_part.name
         return CountResult(index_part=name, parts=[], added=[], dropped=[], damaged=[name])
+    rows = {name: chunks.all for name, chunks in named.items()}
     added = [name for name in task.added if name in rows]
     dropped = [name for name in task.dropped if name in rows]
     total = Counted.sum(
@@ -122,7 +105,6 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
         if len(counted.hashes)
     ]
     run.progress.add(len(added) + len(dropped))
-    name = task.index_part.name
     return CountResult(
         index_part=name,
         parts=parts,
@@ -140,22 +122,11 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
 def count_live(
     run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int], bits: int
 ) -> CountedSet:
-    """Count the live manifests of each chunk, all anew.
-
-    Args:
-        run: whose state holds index and counts.
-        runner: spreads the work.
-        index: has every live manifest.
-        refs: of the live manifests, how many references each has.
-        bits: there are 2**bits shards.
-
-    Raises:
-        FormatError: a part of the index went bad since it was read.
-    """
+    """Count the live manifests of each chunk."""
     results = _count(run, runner, index, refs.keys(), (), CountConfig(bits=bits, label=run.folder.label))
     if {name for result in results for name in result.added} != refs.keys():
         raise FormatError(
-            f"{run.state.uri}: a part of the index that was just read cannot be read again. Nothing was deleted."
+            f"{run.state.uri}: a part of the index cannot be read a second time. Nothing was deleted."
             " Start a new run."
         )
     return _with_layers(CountedSet(bits, ()), results)
@@ -164,23 +135,12 @@ def count_live(
 def count_change(
     run: Run, runner: TaskRunner, index: ManifestIndex, base: Base, refs: Mapping[str, int]
 ) -> Change:
-    """Bring the counts of an earlier run up to date.
-
-    Args:
-        run: whose state holds index and counts.
-        runner: spreads the work.
-        index: what earlier runs have read; gets what is read now.
-        base: the earlier run.
-        refs: of the live manifests, how many references each has.
-
-    Raises:
-        FormatError: a live manifest is missing or damaged, or was not read, or counts are not as they were.
-    """
+    """Update the counts of an earlier run."""
     before = {manifest for row in base.rows.values() for manifest in row.manifests}
     new, dropped = refs.keys() - before, before - refs.keys()
     wanted = {manifest: refs[manifest] for manifest in new}
     read: dict[str, str] = {}
-    for number in (2, 3):  # parts of the index that turn out to be damaged are read anew, once
+    for number in (2, 3):  # manifests of damaged parts of the index are read again, once
         read |= index_manifests(run, runner, index, wanted, f"{run.folder.label}-{number}", digests=True)
         config = CountConfig(bits=base.state.counted.bits, label=f"{run.folder.label}-{number}")
         results = _count(run, runner, index, new, dropped, config)
@@ -211,7 +171,7 @@ def _count(
 ) -> list[CountResult]:
     tasks: list[CountTask] = []
     left, gone = set(added), set(dropped)
-    for name in sorted(index.manifests_of):  # each manifest from one part: none is counted twice
+    for name in sorted(index.manifests_of):  # each manifest from one part: no double counts
         ids = index.manifests_of[name]
         here, away = sorted(left.intersection(ids)), sorted(gone.intersection(ids))
         left.difference_update(here)
@@ -232,64 +192,34 @@ def _with_layers(counted: CountedSet, results: Sequence[CountResult]) -> Counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniteConfig:
-    """What all tasks need.
-
-    Attributes:
-        counted: the layers.
-        label: begins the names of files.
-    """
+    """Payload of all tasks: the layers, and the prefix of file names."""
 
     counted: CountedSet
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniteTask:
-    """One task.
-
-    Attributes:
-        shards: numbers.
-    """
-
-    shards: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniteResult:
-    """What a task wrote.
-
-    Attributes:
-        parts: one for each shard that has counts.
-    """
-
-    parts: list[PartInfo]
-
-
 @partition_function
-def unite_layers(run: WorkerRun, config: UniteConfig, task: UniteTask) -> UniteResult:
-    """Make one layer of several."""
+def unite_layers(run: WorkerRun, config: UniteConfig, shards: list[int]) -> list[PartInfo]:
+    """Unite several layers of counts."""
     folder = counts_folder(run.open_state(), run.stores.run_id)
     parts = []
-    for shard in task.shards:
+    for shard in shards:
         layers = [layer[shard] for layer in config.counted.layers if shard in layer]
         total = Counted.sum([read_counted(folder, part) for part in layers])
         if bool((total.counts < 0).any()):
             raise FormatError(
-                f"shard {shard} of the reference counts has chunks that were taken away more often than added."
-                " Nothing was deleted. Start a clean run."
+                f"shard {shard} of the reference counts has chunks with a negative count. Nothing was deleted."
+                " Start a clean run."
             )
         if len(total.hashes):
             name = f"{COUNTED}/{config.label}-united-{shard:04d}.counts"
             parts.append(write_counted(folder, name, total))
-    return UniteResult(parts=parts)
+    return parts
 
 
 def _united(run: Run, runner: TaskRunner, counted: CountedSet) -> CountedSet:
     shards = list(range(1 << counted.bits))
-    tasks = [UniteTask(shards=share) for share in round_robin(shards, run.num_tasks(runner, len(shards)))]
+    tasks = round_robin(shards, run.num_tasks(runner, len(shards)))
     config = UniteConfig(counted=counted, label=run.folder.label)
     results = run.spread(runner, MarkOutput.STEP, unite_layers, config, tasks, "shards", len(shards))
-    return CountedSet.of([part for result in results for part in result.parts], counted.bits)
-
-
-__all__ = ["Change", "count_change", "count_chunks", "count_live", "unite_layers"]
+    return CountedSet.of([part for parts in results for part in parts], counted.bits)

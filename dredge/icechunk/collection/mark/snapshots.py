@@ -1,4 +1,4 @@
-"""Live snapshots: their ancestors, and the manifests that each names."""
+"""Live snapshots: their ancestors and their manifests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dredge.icechunk.collection.index import (
     ManifestIndex,
     SnapshotRow,
     read_snapshot_rows,
+    snapshot_rows,
     write_snapshot_rows,
 )
-from dredge.icechunk.collection.live_files import snapshot_rows
-from dredge.icechunk.collection.mark.output import MarkOutput
+from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import is_id
@@ -35,13 +35,7 @@ def snapshot_files(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
 
 
 def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collection[str]) -> set[str]:
-    """Add the ancestors of what is live but not in the history: files of spec 1 name their parent.
-
-    Args:
-        reader: on the repository.
-        tips: ids of live snapshots.
-        history: ids of the snapshots in the history; the ancestors of these are in it, too.
-    """
+    """Add the ancestors of tips outside the history: files of spec 1 have the id of their parent."""
     live = set(tips)
     waiting = [snapshot for snapshot in live if snapshot not in history]
     while waiting:
@@ -50,7 +44,7 @@ def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collect
             parent = parse_snapshot(data, key).parent_id
             if parent is not None and parent not in live:
                 parents.add(parent)
-        # An ancestor that is gone already (collected by another tool) cannot be protected any more.
+        # Another tool may have collected an ancestor.
         waiting = [parent for parent in parents if exists(reader, SNAPSHOTS + parent)]
         live.update(waiting)
     return live
@@ -59,13 +53,7 @@ def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collect
 def ancestors_seen(
     tips: Collection[str], parents: Mapping[str, Collection[str]], released: Collection[str]
 ) -> set[str]:
-    """Give the ancestors that earlier marks saw: files of spec 2 do not name their parent.
-
-    Args:
-        tips: ids of live snapshots that the history lacks.
-        parents: of snapshots whose files are there, as marks have seen them.
-        released: what an expiration took out of history; neither these nor what only they lead to.
-    """
+    """The ancestors in the record of earlier marks: files of spec 2 have no parent id."""
     found: set[str] = set()
     waiting = list(tips)
     while waiting:
@@ -76,37 +64,17 @@ def ancestors_seen(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotsConfig:
-    """What all tasks need.
-
-    Attributes:
-        threads: files that a task fetches at once.
-    """
-
-    threads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsTask:
-    """One task.
-
-    Attributes:
-        index_part: name of the part of the index that it writes.
-        snapshots: ids of the snapshots that it reads.
-    """
+    """Snapshots of a task, and the name of its part of the index."""
 
     index_part: str
     snapshots: list[str]
 
 
 @partition_function
-def read_snapshots(run: WorkerRun, config: SnapshotsConfig, task: SnapshotsTask) -> PartInfo:
-    """Read snapshot files and write what they name as a part of the index.
-
-    Raises:
-        FormatError: a live snapshot is missing or damaged.
-    """
-    rows = list(snapshot_rows(run.open_store(), task.snapshots, config.threads))
+def read_snapshots(run: WorkerRun, threads: int, task: SnapshotsTask) -> PartInfo:
+    """Read snapshot files, and write their manifests as a part of the index."""
+    rows = list(snapshot_rows(run.open_store(), task.snapshots, threads))
     run.progress.add(len(rows))
     return write_snapshot_rows(run.open_state(), task.index_part, rows)
 
@@ -119,23 +87,15 @@ def index_snapshots(
     replaced: Collection[str] = (),
     contradicted: Collection[str] = (),
 ) -> tuple[list[SnapshotRow], list[PartInfo]]:
-    """Read the live snapshots that the index lacks.
+    """Read live snapshots missing from the index.
 
     Args:
-        run: whose state holds the index. One that builds on an earlier run has the rows of that one.
-        runner: spreads the reading.
-        index: what earlier runs have read.
-        live: ids.
-        replaced: snapshots whose files are others than earlier runs read: they are read again, and must name what
-            they named.
-        contradicted: those of which earlier runs had reads that differ: naming less than all of these is nothing new.
+        replaced: snapshots with another tag than in the base.
+        contradicted: snapshots with two different reads.
 
     Returns:
-        The rows of all, and the new parts. These belong into the index once the manifests that they name have been
-        read: a damaged read, which names what is not there, must not keep later runs from reading better.
-
-    Raises:
-        FormatError: a live snapshot is missing or damaged, or no task has read it, or it names other manifests.
+        All rows, and the new parts. Call `add_snapshots` with the parts after their manifests have been read: a damaged
+        read with wrong manifests must not keep later runs from a better read.
     """
     rows, meanwhile = _known_rows(run, index)
     contradicted = {*contradicted, *index.contradicted}
@@ -144,21 +104,22 @@ def index_snapshots(
     tuning, label = run.plan.config.tuning, run.folder.label
     chunks = in_chunks(lacking, -(-len(lacking) // tuning.snapshots_per_task))
     tasks = [
-        SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=snapshots)
-        for number, snapshots in enumerate(chunks)
+        SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=ids)
+        for number, ids in enumerate(chunks)
     ]
-    config = SnapshotsConfig(threads=tuning.threads)
-    written = run.spread(runner, MarkOutput.STEP, read_snapshots, config, tasks, "snapshots", len(lacking))
+    written = run.spread(
+        runner, MarkOutput.STEP, read_snapshots, tuning.threads, tasks, "snapshots", len(lacking)
+    )
     for part in written:
         rows |= {row.snapshot: row for row in read_snapshot_rows(run.state, part)}
     _unite(index, rows, meanwhile)
     for snapshot in before.keys() & rows.keys() & set(contradicted):
-        if before[snapshot].covers(rows[snapshot]):  # one of the reads that it was made of, and nothing new
+        if before[snapshot].covers(rows[snapshot]):  # a read that is in the row already
             rows[snapshot] = before[snapshot]
     try:
         _refuse_others(run, before, rows)
     except FormatError:
-        # Only this run sees both. What else it read may be damaged as well: nobody has read those manifests.
+        # Only this run has both reads. Its other reads may be damaged as well: their manifests are unread.
         again = [rows[snapshot] for snapshot in sorted(before.keys() & rows.keys())]
         add_snapshots(run, index, [write_snapshot_rows(run.state, f"{label}-snapshots-again", again)])
         raise
@@ -170,8 +131,8 @@ def index_snapshots(
 
 
 def _known_rows(run: Run, index: ManifestIndex) -> tuple[dict[str, SnapshotRow], dict[str, SnapshotRow]]:
-    """What earlier runs have read, and of that what the run it builds on knows nothing of: runs that were killed or
-    slept meanwhile, or earlier tries of this one, may have read something else, and nobody was told."""
+    # The second part: reads that the base does not have. Killed or sleeping runs, and earlier tries of this one, may
+    # have had other reads.
     if run.base is None:
         return index.snapshots(run.state), {}
     rows, meanwhile = dict(run.base.rows), index.snapshots(run.state, run.base.state.seen)
@@ -180,24 +141,22 @@ def _known_rows(run: Run, index: ManifestIndex) -> tuple[dict[str, SnapshotRow],
 
 
 def _unite(index: ManifestIndex, rows: dict[str, SnapshotRow], others: Mapping[str, SnapshotRow]) -> None:
-    """Add what other reads of the same snapshots name."""
     for snapshot in rows.keys() & others.keys():
         if not rows[snapshot].covers(others[snapshot]):
             rows[snapshot] = index.contradict(rows[snapshot], others[snapshot])
 
 
 def add_snapshots(run: Run, index: ManifestIndex, parts: Sequence[PartInfo]) -> None:
-    """Let the index name parts that `index_snapshots` gave."""
+    """Write the head of parts from `index_snapshots`."""
     index.add(run.state, f"{run.folder.label}-1", parts, [])
 
 
 def _refuse_others(run: Run, before: Mapping[str, SnapshotRow], rows: Mapping[str, SnapshotRow]) -> None:
-    """An expiration rewrites a snapshot's parent. What else it says never changes."""
+    # An expiration changes a snapshot's parent, and nothing else in it.
     for snapshot, row in before.items():
         if snapshot in rows and rows[snapshot] != row:
             raise FormatError(
-                f"{run.plan.uri}/{SNAPSHOTS}{snapshot} names other manifests than when an earlier run read it: ids are"
-                " never used again, so one of the two was damaged. Nothing was deleted, and later runs keep what"
-                " either names. Look at the snapshot with Icechunk, and restore it if it is damaged; when it is sound,"
-                f" {READ_AGAIN}."
+                f"{run.plan.uri}/{SNAPSHOTS}{snapshot} has other manifests than in an earlier run: ids are never used"
+                " again, so one of the two reads was damaged. Nothing was deleted, and later runs keep the manifests of"
+                f" both. Check the snapshot with Icechunk and restore it if it is damaged, else {READ_AGAIN}."
             )

@@ -1,25 +1,44 @@
-"""Mark: which snapshots, transaction logs, manifests and chunks are live.
+"""Find the live snapshots, transaction logs, manifests and chunks.
 
-    history → live snapshots → their manifests → their native chunks, and the ids in locations of virtual ones
+    history → live snapshots → their manifests → their native chunks, and the ids in locations of virtual chunks
 
-Snapshot and manifest files that the index has are not read again. A live file that cannot be read stops the run: if
-it were skipped, live chunks would look dead.
+Snapshots and manifests of the index are not read again. An unreadable live file stops the run: its live chunks would
+look like garbage.
+
+Live snapshots (a superset is always allowed):
+
+    spec 1   snapshots that refs reach
+    spec 2   every snapshot of the repo info, reachable or not: the library's expiration drops the old snapshots, and
+             after that nothing can use them again
+             + snapshots that refs of spec 1 reach after an upgrade
+    both     + files younger than the cutoff: a ref may use them next
+             + unreleased files without a referrer: commits after the last mark (`witness`)
+             + tips of lost refs (`witness`)
+             + the ancestors of all of these
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, SnapshotRow
-from dredge.icechunk.collection.live_files import refs_by_manifest
+from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, refs_by_manifest
+from dredge.icechunk.collection.kinds import is_old
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.counts import count_change, count_live
-from dredge.icechunk.collection.mark.output import (
+from dredge.icechunk.collection.mark.snapshots import (
+    add_snapshots,
+    ancestors_seen,
+    index_snapshots,
+    snapshot_files,
+    with_ancestors,
+)
+from dredge.icechunk.collection.outputs import (
     KEPT_MANIFESTS,
     NEW_MANIFESTS,
     PRUNED,
@@ -29,18 +48,10 @@ from dredge.icechunk.collection.mark.output import (
     MarkOutput,
     is_virtual,
 )
-from dredge.icechunk.collection.mark.roots import Roots, choose_roots
-from dredge.icechunk.collection.mark.snapshots import (
-    add_snapshots,
-    ancestors_seen,
-    index_snapshots,
-    snapshot_files,
-    with_ancestors,
-)
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import snapshots_table
-from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
-from dredge.icechunk.collection.witness.record import KNOWN, Known, read_known
+from dredge.icechunk.collection.state import snapshots_table
+from dredge.icechunk.collection.witness.judging import Judgement, judge
+from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, read_history
 from dredge.runs.consents import read_consents
@@ -53,11 +64,11 @@ from dredge.runs.tasks import TaskRunner
 
 
 def mark(run: Run, runner: TaskRunner) -> StepSummary:
-    """Find everything that is live.
+    """Find all live objects.
 
     Raises:
         FormatError: a live file is missing or damaged; nothing was deleted.
-        AlarmError: an earlier run had deleted it; it was brought back where that was possible.
+        AlarmError: an earlier run had deleted a live file; it was restored where possible.
         RefusedError: the repository has no main, or is not online.
     """
     return run.step(MarkOutput, lambda record: seeking_deleted(run, lambda: _mark(run, runner, record)))
@@ -92,16 +103,20 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     refs = {manifest: count for manifest, count in refs.items() if manifest not in gone}
     rows = [row for row in rows if gone.isdisjoint(row.manifests)]
     _record_live(run, record, history, live, refs)
-    names = json.dumps(sorted(kept - gone)).encode()
-    record.parts.append(
-        run.folder.write_bytes(f"{MarkOutput.STEP}/{KEPT_MANIFESTS}", names, len(kept - gone))
+    _write(run, record, KEPT_MANIFESTS, json.dumps(sorted(kept - gone)).encode(), len(kept - gone))
+    record.counts.update(
+        refs=len(history.refs),
+        live_snapshots=len(live),
+        live_manifests=len(refs),
+        live_references=sum(refs.values()),
+        young_snapshots=len(roots.young),
+        unnamed_snapshots=len(roots.unnamed),
     )
-    _record_figures(record, history, roots, live, refs)
     if roots.youngest is not None:
         record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
     add_snapshots(run, index, parts)
-    _record_rows(run, record, rows, known)
+    _write(run, record, SNAPSHOT_ROWS, parquet_bytes(snapshots_table(rows, known)), len(rows))
     record.details["seen"] = index.seen
     record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
     _warn(run, record, roots, contradicted)
@@ -109,7 +124,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _gone(run: Run, kept: Collection[str]) -> set[str]:
-    """Of manifests that only snapshots name which nothing names, those that are not there: that is no damage."""
+    # No ref reaches the snapshots of these manifests: a missing file is no damage.
     if not kept:
         return set()
     there = set[str]()
@@ -121,8 +136,6 @@ def _gone(run: Run, kept: Collection[str]) -> set[str]:
 def _find_chunks(
     run: Run, runner: TaskRunner, record: StepRecord, index: ManifestIndex, refs: Mapping[str, int]
 ) -> None:
-    """Find the live chunks: all of them as sets, or what changed since the run that this one builds on; and the ids
-    that locations of virtual chunks name."""
     if run.base is not None:
         change = count_change(run, runner, index, run.base, refs)
         before = sets.read_ids(run.base.folder, run.base.state.virtual)
@@ -135,15 +148,12 @@ def _find_chunks(
             manifests_not_taken_away=change.not_taken_away,
         )
         new = {name: [change.read.get(name, ""), part] for name, part in sorted(change.new.items())}
-        data = json.dumps(new).encode()
-        name = f"{MarkOutput.STEP}/{NEW_MANIFESTS}"
-        record.parts.append(run.folder.write_bytes(name, data, len(change.new)))
+        _write(run, record, NEW_MANIFESTS, json.dumps(new).encode(), len(change.new))
         return
     chunks = find_live_chunks(run, runner, index, refs)
     record.parts += chunks.sets
-    _record_virtual(
-        run, record, (sets.read_ids(run.folder, part) for part in chunks.sets if is_virtual(part))
-    )
+    virtual = (part for part in chunks.sets if is_virtual(part))
+    _record_virtual(run, record, (sets.read_ids(run.folder, part) for part in virtual))
     record.details["chunk_bits"] = chunks.bits
     record.counts["manifests_read"] = chunks.manifests_read
     if not run.plan.config.dry_run:
@@ -155,16 +165,13 @@ def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[sets.Ids]) ->
     record.parts.append(sets.write_ids(run.folder, name, sets.unite_all(pieces)))
 
 
-def _record_rows(run: Run, record: StepRecord, rows: Sequence[SnapshotRow], known: KnownSnapshots) -> None:
-    """Write what the next run needs to know of the snapshots."""
-    data = parquet_bytes(snapshots_table(rows, known))
-    record.parts.append(run.folder.write_bytes(f"{MarkOutput.STEP}/{SNAPSHOT_ROWS}", data, len(rows)))
+def _write(run: Run, record: StepRecord, name: str, data: bytes, rows: int) -> None:
+    record.parts.append(run.folder.write_bytes(f"{MarkOutput.STEP}/{name}", data, rows))
 
 
 def _ask_witnesses(
     run: Run, record: StepRecord, history: History, files: Mapping[str, datetime]
 ) -> Judgement:
-    """Compare with what earlier marks saw; a mark that is refused leaves nothing."""
     known, etag = read_known(run.state)
     judgement = judge(
         run.reader,
@@ -176,11 +183,9 @@ def _ask_witnesses(
         now=run.plan.created_at,
         keep=timedelta(days=run.plan.config.keep_lost_days),
     )
-    judgement.refuse(run.plan.uri)
+    judgement.refuse(run.plan.uri)  # a refused mark leaves no record
     if run.plan.config.after is None:
-        record.parts.append(
-            run.folder.write_bytes(f"{MarkOutput.STEP}/{KNOWN}", judgement.known.dumps(), len(files))
-        )
+        _write(run, record, KNOWN, judgement.known.dumps(), len(files))
         record.details["known_etag"] = etag
         record.details["known_is_damaged"] = known.copied_back_at is not None or (
             etag is not None and known == Known()
@@ -189,18 +194,14 @@ def _ask_witnesses(
 
 
 def _reached_by_old_refs(run: Run, judgement: Judgement, files: Collection[str]) -> set[str]:
-    """Give what refs of spec 1 reach by the files themselves, whatever the repo info says of their parents."""
     if not run.plan.config.keep_old_refs:
         return set()
+    # By the parents in the files: those in the repo info may differ.
     return with_ancestors(run.reader, {ref.tip for ref in judgement.old_refs if ref.tip in files}, ())
 
 
 def _record_live(
-    run: Run,
-    record: StepRecord,
-    history: History,
-    live: set[str],
-    refs: Mapping[str, int],
+    run: Run, record: StepRecord, history: History, live: set[str], refs: Mapping[str, int]
 ) -> None:
     pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
     ids = {
@@ -211,45 +212,26 @@ def _record_live(
     }
     for name, names in ids.items():
         record.parts.append(sets.write_ids(run.folder, f"{MarkOutput.STEP}/{name}", sets.of_names(names)))
-    names_json = json.dumps(sorted(live)).encode()
-    record.parts.append(run.folder.write_bytes(f"{MarkOutput.STEP}/{SNAPSHOT_NAMES}", names_json, len(live)))
+    _write(run, record, SNAPSHOT_NAMES, json.dumps(sorted(live)).encode(), len(live))
     record.details["history"] = history.digest
-
-
-def _record_figures(
-    record: StepRecord,
-    history: History,
-    roots: Roots,
-    live: set[str],
-    refs: Mapping[str, int],
-) -> None:
-    record.counts.update(
-        refs=len(history.refs),
-        live_snapshots=len(live),
-        live_manifests=len(refs),
-        live_references=sum(refs.values()),
-        young_snapshots=len(roots.young),
-        unnamed_snapshots=len(roots.unnamed),
-    )
 
 
 def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str]) -> None:
     config = run.plan.config
     if contradicted:
         record.warn(
-            f"{len(contradicted):,} snapshots, such as {contradicted[0]}, named other manifests when they were read"
-            " again: one of the reads was damaged, so what either names is kept. Look at them with Icechunk, and"
-            f" restore those that are damaged; when all are sound, {READ_AGAIN}"
+            f"two reads of {len(contradicted):,} snapshots, such as {contradicted[0]}, have different manifests: one"
+            " read was damaged, so the manifests of both are kept. Check these snapshots with Icechunk and restore"
+            f" damaged ones; if all are intact, {READ_AGAIN}"
         )
     if config.after is not None and config.waits:
         record.warn(
-            "this report takes the planned expiration as applied. What that releases waits first for"
+            "this report takes the planned expiration as applied. Released objects first wait for"
             f" {duration_text(run.plan.grace)}"
         )
     if lost := record.counts.get("manifests_not_taken_away"):
         record.warn(
-            f"{lost:,} manifests that are not in use any more are in the index no longer: what only they name stays"
-            " until the next clean run"
+            f"the index has lost {lost:,} unused manifests: their chunks stay until the next clean run"
         )
 
 
@@ -260,21 +242,57 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
     if judgement.lost:
         node, tip = min(judgement.lost.items(), key=lambda item: item[1].since)
         record.warn(
-            f"{len(judgement.lost):,} snapshots were tips of refs and are not reached now, such as {node} of {tip.ref}:"
-            f" they and what they use are kept for {days} from the first run that missed them. If one was lost by"
-            " mistake, put its ref back"
+            f"{len(judgement.lost):,} snapshots were tips of refs and are unreachable now, such as {node} of {tip.ref}:"
+            f" they and their objects are kept for {days} after the first run that missed them. If a ref was lost by"
+            " mistake, restore it"
         )
     if roots.unnamed:
         record.warn(
-            f"{len(roots.unnamed):,} snapshot files that nothing names and that no expiration released, such as"
-            f" {min(roots.unnamed)}, are kept with what they use for {days} from the first run that missed them"
+            f"{len(roots.unnamed):,} unreferenced snapshot files without an expiration, such as {min(roots.unnamed)},"
+            f" are kept with their objects for {days} after the first run that found them"
         )
     if judgement.old_refs:
-        kept = (
-            "what they reach is kept" if run.plan.config.keep_old_refs else "what only they reach is garbage"
-        )
+        kept = "are kept" if run.plan.config.keep_old_refs else "are garbage unless the repo info lists them"
         record.warn(
-            f"{len(judgement.old_refs):,} refs of spec 1 lie beside the repo info, such as"
-            f" {judgement.old_refs[0].label}, left by the upgrade to spec 2: {kept}. To end it, delete the folder"
-            " refs/, or turn keep_old_refs off"
+            f"the upgrade to spec 2 left {len(judgement.old_refs):,} refs of spec 1, such as"
+            f" {judgement.old_refs[0].label}: objects reachable from them {kept}. To release them, delete the folder"
+            " refs/ or turn keep_old_refs off"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The snapshots at which the mark starts.
+
+    Attributes:
+        tips: live snapshots; all their ancestors are live too.
+        young: unreachable tips younger than the cutoff, released or of a commit in progress.
+        youngest: time of the youngest of these files.
+        unnamed: unreachable tips without a referrer and without a release.
+    """
+
+    tips: frozenset[str]
+    young: frozenset[str]
+    unnamed: frozenset[str]
+    youngest: datetime | None = None
+
+
+def choose_roots(
+    history: History,
+    files: Iterable[tuple[str, datetime]],
+    cutoff: datetime,
+    *,
+    lost: Collection[str] = (),
+    unnamed: Collection[str] = (),
+) -> Roots:
+    """Choose the live snapshots."""
+    named = set(history.snapshots) if history.spec_version == 2 else history.reachable()
+    unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
+    young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
+    kept = unreachable.keys() & {*unnamed}
+    return Roots(
+        tips=frozenset(named | young | kept | {*lost}),
+        young=frozenset(young),
+        unnamed=frozenset(kept - young),
+        youngest=max((unreachable[snapshot] for snapshot in young), default=None),
+    )

@@ -1,12 +1,9 @@
-"""Witnesses of the past: what earlier complete marks saw, compared with what this one sees.
+"""Witnesses of the past: compare the records of earlier complete marks with this mark.
 
-    record       what a complete mark leaves for the next one: `known.parquet`
-    lost         ref tips that were known and are not reached now; snapshots that nothing names
-    operations   spec 2: the newest operation that the last mark read must be in the log
-    old_refs     spec 2: files in `refs/`, of before the upgrade or of a writer that goes on with spec 1
-    judging      all of them together, for the mark
-    forgetting   a person accepts what was refused
+    record       the record of a complete mark for the next one: `known.parquet`
+    operations   spec 2: the newest operation of the last mark must be in the log; files in `refs/` after an upgrade
+    judging      lost tips, released and unreferenced snapshots, refusals, and a person's consent
 
-A mark that is refused leaves nothing. A person's statement ends the refusal; what was lost is kept all the same, until
-`keep_lost_days` are over.
+A refused mark leaves no record. A person's consent ends the refusal; lost tips are kept for `keep_lost_days` all the
+same.
 """

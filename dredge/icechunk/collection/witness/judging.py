@@ -1,4 +1,9 @@
-"""What the witnesses say of a repository: what is kept because of the past, and what a person must be asked."""
+"""Compare a repository with the records of earlier marks: kept snapshots, and questions for a person.
+
+A snapshot was released if the record of an expiration by Dredge has it, or if an earlier mark saw it as an ancestor of
+a snapshot that is still reachable: an expiration took it out of that history. Every other unreachable tip is lost: its
+ref was deleted or reset, or refs of an earlier time were restored.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +12,44 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import WitnessError
-from dredge.icechunk.collection.witness.lost import (
-    MAIN_LABEL,
-    cut_after,
-    find_lost,
-    find_released,
-    find_unnamed,
-    first_of_main,
-    labels_of,
-    lost_main,
+from dredge.errors import FormatError, NotFoundError, WitnessError
+from dredge.icechunk.collection.mark.snapshots import snapshot_files
+from dredge.icechunk.collection.witness.operations import (
+    OldRef,
+    OperationsLog,
+    Since,
+    later_than,
+    read_old_refs,
 )
-from dredge.icechunk.collection.witness.old_refs import OldRef, later_than, read_old_refs
-from dredge.icechunk.collection.witness.operations import OperationsLog, Since
-from dredge.icechunk.collection.witness.record import KNOWN, Known, LostTip, Parents, next_parents
+from dredge.icechunk.collection.witness.record import (
+    FORGET_LOST,
+    KNOWN,
+    Known,
+    LostTip,
+    Parents,
+    next_parents,
+    read_known,
+)
+from dredge.icechunk.format.envelope import FileType, open_file
+from dredge.icechunk.format.flatbuffer import Buffer
 from dredge.icechunk.format.repo_info import REPO_KEY
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import MAIN, History
-from dredge.icechunk.repository import read_repo_info
-from dredge.runs.consents import Consent
-from dredge.storage import ObjectReader
+from dredge.icechunk.ids import NODE_ID_BYTES, encode_id
+from dredge.icechunk.maintenance import open_state
+from dredge.icechunk.repository import SNAPSHOTS, TRANSACTIONS, read_history, read_repo_info
+from dredge.runs.consents import Consent, check_reason, read_consents, record_consent
+from dredge.storage import ObjectReader, StorageOptions, open_reader, store_clock
 
-FORGET_LOST = "forget-lost"
-_ANY_REF = "a ref that is not known"
+_ANY_REF = "an unknown ref"
 _COMMAND = 'dredge icechunk forget-lost {uri} --reason "…"'
+
+MAIN_LABEL = f"branch:{MAIN}"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One thing that a person must be asked about.
-
-    Attributes:
-        message: what was seen, the likely causes and what to do in each.
-        what: names it, for a person's statement; JSON.
-    """
+    """A question for a person: observation, likely causes and remedies; `what` identifies it in a consent (JSON)."""
 
     message: str
     what: Mapping[str, Any]
@@ -48,15 +57,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the witnesses say.
+    """The witnesses' result.
 
     Attributes:
-        known: what this mark leaves for the next one.
-        lost: tips that are kept although nothing reaches them.
-        unnamed: snapshot files that are kept although nothing names them.
-        released: snapshots that are not reached and were released.
+        known: record for the next mark.
+        lost: lost tips that are kept.
+        unnamed: unreferenced snapshot files that are kept.
+        released: unreachable snapshots that were released.
         old_refs: refs of spec 1 in a repository of spec 2.
-        refusals: what stops the mark.
     """
 
     known: Known
@@ -67,19 +75,16 @@ class Judgement:
     refusals: Sequence[Refusal] = field(default_factory=list)
 
     def refuse(self, uri: str) -> None:
-        """Stop a mark that a witness refuses.
-
-        Args:
-            uri: the repository.
+        """Stop a refused mark.
 
         Raises:
-            WitnessError: there is something that a person must be asked about.
+            WitnessError: there is a question for a person.
         """
         if self.refusals:
             text = " ".join(refusal.message for refusal in self.refusals)
             raise WitnessError(
-                f"{uri}: {text} Nothing was deleted. If this state is wanted, say so once:"
-                f" {_COMMAND.format(uri=uri)}; what was lost is kept for keep_lost_days all the same."
+                f"{uri}: {text} Nothing was deleted. If you want this state, accept it once:"
+                f" {_COMMAND.format(uri=uri)}; lost snapshots are still kept for keep_lost_days."
             )
 
 
@@ -94,21 +99,7 @@ def judge(
     now: datetime,
     keep: timedelta,
 ) -> Judgement:
-    """Ask the witnesses. Changes nothing.
-
-    Args:
-        reader: on the repository.
-        history: as it is now.
-        files: time of each snapshot file that is there.
-        known: what the newest complete mark left.
-        consents: what people said (`FORGET_LOST`).
-        run_id: of the run that asks.
-        now: the store's time.
-        keep: for how long a lost tip, or a snapshot that nothing names, is kept.
-
-    Raises:
-        FormatError: a file that matters cannot be trusted.
-    """
+    """Ask the witnesses. Read-only."""
     said = _Said.of(consents, known.at)
     named = history.snapshots.keys() if history.spec_version == 2 else history.reachable()
     log = OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None
@@ -147,7 +138,7 @@ def judge(
             run_id=run_id,
             at=now,
             tips=labels_of(history),
-            # Remembered for as long as they are there: another run may keep them longer than this one.
+            # Recorded while their files exist: another run may keep them longer than this one.
             lost={node: tip for node, tip in lost.items() if node in files or now - tip.since < keep},
             unnamed=unnamed,
             parents=next_parents(known.parents, history, files),
@@ -167,11 +158,8 @@ def judge(
 def _released(
     history: History, known: Known, named: Collection[str], more: Parents
 ) -> tuple[str | None, frozenset[str]]:
-    """Give main's tip where it was lost, and what was released.
-
-    An expiration leaves main its tip: it can have been released only where main itself went on from it, whichever
-    other ref had it as an ancestor. What was lost once stays so, unless an expiration by Dredge released it since.
-    """
+    # An expiration keeps main's tip: it was released only if main itself continued from it, even if another ref had it
+    # as an ancestor. A lost tip stays lost, unless an expiration by Dredge has released it since.
     of_main = find_released(known, history.reachable_from([history.branches[MAIN]]), more)
     tip = lost_main(known, named, of_main)
     lost = {*known.lost} | ({tip} if tip is not None else set())
@@ -180,7 +168,7 @@ def _released(
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What people have accepted; of tips and operations only what was said since the last mark."""
+    """Consents of persons; of tips and operations only consents since the last mark."""
 
     tips: frozenset[str]
     operations: frozenset[tuple[str, int]]
@@ -207,9 +195,10 @@ def _is_unexplained(
     since: Since | None,
     tip: str,
 ) -> bool:
-    """Whether a person must be asked about main's lost tip."""
     if tip not in files and known.root != first_of_main(history):
-        return False  # another repository was made under the same name, and nothing of the old one is left
+        return (
+            False  # another repository was created under the same name, and the old one's files are deleted
+        )
     if since is not None and since.is_there and since.moved_back(MAIN):
         return False
     return history.spec_version == 2 or not cut_after(reader, history, tip)
@@ -220,17 +209,17 @@ def _record_copied_back(known: Known) -> Refusal:
     assert known.copied_back_at is not None
     left_by = f"run {known.run_id}" if known.run_id else "an expiration"
     return Refusal(
-        f"what {left_by} left was written at {known.written_at:%Y-%m-%d %H:%M} UTC and copied back at"
-        f" {known.copied_back_at:%Y-%m-%d %H:%M} UTC (_dredge/{KNOWN}), so nobody knows which commits came in between."
-        " Was refs/ or repo put back with it? Then put the newest state back. Or the repository was copied as it was.",
+        f"the record of {left_by} (_dredge/{KNOWN}) was written at {known.written_at:%Y-%m-%d %H:%M} UTC and copied"
+        f" back at {known.copied_back_at:%Y-%m-%d %H:%M} UTC, so later commits are unknown. If refs/ or repo was"
+        " restored with it, restore the newest state. Or the whole repository was copied.",
         {"record": known.copied_back_at.isoformat()},
     )
 
 
 def _main_lost(known: Known, tip: str, now: str) -> Refusal:
     return Refusal(
-        f"run {known.run_id} saw {tip} as the tip of main; nothing reaches it now (main is at {now}), and no expiration"
-        " released it. Either refs were put back from a backup (then put the newest state back), or main was reset.",
+        f"in run {known.run_id} {tip} was the tip of main; it is unreachable now (main is at {now}), and no expiration"
+        " released it. Either refs were restored from a backup (then restore the newest state), or main was reset.",
         {"tip": tip, "ref": MAIN_LABEL},
     )
 
@@ -240,18 +229,151 @@ def _operation_gone(known: Known) -> Refusal:
     kind, at = known.operation
     return Refusal(
         f"run {known.run_id} read the operation {kind!r} of {instant(at).isoformat()} in the operations log; the log of"
-        f" {REPO_KEY} lacks it now. An earlier or another repo info was put in its place: put the newest version back,"
-        " or accept this one.",
+        f" {REPO_KEY} lacks it now. It was replaced by an earlier or another repo info: restore the newest version, or"
+        " accept this one.",
         {"operation": [kind, at]},
     )
 
 
 def _old_writer(refs: Sequence[OldRef], migrated_at: int | None) -> Refusal:
     shown = ", ".join(f"{ref.label} at {ref.tip} ({ref.written_at.isoformat()})" for ref in refs[:5])
-    when = "the upgrade, whose time is not known" if migrated_at is None else instant(migrated_at).isoformat()
+    when = "at an unknown time" if migrated_at is None else instant(migrated_at).isoformat()
     return Refusal(
-        f"{len(refs)} refs of spec 1 are later than the upgrade to spec 2 ({when}), such as {shown}: a program goes on"
-        f" with spec 1, and {REPO_KEY} knows nothing of its commits. Stop it, and bring its commits into the repository"
-        " (open a copy without the file repo, and write the data again).",
+        f"{len(refs)} refs of spec 1 are later than the upgrade to spec 2 ({when}), such as {shown}: a program still"
+        f" writes spec 1, and {REPO_KEY} lacks its commits. Stop it, and bring its commits into the repository (open a"
+        " copy without the file repo, and write the data again).",
         {"old_refs": {ref.label: ref.tip for ref in refs}},
     )
+
+
+_NEW, _DELETED = (1, 2), (3, 4)
+"""Slots of a transaction log: groups and arrays."""
+
+
+def find_released(known: Known, named: Collection[str], more: Parents) -> frozenset[str]:
+    """The released, unreachable snapshots."""
+    found: set[str] = set()
+    waiting = list(named)
+    while waiting:
+        node = waiting.pop()
+        for links in (known.parents, more):
+            parents = links.get(node, frozenset()) - found
+            found |= parents
+            waiting += parents
+    return (known.released | found) - frozenset(named)
+
+
+def find_lost(
+    known: Known, named: Collection[str], released: Collection[str], now: datetime
+) -> dict[str, LostTip]:
+    """The lost tips, each with the time of the first mark without it."""
+    found = {tip: LostTip(label, now) for label, tip in known.tips.items()} | dict(known.lost)
+    return {node: tip for node, tip in found.items() if node not in named and node not in released}
+
+
+def find_unnamed(
+    known: Known,
+    files: Mapping[str, datetime],
+    named: Collection[str],
+    released: Collection[str],
+    now: datetime,
+    keep: timedelta,
+) -> dict[str, datetime]:
+    """The unreferenced, unreleased snapshot files, with the time when a mark first found each.
+
+    New ones were written in the time `keep`, or since the last complete mark if that is longer.
+    """
+    found = {
+        node: now
+        for node, time in files.items()
+        if now - time < keep or (known.at is not None and time >= known.at)
+    } | dict(known.unnamed)
+    return {
+        node: missed
+        for node, missed in found.items()
+        if node in files and node not in named and node not in released
+    }
+
+
+def lost_main(known: Known, named: Collection[str], released: Collection[str]) -> str | None:
+    """The tip of main at the last mark if it is lost; None else."""
+    tip = known.tips.get(MAIN_LABEL)
+    return None if tip is None or tip in named or tip in released else tip
+
+
+def cut_after(reader: ObjectReader, history: History, lost: str) -> bool:
+    """Whether an expiration by the library may have released main's former tip (spec 1).
+
+    Main's history then begins with a snapshot newer than the lost one and written on top of another snapshot than the
+    root in its file: its transaction log has fewer new nodes than the snapshot has nodes.
+    """
+    path = history.ancestry(history.branches[MAIN])
+    if len(path) < 2:
+        return False
+    oldest = path[-2]
+    try:
+        before = parse_snapshot(reader.get(SNAPSHOTS + lost), lost).flushed_at
+        nodes = {node.id for node in parse_snapshot(reader.get(SNAPSHOTS + oldest), oldest, nodes=True).nodes}
+        new, deleted = _logged(reader, oldest)
+    except (NotFoundError, FormatError):
+        return False
+    return history.snapshots[oldest].flushed_at > before and (deleted or not nodes <= new)
+
+
+def _logged(reader: ObjectReader, snapshot: str) -> tuple[set[str], bool]:
+    key = TRANSACTIONS + snapshot
+    root = Buffer(open_file(reader.get(key), key, FileType.TRANSACTION_LOG).view, key).root()
+    new = {encode_id(raw) for slot in _NEW for raw in root.structs(slot, NODE_ID_BYTES)}
+    return new, any(True for slot in _DELETED for _ in root.structs(slot, NODE_ID_BYTES))
+
+
+def first_of_main(history: History) -> tuple[str, int]:
+    """Id and time of main's first snapshot: the life of the repository."""
+    *_, first = history.path(history.branches[MAIN])
+    return first.id, first.flushed_at
+
+
+def labels_of(history: History) -> Mapping[str, str]:
+    """Tip by label of the ref."""
+    return {ref.label: ref.tip for ref in history.refs}
+
+
+def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
+    """Find lost tips and the refusals of the next run. Read-only.
+
+    Raises:
+        NotFoundError: no repository.
+        FormatError: an important file is damaged.
+        RefusedError: main or the repo info is missing, or a copy of a later repo info exists.
+    """
+    reader, state = open_reader(uri, options), open_state(uri, options)
+    history = read_history(reader)
+    return judge(
+        reader,
+        history,
+        dict(snapshot_files(reader)),
+        read_known(state)[0],
+        read_consents(state, FORGET_LOST),
+        run_id="",
+        now=store_clock(state, ""),
+        keep=timedelta.max,
+    )
+
+
+def forget_lost(
+    uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
+) -> list[str]:
+    """Record a person's consent to the refused state.
+
+    Returns:
+        The accepted refusals; [] without refusals.
+
+    Raises:
+        ConfigError: there is no reason.
+        DredgeError: see `ask_witnesses`.
+    """
+    reason = check_reason(why)
+    found, state = ask_witnesses(uri, options), open_state(uri, options)
+    for refusal in found.refusals:
+        record_consent(state, FORGET_LOST, uri, reason, refusal.what, who)
+    return [refusal.message for refusal in found.refusals]

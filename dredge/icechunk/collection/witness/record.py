@@ -1,10 +1,10 @@
-"""What a complete mark leaves for the next one: `_dredge/known.parquet`, replaced by a conditional write.
+"""The record of a complete mark for the next one: `_dredge/known.parquet`, replaced by a conditional write.
 
-Rows: snapshots that were reached, and those whose files are there, each with the parents that marks have seen. Metadata
-of the file: one JSON object with the rest of `Known`.
+Rows: reachable snapshots, and those with a file, each with the parents in all marks. Metadata of the file: a JSON
+object with the other fields of `Known`.
 
 A file that the store wrote more than an hour after the time in it was copied back, perhaps with `refs/` of its time. It
-proves nothing: a person is asked, and everything that is unreachable is kept as if it were lost (`judging`).
+proves nothing: a person must consent, and all unreachable snapshots are kept as lost (`judging`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ _COPIED_BACK = timedelta(hours=1)
 
 type Parents = Mapping[str, frozenset[str]]
 
+FORGET_LOST = "forget-lost"
+
 
 @dataclass(frozen=True, slots=True)
 class LostTip:
-    """A tip that is not reached any more and was not released.
+    """An unreachable tip without a release.
 
     Attributes:
-        ref: label of the ref that pointed to it.
+        ref: label of its ref.
         since: the store's time of the first mark that missed it.
     """
 
@@ -57,23 +59,24 @@ class LostTip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the newest complete mark knew.
+    """The record of the newest complete mark.
 
     Attributes:
         run_id: of the mark's run; "" before the first mark.
-        at: the store's time of the mark; None before the first one.
+        at: the store's time of the mark; None before the first mark.
         tips: snapshot by label of the ref.
-        lost: tips that are still kept.
-        unnamed: snapshot files that nothing named and that are still kept, each with the store's time of the first mark
-            that missed it.
-        parents: of each snapshot whose file was there, as this mark and earlier ones saw them.
-        released: snapshots that expirations by Dredge released and no mark has seen reached since.
+        lost: lost tips that are still kept.
+        unnamed: unreferenced snapshot files that are still kept, each with the store's time of the first mark that
+            found
+            it.
+        parents: of each snapshot with a file, in this mark and earlier ones.
+        released: snapshots released by Dredge's expirations, unreachable in every mark since.
         operation: kind and time (microseconds) of the newest entry of the operations log (spec 2).
         migrated_at: time of the upgrade to spec 2 (microseconds).
         root: id and time of main's first snapshot: the life of the repository.
-        written_at: the store's time when the file was written; None before.
-        copied_back_at: when the file was copied back, by the store's clock; None when it was not. Until the next mark
-            nothing else is known than whose it is.
+        written_at: the store's time when the file was written.
+        copied_back_at: the store's time when the file was copied back; the other fields but `run_id` are then unknown
+            until the next mark.
     """
 
     run_id: str = ""
@@ -90,7 +93,7 @@ class Known:
     copied_back_at: datetime | None = None
 
     def dumps(self) -> bytes:
-        """As the bytes of the file."""
+        """The bytes of the file."""
         meta = to_json(replace(self, parents={})) | {"format": FORMAT}
         rows = sorted(self.parents.items())
         columns = {
@@ -102,19 +105,11 @@ class Known:
 
 
 def read_known(state: ObjectReader) -> tuple[Known, str | None]:
-    """Read what the newest complete mark knew, and the tag of the file; None when there is none. From a damaged file
-    nothing is taken: what was released waits anew (`mark.step`), and the next mark replaces the file.
-
-    Args:
-        state: on the folder of lease and index.
-
-    Raises:
-        FormatError: the file is of a newer version of Dredge.
+    """Read the record of the newest complete mark, and the file's tag (None without a file). A damaged file counts as
+    an empty record: released snapshots wait again, and the next mark replaces the file.
     """
     try:
-        with state.open_read(
-            KNOWN
-        ) as stream:  # one answer gives all, so tag and time are those of these bytes
+        with state.open_read(KNOWN) as stream:  # one answer: tag and time belong to these bytes
             etag, at, data = stream.info.etag or "", stream.info.last_modified, b"".join(stream)
     except NotFoundError:
         return Known(), None
@@ -124,7 +119,7 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
         raise FormatError(f"{state.uri}/{KNOWN} {error}. Nothing was deleted. Update Dredge.") from None
     except (FormatError, KeyError, TypeError, ValueError) as error:
         log.error(
-            "%s/%s cannot be read (%s): what earlier runs saw as tips of refs is unknown",
+            "%s/%s cannot be read (%s): the tips of refs in earlier runs are unknown",
             state.uri,
             KNOWN,
             error,
@@ -142,12 +137,8 @@ def _unless_copied_back(known: Known, at: datetime) -> Known:
 
 
 def replace_known(state: ObjectWriter, known: Known, etag: str | None) -> bool:
-    """Write what is known, with the time; whether it was still as it was read.
-
-    Args:
-        state: on the folder of lease and index; the caller holds the lease.
-        known: what is known now.
-        etag: as `read_known` gave it.
+    """Write the record with the store's time, if the file still has the tag; returns whether it had. The caller holds
+    the lease.
     """
     return replace_tagged(state, KNOWN, replace(known, written_at=store_clock(state, "")).dumps(), etag)
 
@@ -157,7 +148,7 @@ class _NewerError(Exception):
 
 
 def parse_known(data: bytes) -> Known:
-    """From the bytes that `Known.dumps` made, whenever the store wrote them."""
+    """Parse the bytes of `Known.dumps`."""
     table = read_parquet(data)
     meta: dict[str, Any] = json.loads(table.schema.metadata[_META])
     if meta["format"] > FORMAT:
@@ -168,11 +159,7 @@ def parse_known(data: bytes) -> Known:
 
 
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
-    """Note what an expiration by Dredge has released.
-
-    Args:
-        state: on the folder of lease and index; the caller holds the lease.
-        released: snapshots that nothing reaches any more because of it.
+    """Record the snapshots that an expiration by Dredge has released. The caller holds the lease.
 
     Raises:
         FormatError: the file is of a newer version of Dredge.
@@ -185,19 +172,14 @@ def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
         known, etag = read_known(state)
         if replace_known(state, replace(known, released=known.released | added), etag):
             return
-    raise ConflictError(f"{state.uri}/{KNOWN} was changed by somebody else at the same moment. Run it again.")
+    raise ConflictError(f"another process changed {state.uri}/{KNOWN} at the same time. Run it again.")
 
 
 def next_parents(known: Parents, history: History, files: Collection[str]) -> Parents:
-    """Give the parents that marks have seen, with those of this history.
+    """Merge the parents of earlier marks with this history.
 
-    A parent that is reached now counts only where this history has it: its earlier children no longer say that it was
-    released. Snapshots whose files are gone are left out, and their parents take their place.
-
-    Args:
-        known: what earlier marks saw.
-        history: of this mark.
-        files: ids of the snapshot files that are there.
+    A reachable snapshot's parent counts only if this history has it: earlier children do not show any more that it was
+    released. A snapshot without a file is left out, and its parents take its place.
     """
     now = history.snapshots
     links = {node: set(parents) - now.keys() for node, parents in known.items()}

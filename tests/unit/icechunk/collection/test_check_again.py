@@ -1,4 +1,4 @@
-"""What a run deleted and live files name: brought back, and an alarm."""
+"""Deleted objects that are live are restored, and raise an alarm."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from dredge.errors import AlarmError, FormatError, RefusedError, WitnessError
 from dredge.icechunk.collection import undo
+from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.undo import acknowledge_alarms
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
-from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import store_clock
@@ -27,7 +27,6 @@ def past(tmp_path: Path) -> Past:
 
 
 def deleted_wrongly(past: Past, undo: str) -> str:
-    """A branch was gone for a moment, and a run took what it reaches for garbage; gives its tip."""
     past.commit()
     past.library.create_branch("job", past.tip())
     tip = past.commit("job")
@@ -101,7 +100,6 @@ def purge(past: Past) -> StepSummary:
 
 
 def age_copies(past: Past) -> set[Path]:
-    """Let the copies of what runs deleted be old; gives them."""
     copies = {path for path in (past.folder / "_dredge/runs").glob("*/quarantine/**/*") if path.is_file()}
     for path in copies:
         os.utime(path, (0, 0))

@@ -1,4 +1,4 @@
-"""The manifest index: read once for ever, and never believed when it is damaged."""
+"""The manifest index, and files read into it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from dredge.icechunk.collection import index
 from dredge.icechunk.collection.index import (
     ManifestIndex,
     SnapshotRow,
+    manifest_rows,
     read_manifest_rows,
+    refs_by_manifest,
+    snapshot_rows,
     write_manifest_rows,
 )
 from dredge.icechunk.collection.steps import collect, mark
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import ObjectWriter, open_writer
+from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.icechunk import counts_of
 from tests.support.icechunk_repo import Repo, change_number
 
@@ -31,7 +34,6 @@ ROWS = list(zip(("A", "B", "C"), map(NamedChunks, IDS), strict=True))
 
 
 def _garbage(report: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Figures by kind, without those of candidates that no earlier run found."""
     return {
         kind: {name: figure for name, figure in figures.items() if not name.startswith("found_now")}
         for kind, figures in report["kinds"].items()
@@ -116,7 +118,6 @@ def test_part_with_fewer_manifests_than_were_written_is_refused() -> None:
 
 
 def head_of(state: ObjectWriter, label: str) -> str:
-    """The key of the head with that label."""
     (found,) = [info.key for info in state.list_level("index/heads/").objects if f"/{label}-" in info.key]
     return found
 
@@ -165,8 +166,33 @@ def test_part_of_snapshots_that_is_gone_or_has_other_rows_is_left_out() -> None:
     assert index.read_snapshot_rows(state, whole) == [SnapshotRow("A", ("M", "N"), (1, 2))]
     with pytest.raises(FormatError):
         index.read_snapshot_rows(state, replace(whole, rows=2))
-    with pytest.raises(FormatError, match="is gone"):
+    with pytest.raises(FormatError, match="is missing"):
         index.read_snapshot_rows(state, replace(whole, name="z"))
     loaded = ManifestIndex(snapshot_parts=[replace(whole, rows=2), replace(whole, name="z"), other])
     assert loaded.snapshots(state) == {"B": SnapshotRow("B", (), ())}
     assert loaded.seen == [other.name]  # the others may be read by a later run
+
+
+def refs_of(repo: Repo, node: str) -> dict[str, int]:
+    return {info.id: info.num_chunk_refs for info in repo.library.list_manifest_files(repo.ids[node])}
+
+
+def test_snapshots_that_agree_about_a_manifest_are_believed_and_others_are_damage() -> None:
+    rows = [SnapshotRow("A", ("M", "N"), (1, 2)), SnapshotRow("B", ("N",), (2,))]
+    assert refs_by_manifest(rows) == {"M": 1, "N": 2}
+    with pytest.raises(FormatError, match="manifest N"):
+        refs_by_manifest([*rows, SnapshotRow("C", ("M", "N"), (1, 3))])
+
+
+def test_manifest_that_holds_another_number_of_references_is_damage(v1: Repo) -> None:
+    refs = {manifest: count + 1 for manifest, count in refs_of(v1, "7").items()}
+    with pytest.raises(FormatError):
+        list(manifest_rows(open_reader(v1.uri), refs))
+
+
+def test_live_file_that_is_missing_is_damage_not_a_shorter_answer(v1: Repo) -> None:
+    reader = open_reader(v1.uri)
+    with pytest.raises(FormatError):
+        list(snapshot_rows(reader, [v1.ids["7"], "0" * 20]))
+    with pytest.raises(FormatError):
+        list(manifest_rows(reader, refs_of(v1, "7") | {"0" * 20: 1}))

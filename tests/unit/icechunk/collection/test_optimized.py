@@ -1,8 +1,7 @@
-"""Runs that build on an earlier one: what they look at, what they keep, and when they do not trust what they find."""
+"""Optimized runs."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -12,12 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConflictError, FormatError, RefusedError
-from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.errors import FormatError, RefusedError
+from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import open_base
-from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.state import RunState, StateStore, open_base
 from dredge.icechunk.collection.steps import (
     bulk_delete,
     check_limits,
@@ -29,7 +26,7 @@ from dredge.icechunk.collection.steps import (
     run_steps,
     save_report,
 )
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.payload import from_json, to_json
@@ -39,30 +36,19 @@ from dredge.storage import DeleteOutcome, open_reader
 from dredge.storage.local.store import LocalReader
 from dredge.storage.model import MaySend, always
 from tests.support.icechunk import contents, objects, quiet
-from tests.support.icechunk_expiring import expire
-from tests.support.icechunk_repo import Repo, change_number, main_manifest
-from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
+from tests.support.icechunk_repo import (
+    Repo,
+    change_number,
+    commit,
+    expire_before,
+    flip_chunk_id,
+    grown,
+    main_manifest,
+    optimized,
+)
 
 HERE = LocalRunner()
 ALL_REFS = {"delete_expired_branches": True, "delete_expired_tags": True}
-
-
-def commit(repo: Repo, value: int) -> str:
-    session = repo.library.writable_session("main")
-    change_number(session, value)
-    return str(session.commit(f"number {value}"))
-
-
-def expire_before(repo: Repo, snapshot: str) -> None:
-    expire(repo.uri, instant(read_history(open_reader(repo.uri)).snapshots[snapshot].flushed_at), **ALL_REFS)
-
-
-def grown(repo: Repo) -> Repo:
-    """Collect whole, then commit twice and expire what came before the last commit."""
-    collect(repo.config())
-    commit(repo, 100)
-    expire_before(repo, commit(repo, 101))
-    return repo
 
 
 def state_of(repo: Repo) -> RunState:
@@ -71,15 +57,8 @@ def state_of(repo: Repo) -> RunState:
     return found
 
 
-def optimized(repo: Repo, **changes: Any) -> Run:
-    run = Run.open(plan_collection(repo.config(mode="auto", **changes)).run_uri)
-    assert run.plan.mode == "optimized", run.plan.why_mode
-    return run
-
-
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Prefixes that were listed."""
     prefixes: list[str] = []
     real = LocalReader.list
 
@@ -128,8 +107,7 @@ def test_what_no_manifest_names_is_left_to_a_clean_run_which_says_so(v1: Repo) -
     report = collect(v1.config(mode="auto"))
     assert lost in objects(v1.folder)["chunks"]
     facts = dict(report["facts"])
-    assert "never committed" in facts["Not looked at"]
-    assert state_of(v1).clean_run_id in facts["Not looked at"]
+    assert state_of(v1).clean_run_id in facts["Not searched"]
     clean = collect(v1.config())
     assert lost not in objects(v1.folder)["chunks"]
     assert clean["drift"]["objects"] >= 1
@@ -193,30 +171,6 @@ def test_upgraded_repository_begins_with_a_clean_run(v1: Repo) -> None:
     assert "spec_version 1" in run.plan.why_mode
 
 
-def test_clean_run_comes_at_intervals(v1: Repo) -> None:
-    collect(v1.config())
-    assert optimized(v1).plan.why_mode == f"builds on run {state_of(v1).run_id}"
-
-
-def test_clean_run_is_due_after_so_many_days(v1: Repo) -> None:
-    collect(v1.config())
-    run = v1.plan(mode="auto", clean_every_days=0)
-    assert run.plan.mode == "clean"
-    assert " ago" in run.plan.why_mode
-
-
-@pytest.mark.parametrize("changes", [{"dry_run": True}, {"keep_transactions": True}])
-def test_run_that_does_not_delete_all_that_it_found_leaves_no_state(
-    v1: Repo, changes: dict[str, bool], tmp_path: Path
-) -> None:
-    grown(v1)
-    left, before = v1.collected(tmp_path), state_of(v1)
-    collect(v1.config(mode="auto", **changes))
-    assert state_of(v1) == before
-    assert collect(v1.config(mode="auto"))["mode"] == ("optimized" if "dry_run" in changes else "clean")
-    assert objects(v1.folder) == left
-
-
 def test_run_after_one_that_kept_all_chunks_is_a_clean_one(v2: Repo, tmp_path: Path) -> None:
     grown(v2)
     left, before = v2.collected(tmp_path), objects(v2.folder)
@@ -228,19 +182,7 @@ def test_run_after_one_that_kept_all_chunks_is_a_clean_one(v2: Repo, tmp_path: P
     assert objects(v2.folder) == left
 
 
-def test_state_moves_on_only_from_where_the_run_began(v1: Repo) -> None:
-    grown(v1)
-    run = optimized(v1)
-    run_steps(run, HERE)
-    run.state.put(POINTER, json.dumps({"name": "x", "sha256": "y"}).encode())
-    with pytest.raises(ConflictError, match="was moved"):
-        save_report(run)
-    assert run.folder.read_json("report.json")["outcome"] == "success"
-
-
 class Dying:
-    """Deletes some keys and dies."""
-
     def __init__(self, inner: Any, left: int) -> None:
         self.inner, self.left, self.uri = inner, left, inner.uri
 
@@ -319,7 +261,6 @@ def test_index_that_learned_from_a_damaged_read_stops_an_optimized_run(v1: Repo)
 
 
 def test_snapshot_file_that_was_put_back_is_read_again(v1: Repo) -> None:
-    """An expiration cut its path; with the earlier file the path is live again, down to the root."""
     commit(v1, 100)
     tip = commit(v1, 101)
     place = v1.folder / "snapshots" / tip
@@ -378,13 +319,3 @@ def test_dropped_manifest_that_the_index_lost_is_not_taken_away(v1: Repo) -> Non
     assert contents(v1.library, branch="main") == before
     collect(v1.config())
     assert contents(v1.library, branch="main") == before
-
-
-def test_share_of_an_optimized_run_is_one_of_all_objects(v2: Repo) -> None:
-    grown(v2)
-    total = sum(map(len, objects(v2.folder).values()))
-    run = optimized(v2, dry_run=True)
-    mark(run, HERE)
-    list_candidates(run, HERE)
-    listed = check_limits(run).counts["listed_objects"]
-    assert total - 5 <= listed <= total

@@ -1,4 +1,4 @@
-"""What is kept for now keeps what it needs."""
+"""Pinned objects keep the objects that they need."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def chunks_of(repo: Repo, manifest: str) -> set[str]:
 
 
 def needs_of(repo: Repo, snapshot: str) -> set[str]:
-    """What a snapshot needs, as the library sees it."""
     path = [info.id for info in repo.library.ancestry(snapshot_id=snapshot)]
     manifests = {f"manifests/{info.id}" for node in path for info in repo.library.list_manifest_files(node)}
     chunks = {chunk for manifest in manifests for chunk in chunks_of(repo, manifest)}

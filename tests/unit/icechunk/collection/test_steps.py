@@ -1,4 +1,4 @@
-"""A whole collection deletes what nothing reaches, what the library would delete, and reports it."""
+"""Whole collections, their previews, and their verification."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dredge.errors import RefusedError
-from dredge.icechunk.collection import steps
-from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.icechunk.collection import deleting, steps
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.mark import chunks, manifests, snapshots
-from dredge.icechunk.collection.steps import collect, list_candidates, mark
+from dredge.icechunk.collection.mark import chunks, snapshots
+from dredge.icechunk.collection.outputs import CheckLimitsOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.steps import bulk_delete, collect, list_candidates, mark, verify
+from dredge.icechunk.expiration.config import Expiration
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.repository import read_history
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_reader
 from tests.support.icechunk import (
     OBJECT_FOLDERS,
     build,
@@ -30,7 +37,9 @@ from tests.support.icechunk import (
     objects,
     quiet,
     s3_storage,
+    scenarios,
 )
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import SAMPLE, Repo, expire_middle
 from tests.support.objectstore import TestBucket, moto_s3
 
@@ -83,7 +92,7 @@ def test_two_processes_share_the_work(repo: Repo) -> None:
 def test_partition_functions_are_plain_and_can_be_sent() -> None:
     for function in (
         snapshots.read_snapshots,
-        manifests.read_manifests,
+        chunks.read_manifests,
         chunks.shard_chunks,
         listing.list_range,
         deleting.delete_parts,
@@ -158,14 +167,128 @@ def test_read_only_repository_is_refused(tmp_path: Path) -> None:  # E16
         collect(Repo(tmp_path).config())
 
 
-def test_repository_without_refs_is_refused(v1: Repo) -> None:
-    before = objects(v1.folder)
-    for path in (v1.folder / "refs").glob("branch.*/ref.json"):
-        path.unlink()
-    with pytest.raises(RefusedError):
-        collect(v1.config())
-    assert objects(v1.folder) == before
-
-
 def test_collection_of_these_repositories_deletes_without_the_damage(v1: Repo) -> None:
     assert collect(v1.config())["deleted"]["objects"] == 20
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def expiring(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Expiration]:
+    folder = tmp_path / "repo"
+    ids = build(local_storage(folder), graph_of(scenarios()[0]), request.param)
+    times = read_history(open_reader(f"file://{folder}")).snapshots
+    middle = instant((times[ids["7"]].flushed_at + times[ids["8"]].flushed_at) // 2)
+    return folder, Expiration(threshold=middle.isoformat(), delete_expired_tags=True)
+
+
+def config(folder: Path, **changes: Any) -> CollectConfig:
+    settings = {"unsafe_min_age_seconds": 0, "unsafe_grace_seconds": 0, "max_delete_percent": None} | changes
+    return CollectConfig(uri=f"file://{folder}", **settings)
+
+
+def figures(report: dict[str, Any], what: str) -> dict[str, tuple[int, int]]:
+    # The size of a snapshot file changes by a few bytes when its expiration edits it before its tag goes.
+    return {
+        kind: (found.get(f"{what}_objects", 0), found.get(f"{what}_bytes", 0) if kind != "snapshots" else 0)
+        for kind, found in report["kinds"].items()
+    }
+
+
+def test_what_the_report_says_is_what_goes_after_the_expiration(
+    expiring: tuple[Path, Expiration],
+) -> None:
+    folder, planned = expiring
+    before, history = objects(folder), read_history(open_reader(f"file://{folder}")).digest
+    report = collect(config(folder, after=planned))
+    assert objects(folder) == before
+    assert read_history(open_reader(f"file://{folder}")).digest == history
+    assert report["outcome"] == "dry_run"
+    assert report["headline"].startswith("After the planned expiration, ")
+    assert report["candidates"]["objects"] > 20
+    expired = expire(f"file://{folder}", instant_of(planned), delete_expired_tags=True)
+    (mark,) = (step for step in report["steps"] if step["step"] == "mark")
+    assert mark["counts"]["planned_released_snapshots"] == len(expired.plan.before.snapshots) - len(
+        expired.plan.after.snapshots
+    )
+    done = collect(config(folder, dry_run=False))
+    assert figures(done, "deleted") == figures(report, "candidates")
+    assert figures(done, "young") == figures(report, "young")
+
+
+def instant_of(planned: Expiration) -> Any:
+    return datetime.fromisoformat(planned.threshold)
+
+
+def test_preview_leaves_no_list_because_what_it_found_is_still_reachable(
+    expiring: tuple[Path, Expiration],
+) -> None:
+    folder, planned = expiring
+    report = collect(config(folder, after=planned, unsafe_grace_seconds=None))
+    assert report["candidates"] == collect(config(folder, after=planned))["candidates"], "nor does it count"
+    assert not (folder / "_dredge" / "pending" / "current.json").exists()
+    assert report["warnings"]
+
+
+def test_run_that_deletes_takes_no_expiration_for_applied(expiring: tuple[Path, Expiration]) -> None:
+    with pytest.raises(ConfigError, match="after"):
+        config(expiring[0], after=expiring[1], dry_run=False)
+    assert from_json(CollectConfig, to_json(config(expiring[0], after=expiring[1]))) == config(
+        expiring[0], after=expiring[1]
+    )
+
+
+HERE = LocalRunner()
+
+
+@pytest.fixture
+def swept(v1: Repo, tmp_path: Path) -> Run:
+    shutil.copytree(v1.folder, tmp_path / "before")
+    run = v1.guarded()
+    bulk_delete(run, HERE)
+    return run
+
+
+def canaries_of(run: Run) -> list[str]:
+    summary = run.folder.read_summary(CheckLimitsOutput.STEP)
+    assert summary is not None
+    return CheckLimitsOutput.of(summary).read_canaries(run.folder)
+
+
+def test_sound_repository_is_verified_and_the_figures_say_how_much_was_looked_at(
+    v1: Repo, swept: Run
+) -> None:
+    summary = verify(swept)
+    nodes = read_history(open_reader(v1.uri)).snapshots
+    manifests = {info.id for node in nodes for info in v1.library.list_manifest_files(node)}
+    assert summary.status == "success"
+    assert summary.counts == {
+        "live_snapshots": len(nodes),
+        "live_manifests": len(manifests),
+        "canaries": len(canaries_of(swept)),
+        "deleted_sample": 20,
+    }
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
+def test_live_file_that_is_gone_is_told(v1: Repo, swept: Run, kind: str) -> None:
+    node = v1.ids["10"]
+    name = node if kind == "snapshots" else next(iter(v1.library.list_manifest_files(node))).id
+    (v1.folder / kind / name).unlink()
+    with pytest.raises(FormatError, match=kind):
+        verify(swept)
+    incomplete = swept.folder.read_incomplete("verify")
+    assert incomplete is not None
+    assert incomplete.status == "partial"
+
+
+def test_object_that_refs_need_and_that_was_there_before_the_sweep_is_missed(v1: Repo, swept: Run) -> None:
+    chunk = next(key for key in canaries_of(swept) if key.startswith("chunks/"))
+    (v1.folder / chunk).unlink()
+    with pytest.raises(FormatError, match=chunk):
+        verify(swept)
+
+
+def test_deleted_object_that_is_still_there_is_told(v1: Repo, swept: Run, tmp_path: Path) -> None:
+    name = min(objects(tmp_path / "before")["chunks"] - objects(v1.folder)["chunks"])
+    shutil.copy(tmp_path / "before" / "chunks" / name, v1.folder / "chunks" / name)
+    with pytest.raises(FormatError, match=f"chunks/{name}"):
+        verify(swept)

@@ -1,4 +1,4 @@
-"""An earlier try of a step lives on while the step is tried again: whatever it does late counts for nothing."""
+"""Late and repeated tries of a step have no effect."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, OvertakenError, RefusedError
-from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput, deleting
-from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.outputs import (
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    VerifyOutput,
+)
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     bulk_delete,
@@ -24,7 +28,6 @@ from dredge.icechunk.collection.steps import (
     run_steps,
     verify,
 )
-from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_deleter
@@ -45,12 +48,10 @@ HERE = LocalRunner()
 
 
 def driver(run: Run) -> Run:
-    """Another driver of the same run."""
     return Run.open(run.plan.run_uri)
 
 
 def come_to(run: Run, name: str) -> None:
-    """Do the steps before one."""
     for before, step in STEPS.items():
         if before == name:
             return
@@ -58,7 +59,6 @@ def come_to(run: Run, name: str) -> None:
 
 
 def test_sweep_keeps_a_snapshot_that_only_an_orphaned_mark_saw_in_use(v1: Repo) -> None:
-    """It slept through its retry; a branch was put on a released snapshot, and its late mark knows it as live."""
     earlier = v1.plan(dry_run=True)
     run_steps(earlier, HERE)  # from then on the index knows every file
     release_lease(earlier)

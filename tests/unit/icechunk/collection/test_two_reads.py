@@ -1,4 +1,4 @@
-"""Two reads of one snapshot that name other manifests: one of them was damaged, and nobody knows which."""
+"""Two different reads of a snapshot keep the manifests of both."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ import pytest
 
 from dredge.errors import FormatError, OvertakenError
 from dredge.icechunk.collection import planning
+from dredge.icechunk.collection import save_report as save_step
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.mark import step as mark_step
 from dredge.icechunk.collection.mark.snapshots import add_snapshots
+from dredge.icechunk.collection.own_files import keep_small
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report import step as save_step
 from dredge.icechunk.collection.steps import collect, mark, release_lease, to_its_end
-from dredge.icechunk.collection.upkeep import keep_small
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import decode_id
 from dredge.icechunk.repository import read_history
+from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from dredge.xid import new_descending_xid
 from tests.support.icechunk import contents, objects
-from tests.support.icechunk_repo import Repo
-from tests.unit.icechunk.collection.test_optimized import HERE, commit, optimized
+from tests.support.icechunk_repo import Repo, commit, optimized
 
 AN_HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
 def collected(v1: Repo) -> Repo:
-    """A repository after a clean run, with a manifest that only main's tip names."""
     commit(v1, 100)
     collect(v1.config(mode="auto"))
     return v1
@@ -50,17 +49,16 @@ def refused(repo: Repo, why: str) -> None:
 
 
 def says_so(report: dict[str, Any]) -> bool:
-    return any("what either names is kept" in warning for warning in report["warnings"])
+    return any("manifests of both are kept" in warning for warning in report["warnings"])
 
 
 def test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed(
     collected: Repo,
 ) -> None:
-    """Only the run that stops sees both; the index tells those after it, which do not build on an earlier run."""
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
-    refused(collected, "names other manifests than when an earlier run read it")
+    refused(collected, "has other manifests than in an earlier run")
     report = collect(collected.config(mode="auto"))
     assert report["mode"] == "clean"
     assert says_so(report)
@@ -74,7 +72,7 @@ def test_every_report_says_that_two_reads_differ_until_a_person_has_all_read_aga
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
-    refused(collected, "names other manifests than when an earlier run read it")
+    refused(collected, "has other manifests than in an earlier run")
     collect(collected.config(mode="auto"))
     assert says_so(collect(collected.config(mode="auto")))
     place.write_bytes(sound)
@@ -92,10 +90,10 @@ def test_every_report_says_that_two_reads_differ_until_a_person_has_all_read_aga
 def test_read_that_names_what_neither_of_two_reads_named_is_refused(collected: Repo) -> None:
     place = tip_of(collected)
     name_another_manifest(place)
-    refused(collected, "names other manifests than when an earlier run read it")
+    refused(collected, "has other manifests than in an earlier run")
     collect(collected.config(mode="auto"))
     name_no_manifest(place)
-    refused(collected, "names other manifests than when an earlier run read it")
+    refused(collected, "has other manifests than in an earlier run")
 
 
 def test_damaged_first_read_of_a_snapshot_is_forgotten(v1: Repo) -> None:
@@ -113,11 +111,10 @@ def test_damaged_first_read_of_a_snapshot_is_forgotten(v1: Repo) -> None:
 def test_manifest_that_only_one_of_two_reads_names_stops_runs_until_a_person_has_all_read_again(
     collected: Repo,
 ) -> None:
-    """It may have been the true one: what it names could not be told from garbage."""
     place = tip_of(collected)
     sound = place.read_bytes()
     name_no_manifest(place)
-    refused(collected, "names other manifests than when an earlier run read it")
+    refused(collected, "has other manifests than in an earlier run")
     place.write_bytes(sound)
     refused(collected, "a live file is missing: .*remove the folder _dredge/index")
     shutil.rmtree(collected.folder / "_dredge" / "index")
@@ -130,7 +127,6 @@ def test_manifest_that_only_one_of_two_reads_names_stops_runs_until_a_person_has
 def test_what_either_read_names_is_kept_also_where_the_run_that_noticed_told_nobody(
     collected: Repo, is_killed: bool, agrees: str
 ) -> None:
-    """It was killed before its report, or its step was tried again: no state says that it may not be built on."""
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
@@ -140,25 +136,24 @@ def test_what_either_read_names_is_kept_also_where_the_run_that_noticed_told_nob
     place.write_bytes(sound)
     run = optimized(collected)
     with pytest.raises(FormatError):
-        mark(run, HERE)
+        mark(run, LocalRunner())
     if is_killed:
         release_lease(run)
         run = optimized(collected)
     place.write_bytes(damaged if agrees == "first" else sound)
-    assert says_so(to_its_end(run, HERE))
+    assert says_so(to_its_end(run, LocalRunner()))
     assert objects(collected.folder)["manifests"] == before["manifests"]
     assert says_so(collect(collected.config(mode="auto")))
 
 
 def test_what_a_run_read_that_noticed_damage_elsewhere_is_forgotten(collected: Repo) -> None:
-    """Nobody has read the manifests that the new snapshot names, as where it alone was damaged."""
     known = tip_of(collected)
     commit(collected, 101)
     new = tip_of(collected)
     sound = {known: known.read_bytes(), new: new.read_bytes()}
     name_another_manifest(known)
     name_no_manifest(new)
-    refused(collected, "names other manifests than when an earlier run read it")
+    refused(collected, "has other manifests than in an earlier run")
     for place, data in sound.items():
         place.write_bytes(data)
     assert says_so(collect(collected.config(mode="auto")))
@@ -166,12 +161,11 @@ def test_what_a_run_read_that_noticed_damage_elsewhere_is_forgotten(collected: R
 
 
 def test_two_runs_that_read_a_new_snapshot_differently_say_so(collected: Repo) -> None:
-    """The first one ended before it left anything but what it had read."""
     commit(collected, 101)
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
-    mark(run := optimized(collected), HERE)
+    mark(run := optimized(collected), LocalRunner())
     release_lease(run)
     place.write_bytes(sound)
     assert says_so(collect(collected.config(mode="auto")))
@@ -179,19 +173,11 @@ def test_two_runs_that_read_a_new_snapshot_differently_say_so(collected: Repo) -
     assert says_so(collect(collected.config(mode="auto")))
 
 
-def test_two_runs_that_read_a_new_snapshot_alike_say_nothing(collected: Repo) -> None:
-    commit(collected, 101)
-    mark(run := optimized(collected), HERE)
-    release_lease(run)
-    assert not says_so(collect(collected.config(mode="auto")))
-
-
 @pytest.mark.parametrize("compacts", [True, False], ids=["compacted", "not compacted"])
 @pytest.mark.parametrize("is_try", [True, False], ids=["an earlier try", "an earlier run"])
 def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
     collected: Repo, monkeypatch: pytest.MonkeyPatch, is_try: bool, compacts: bool
 ) -> None:
-    """Whoever was taken for lost wakes once the others have read the same snapshot."""
     commit(collected, 101)
     place = tip_of(collected)
     sound, before = place.read_bytes(), objects(collected.folder)
@@ -211,14 +197,14 @@ def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
         if not is_try:
             release_lease(run)
             run = optimized(collected, **young)
-        assert not says_so(to_its_end(run, HERE))
+        assert not says_so(to_its_end(run, LocalRunner()))
 
     monkeypatch.setattr(planning, "new_descending_xid", lambda now: new_descending_xid(now - AN_HOUR))
     late = optimized(collected, **young)
     monkeypatch.undo()
     monkeypatch.setattr(mark_step, "add_snapshots", asleep)
     with suppress(OvertakenError):
-        mark(late, HERE)
+        mark(late, LocalRunner())
     monkeypatch.undo()
     assert says_so(collect(collected.config(mode="auto")))
     assert objects(collected.folder)["manifests"] == before["manifests"]
@@ -227,7 +213,6 @@ def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
 
 
 def name_another_manifest(place: Path) -> None:
-    """Let a snapshot's file name a manifest of others, with as many references, for one that only it names."""
     refs = {
         path: {info.id: info.refs for info in parse_snapshot(path.read_bytes(), path.name).manifests}
         for path in sorted(place.parent.iterdir())
@@ -241,7 +226,6 @@ def name_another_manifest(place: Path) -> None:
 
 
 def name_no_manifest(place: Path) -> None:
-    """Let a snapshot's file name a manifest that never was."""
     opened = open_file(place.read_bytes(), place.name, FileType.SNAPSHOT)
     named = decode_id(parse_snapshot(place.read_bytes(), place.name).manifests[0].id)
     place.write_bytes(

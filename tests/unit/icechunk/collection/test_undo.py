@@ -1,4 +1,4 @@
-"""What a collection of an Icechunk repository deleted comes back byte for byte, stays, and goes for good when asked."""
+"""Restore and purge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError
-from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     bulk_delete,
@@ -21,7 +21,6 @@ from dredge.icechunk.collection.steps import (
     release_lease,
 )
 from dredge.icechunk.collection.undo import purge, restore
-from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
@@ -43,8 +42,6 @@ WAYS = ("versions", "quarantine")
 
 
 class Kept:
-    """A repository in a store of its own, which keeps versions where the way is to use them."""
-
     def __init__(self, repo: Repo, way: str, name: str) -> None:
         self.ids, self.way, self.name = repo.ids, way, name
         self.uri = f"memory://{name}/repo"
@@ -136,7 +133,7 @@ def test_what_came_back_stays_until_its_pin_ends(kept_v1: Kept) -> None:
         assert report["deleted"]["objects"] == 0
         assert kept_v1.objects().keys() >= before.keys()
         why = {row["why"] for row in report["rows"] if row["verdict"] == "kept"}
-        assert "brought back and kept for now, or a virtual chunk lies in it" in why
+        assert "restored and kept for now, or part of it is a virtual chunk" in why
     state = open_state(kept_v1.uri)
     end_pin(state, done.run_id, utc_now())
     assert not active_pins(state, utc_now())
@@ -145,7 +142,6 @@ def test_what_came_back_stays_until_its_pin_ends(kept_v1: Kept) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "clean"])
 def test_what_a_snapshot_that_came_back_needs_stays_with_it(kept_v1: Kept, tmp_path: Path, mode: str) -> None:
-    """It shared chunks with snapshots that were live then: nobody deleted these, and the pin does not name them."""
     first = kept_v1.run()
     kept_v1.restore(first["run_id"])
     grow(kept_v1, tmp_path)
@@ -200,7 +196,6 @@ def test_chunks_that_no_run_listed_come_back_too(kept_v1: Kept, tmp_path: Path) 
 
 
 def grow(kept: Kept, folder: Path) -> None:
-    """Commit and expire with the library, in a copy that is then put over the store's objects."""
     library = kept.library(folder / "grown")
     for value in (100, 101):
         session = library.writable_session("main")

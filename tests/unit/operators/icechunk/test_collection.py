@@ -28,7 +28,7 @@ from dredge.errors import (
     RefusedError,
     RejectedError,
 )
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.steps import (
     Run,
     approve,

@@ -1,20 +1,31 @@
-"""What optimized runs find of chunks that nobody lists, and what a clean run finds that they had missed."""
+"""Garbage among the chunks without a listing."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 
+from dredge.errors import FormatError
 from dredge.icechunk.collection.list_candidates import chunks
-from dredge.icechunk.collection.list_candidates.chunks import _beyond_manifests
+from dredge.icechunk.collection.list_candidates import chunks as unproved_module
+from dredge.icechunk.collection.list_candidates.chunks import (
+    AskConfig,
+    AskResult,
+    AskTask,
+    _beyond_manifests,
+    ask_for_chunks,
+)
+from dredge.icechunk.collection.list_candidates.listing import unproved
 from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, write_by_shard
 from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
+from dredge.storage import LISTING_SCHEMA
 from tests.support.icechunk_repo import Repo
-from tests.support.icechunk_tasks import OLD, named
+from tests.support.icechunk_tasks import OLD, Task, named, raw
 
 HERE = LocalRunner()
 
@@ -50,3 +61,69 @@ def test_what_dead_manifests_name_is_not_missed(
         assert found["address"].to_pylist() == [f"chunks/{named(number)}" for number in left]
     for nothing in ([], [addresses()]):
         assert _beyond_manifests(run, HERE, record, nothing).num_rows == 0
+
+
+@pytest.fixture
+def task() -> Task:
+    return Task("list_candidates")
+
+
+def tag_of(task: Task, manifest: str) -> str:
+    return hashlib.md5(task.store.objects[f"repo/manifests/{manifest}"][0]).hexdigest()
+
+
+def ask(
+    task: Task,
+    manifests: dict[str, str],
+    said: dict[str, list[bytes]],
+    *known: int,
+    proved: list[str] | None = None,
+) -> AskResult:
+    config = AskConfig(counted=task.counted(*known), threads=2)
+    given = AskTask(number=0, index_part=task.indexed("new", said), unproved=manifests, proved=proved or [])
+    return ask_for_chunks.body(task.run, config, given)
+
+
+def answer(found: AskResult) -> tuple[int, int, list[str]]:
+    return found.asked, found.missing, found.absent
+
+
+def test_only_a_digest_that_the_store_has_as_well_proves_what_was_read() -> None:
+    tags = {"A": "a", "B": "b", "C": None, "D": "", "E": "e", "F": "f"}
+    listed = [[f"manifests/{name}" for name in tags], [1] * 6, [OLD] * 6, [*tags.values()]]
+    page = pa.RecordBatch.from_pydict(dict(zip(LISTING_SCHEMA.names, listed, strict=True)), LISTING_SCHEMA)
+    read = {"A": ["a", "p"], "B": ["x", "q"], "C": ["c", "p"], "D": ["", "r"], "E": ["", "p"], "G": ["", "p"]}
+    assert unproved(page, "manifests/", read) == {
+        "B": ["q", "b"],
+        "C": ["p", ""],
+        "D": ["r", ""],
+        "E": ["p", "e"],
+    }
+
+
+def test_store_is_asked_for_every_new_chunk_of_manifests_without_a_proof(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {
+        task.manifest(1, [raw(5), raw(6), raw(7), raw(8, 1)]): [raw(5), raw(6), raw(7), raw(8)],
+        task.manifest(2, [raw(7), raw(9)]): [raw(7), raw(9)],
+    }
+    task.put(f"chunks/{named(6)}")
+    task.put(f"chunks/{named(8)}")  # another one of the same first bits
+    found = ask(task, dict.fromkeys(said, ""), said, 5)
+    assert answer(found) == (4, 3, [f"{number:016x}" for number in (7, 8, 9)])
+    monkeypatch.setattr(unproved_module, "ABSENT_MAX", 2)
+    few = ask(task, dict.fromkeys(said, ""), said, 5)
+    assert (few.missing, few.absent) == (3, [f"{number:016x}" for number in (7, 8)])
+
+
+@pytest.mark.parametrize("said", [[5], [5, 7], [5, 6, 7], []])
+def test_manifest_that_does_not_name_what_was_counted_stops_the_run(task: Task, said: list[int]) -> None:
+    manifest = task.manifest(1, [raw(5), raw(6)])
+    with pytest.raises(FormatError):
+        ask(task, {manifest: tag_of(task, manifest)}, {manifest: [raw(number) for number in said]})
+
+
+def test_live_manifest_that_is_missing_stops_the_run(task: Task) -> None:
+    with pytest.raises(FormatError, match=f"manifests/{named(1)}"):
+        ask(task, {named(1): ""}, {named(1): [raw(5)]})

@@ -1,13 +1,14 @@
-"""A clean run that reads an inventory deletes what one that lists deletes, but for what the inventory cannot know."""
+"""Clean runs with an inventory."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import random
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
+from dredge.icechunk.collection.list_candidates.from_inventory import (
+    AbsentConfig,
+    AbsentResult,
+    AbsentTask,
+    InventoryConfig,
+    InventoryResult,
+    InventoryTask,
+    ask_for_absent,
+    name_inventory,
+)
+from dredge.icechunk.collection.list_candidates.named import NAMED
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     collect,
@@ -26,18 +38,19 @@ from dredge.icechunk.collection.steps import (
     release_lease,
     run_steps,
 )
+from dredge.inventory.manifest import InventoryFile, Layout
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_writer
 from dredge.storage.local.store import LocalReader
-from tests.support.icechunk import Graph, build, contents, counts_of, local_storage, objects
-from tests.support.icechunk_repo import Repo, change_number
-from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
+from tests.support.icechunk import contents, counts_of, objects
+from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id
+from tests.support.icechunk_tasks import Task, named, raw
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def inventory(repo: Repo, chunks: Iterable[str] | None = None, time: datetime = OLD, files: int = 2) -> str:
-    """Write tables of what is in the repository, of which chunks only some."""
     folder = repo.folder.with_name("inventory")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -197,26 +210,57 @@ def test_cutoff_is_not_after_the_beginning_of_the_inventory_and_another_one_stop
     assert abs(planned.plan.cutoff - begun) < timedelta(seconds=1)
     release_lease(planned)
     write("Key, Size, LastModifiedDate, ETag")
-    with pytest.raises(RefusedError, match="another one"):
+    with pytest.raises(RefusedError, match="has changed"):
         run_steps(planned, LocalRunner())
 
 
-def test_repository_without_chunks_needs_none_in_its_inventory(tmp_path: Path) -> None:
-    graph = Graph((("1", "0", 1.0), ("2", "1", 2.0)), {"main": "2"})
-    build(local_storage(tmp_path / "repo"), graph, 1, chunks=False)
-    repo = Repo(tmp_path / "repo")
-    folder = tmp_path / "inventory"
-    folder.mkdir()
-    columns = {"key": [str(repo.folder / "snapshots/x").lstrip("/")], "size": [1], "last_modified": [OLD]}
-    pq.write_table(pa.table(columns), folder / "a.parquet")
-    assert run(repo, inventory=f"file://{folder}")["outcome"] == "success"
+type Row = tuple[str, int | None, datetime | None]
 
 
-def test_nothing_of_the_index_is_asked_where_the_inventory_has_every_live_chunk(v1: Repo) -> None:
-    planned = v1.plan(inventory=inventory(v1))
-    mark(planned, LocalRunner())
-    for path in (v1.folder / "_dredge" / "index" / "parts").iterdir():
-        path.write_bytes(path.read_bytes()[:-1] + b"x")
-    counts = list_candidates(planned, LocalRunner()).counts
-    assert counts["chunks_absent"] == 0
-    assert counts["chunks_candidates_objects"] > 0
+@pytest.fixture
+def task() -> Task:
+    return Task("list_candidates")
+
+
+def small_inventory(task: Task, *files: Sequence[Row]) -> list[InventoryFile]:
+    place, found = open_writer(task.uri.replace("/repo", "/inventory")), []
+    for number, rows in enumerate(files):
+        names, sizes, times = zip(*rows, strict=True)
+        table = pa.table(
+            {
+                "key": [f"repo/{name}" for name in names],
+                "size": pa.array(sizes, pa.int64()),
+                "last_modified": pa.array(times, pa.timestamp("us", tz="UTC")),
+            }
+        )
+        pq.write_table(table, sink := io.BytesIO())
+        place.put(f"{number}.parquet", sink.getvalue())
+        found.append(InventoryFile(uri=f"{place.uri}/{number}.parquet", size=len(sink.getvalue()), md5=""))
+    return found
+
+
+def name(task: Task, *files: Sequence[Row], bits: int = 0) -> InventoryResult:
+    config = InventoryConfig(layout=Layout(kind="parquet", bucket="", prefix="repo/"), bits=bits)
+    given = InventoryTask(name="inventory-00000", files=small_inventory(task, *files))
+    return name_inventory.body(task.run, config, given)
+
+
+def rows(*found: tuple[int, int, int, datetime]) -> pa.Table:
+    return pa.table([list(column) for column in zip(*found, strict=True)], schema=NAMED)
+
+
+def ask(task: Task, said: dict[str, list[bytes]], absent: Sequence[int], live: Sequence[int]) -> AbsentResult:
+    half = len(absent) // 2
+    parts = [task.ids("a/0.ids", absent[:half]), task.ids("a/1.ids", absent[half:])]
+    config = AbsentConfig(absent=parts, threads=2)
+    given = AbsentTask(index_part=task.indexed("part", said), live=task.ids("mark/manifests.ids", live))
+    return ask_for_absent.body(task.run, config, given)
+
+
+def test_live_manifest_that_is_gone_or_names_less_than_was_counted_stops_the_run(task: Task) -> None:
+    manifest = task.manifest(1, [raw(5), raw(5, 1), raw(6)])
+    with pytest.raises(FormatError):
+        ask(task, {manifest: [raw(5), raw(7)]}, absent=[5, 7], live=[1])
+    assert ask(task, {manifest: [raw(5), raw(7)]}, absent=[5, 6], live=[1]).asked == 2
+    with pytest.raises(FormatError, match=f"manifests/{named(2)}"):
+        ask(task, {named(2): [raw(5)]}, absent=[5], live=[2])

@@ -1,4 +1,4 @@
-"""With the default grace a run deletes what an earlier run found, what has waited since, and nothing else."""
+"""Only garbage that has waited for another run is a candidate."""
 
 from __future__ import annotations
 
@@ -31,12 +31,10 @@ GRACE = 72.0
 
 
 def run(repo: Repo, **changes: Any) -> dict[str, Any]:
-    """Collect with the default grace."""
     return collect(repo.config(**{**WAITS, **changes}))
 
 
 def put(repo: Repo, what: str) -> None:
-    """Put a branch on a released snapshot."""
     repo.library.create_branch("back", repo.ids[what])
 
 
@@ -83,12 +81,6 @@ def test_a_dry_run_and_a_run_delete_what_both_have_seen(repo: Repo, tmp_path: Pa
     assert objects(repo.folder) == expected
 
 
-def test_a_grace_of_zero_deletes_at_once_and_leaves_a_list_all_the_same(v2: Repo) -> None:
-    report = collect(v2.config())
-    assert report["deleted"]["objects"] > 0
-    assert pointer(v2.folder).run_id == report["run_id"]
-
-
 @pytest.mark.parametrize("mode", ["clean", "auto"])
 def test_what_was_in_use_between_waits_anew_with_all_that_it_names(v1: Repo, mode: str) -> None:
     run(v1)
@@ -105,7 +97,6 @@ def test_what_was_in_use_between_waits_anew_with_all_that_it_names(v1: Repo, mod
 
 @pytest.mark.parametrize("mode", ["clean", "auto"])
 def test_what_is_in_use_leaves_the_list_whatever_age_a_run_asks_for(v1: Repo, mode: str) -> None:
-    """By the stricter age snapshots are young, so they and what they name are live; an orphan is not."""
     orphan = v1.folder / "chunks" / ("0" * 20)
     orphan.write_bytes(b"of a session that never committed")
     run(v1)
@@ -118,7 +109,6 @@ def test_what_is_in_use_leaves_the_list_whatever_age_a_run_asks_for(v1: Repo, mo
 
 
 def test_what_waits_keeps_what_it_names_although_that_has_waited(v1: Repo) -> None:
-    """A snapshot whose file was written again waits anew; its manifests and chunks have waited long enough."""
     run(v1)
     let_wait(v1.folder, GRACE)
     path = v1.folder / "snapshots" / v1.ids["7"]
@@ -317,7 +307,6 @@ def test_a_kill_between_parts_neither_loses_rows_nor_confirms_early(
 
 @contextmanager
 def dying_at_part(number: int) -> Iterator[list[int]]:
-    """Die right before a part of the list is written; gives the shards that were."""
     honest, written = store.write_part, list[int]()
 
     def write_part(state: Any, label: str, shard: int, table: Any) -> Any:
@@ -369,13 +358,6 @@ def test_many_shards_wait_as_one_does(
     assert objects(v2.folder) == expected
 
 
-def test_a_part_whose_rows_did_not_change_is_named_again(v2: Repo) -> None:
-    run(v2)
-    before = pointer(v2.folder).parts
-    run(v2)
-    assert pointer(v2.folder).parts == before
-
-
 def grow_old(folder: Path, hours: float) -> None:
     for path in (path for path in folder.rglob("*") if path.is_file()):
         os.utime(path, (path.stat().st_mtime - hours * 3600,) * 2)
@@ -385,7 +367,6 @@ def grow_old(folder: Path, hours: float) -> None:
 def test_a_wait_that_began_while_objects_were_young_by_the_age_of_a_run_begins_anew(
     repo: Repo, hours: int
 ) -> None:
-    """A dry run with a shorter age has begun it when they were 28 hours old."""
     grow_old(repo.folder, GRACE + 28)
     run(repo, dry_run=True)
     let_wait(repo.folder, GRACE)

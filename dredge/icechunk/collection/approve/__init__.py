@@ -1,5 +1,0 @@
-"""Step approve: a person says whether the candidates may be deleted, where the run has to ask (`dredge.approve`)."""
-
-from dredge.icechunk.collection.approve.output import ApproveOutput
-
-__all__ = ["ApproveOutput"]

@@ -1,0 +1,370 @@
+"""Step bulk_delete: re-check, delete the candidates kind by kind, and settle the ledger.
+
+    approved, where the run must ask? → re-check
+      → snapshots → transaction logs → manifests → chunks → old repo infos → settled ledger
+
+Commits after the mark are normal: their chunks are live or young, and the sweep subtracts the chunks of their manifests
+once more. A ref that reaches a candidate stops the sweep: in spec 1 a branch or a tag can be set to a released
+snapshot, and then the mark is wrong.
+
+Referring kinds go first, the next kind begins only if no deletion of the last kind failed, and a file that stays keeps
+the files that it refers to: wherever the sweep stops, no file refers to a deleted one.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import pyarrow.compute as pc
+
+from dredge.approve.output import approval_inputs, why_asked
+from dredge.approve.step import approval_of
+from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
+from dredge.icechunk.collection.deleting import DeleteConfig, DeleteTask, delete_parts
+from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
+from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN, is_old
+from dredge.icechunk.collection.list_candidates.step import needed_copies
+from dredge.icechunk.collection.mark.snapshots import snapshot_files, with_ancestors
+from dredge.icechunk.collection.outputs import (
+    ApproveOutput,
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    read_live_snapshots,
+)
+from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.collection.witness.operations import read_old_refs
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
+from dredge.runs import ledger
+from dredge.runs.failures import not_deleted
+from dredge.runs.gate import GateConfig, Watch, watching
+from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
+from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
+from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.storage import ObjectReader, exists
+from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
+
+log = logging.getLogger("dredge")
+STEP = BulkDeleteOutput.STEP
+_REFS_LOOKED_AT = "new_since_mark"
+_NAMING = frozenset({"snapshots", "manifests"})
+"""Kinds with references to later kinds."""
+_FAILURES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """New live snapshots since the mark, and the ref or repo info that reaches a candidate (None without one)."""
+
+    new: frozenset[str]
+    in_use_by: str | None
+
+
+def look_again(
+    reader: ObjectReader,
+    spec_version: int,
+    marked: Collection[str],
+    candidates: Collection[str],
+    old_refs: Collection[tuple[str, str]] = (),
+) -> Changes:
+    """Compare the repository with a mark.
+
+    Raises:
+        FormatError: the repository cannot be read.
+        RefusedError: main is missing.
+    """
+    if spec_version == 2:
+        listed = {entry.id for entry in read_repo_info(reader).snapshots}
+        back = sorted(listed & set(candidates))
+        user = f"the repo info, which lists {back[0]}" if back else _late_old_ref(reader, marked, old_refs)
+        return Changes(frozenset(listed - set(marked)), user)
+    new: set[str] = set()
+    for (kind, name), tip in sorted(read_refs(reader).items()):
+        node: str | None = tip
+        while node is not None and node not in marked and node not in new:
+            if node in candidates:
+                return Changes(frozenset(new), f"{kind} {name}, which reaches {node}")
+            key = SNAPSHOTS + node
+            try:
+                parent = parse_snapshot(reader.get(key), key).parent_id
+            except NotFoundError:
+                return Changes(frozenset(new), f"{kind} {name}, which reaches the missing {node}")
+            new.add(node)
+            node = parent
+    return Changes(frozenset(new), None)
+
+
+def _late_old_ref(
+    reader: ObjectReader, marked: Collection[str], known: Collection[tuple[str, str]]
+) -> str | None:
+    for ref in read_old_refs(reader):
+        if ref.tip not in marked and (ref.label, ref.tip) not in known:
+            return f"{ref.label} in refs/ at {ref.tip}, written by a program that still uses spec 1"
+    return None
+
+
+def find_unnamed(
+    reader: ObjectReader, marked: Collection[str], candidates: Collection[str], since: datetime
+) -> set[str]:
+    """Unreferenced snapshot files written since the mark, with their ancestors."""
+    found = {
+        node
+        for node, time in snapshot_files(reader)
+        if node not in marked and node not in candidates and not is_old(time, since)
+    }
+    return with_ancestors(reader, found, marked) - set(marked)
+
+
+def in_use_text(run: Run, user: str) -> str:
+    """Message for a candidate in use."""
+    return (
+        f"run {run.plan.run_id}: a candidate snapshot is in use again by {user}. The run deletes nothing more. Start a"
+        " new run."
+    )
+
+
+def refuse_use(run: Run, changes: Changes) -> None:
+    """Raise RefusedError if a candidate is in use again."""
+    if changes.in_use_by is not None:
+        raise RefusedError(in_use_text(run, changes.in_use_by))
+
+
+def find_use(
+    run: Run,
+    marked: Collection[str],
+    candidates: Collection[str],
+    old_refs: Collection[tuple[str, str]] = (),
+) -> str | None:
+    """Reason to stop a running sweep; None to continue.
+
+    Raises:
+        FormatError: the repository cannot be read.
+        RefusedError: main is missing.
+    """
+    user = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs).in_use_by
+    return None if user is None else in_use_text(run, user)
+
+
+def error_of_stop(run: Run, watch: Watch) -> DredgeError:
+    """The error for a stopped sweep, from the driver's watch."""
+    if isinstance(watch.error, DredgeError):
+        return watch.error
+    if watch.error is None and watch.found is not None:
+        return RefusedError(watch.found)
+    why = (
+        "the sweep stopped, because the last check of the refs was too old."
+        if watch.error is None
+        else f"refs could not be checked ({watch.error})."
+    )
+    return UnavailableError(
+        f"run {run.plan.run_id}: {why} The ledger has the deleted objects. Run the step again; it continues there."
+    )
+
+
+def newly_live(
+    reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
+) -> dict[str, sets.Ids]:
+    """Read the ids that snapshots need, by kind of object: files of any kind may have ids in locations of virtual
+    chunks.
+    """
+    refs = refs_by_manifest(snapshot_rows(reader, sorted(new)))
+    there = [node for node in sorted(unnamed) if exists(reader, SNAPSHOTS + node)]
+    more = refs_by_manifest(snapshot_rows(reader, there))
+    refs = {node: count for node, count in more.items() if exists(reader, MANIFESTS + node)} | refs
+    kept, chunks = sets.of_names({*new, *there}), [found for _, found in manifest_rows(reader, refs)]
+    named = {
+        "snapshots": kept,
+        "transactions": kept,
+        "manifests": sets.of_names(refs),
+        "chunks": sets.unite([found.native for found in chunks]),
+    }
+    virtual = sets.unite([found.virtual for found in chunks])
+    return {kind: sets.unite([virtual, named.get(kind, sets.NONE)]) for kind in FOLDERS}
+
+
+def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
+    """Re-check, then delete the candidates; a dry run only counts them.
+
+    After an error, a second call continues at the end of the ledger.
+
+    Raises:
+        RefusedError: a guard did not pass, a person did not approve, the inputs do not belong together, the mark is too
+            old, or a candidate snapshot is in use again.
+        LeaseHeldError: another run has taken over.
+        UnavailableError: some objects could not be deleted; later kinds were not begun.
+        ConfigError: the credentials do not allow deletions, and nothing was deleted.
+        PartialError: the credentials do not allow the remaining deletions.
+    """
+    inputs: list[type[StepOutput]] = [
+        *BulkDeleteOutput.INPUTS,
+        *approval_inputs(run.plan, run.folder, ApproveOutput),
+    ]
+    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
+
+
+def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+    guards = record.input(CheckLimitsOutput)
+    _check_chain(run, record)
+    if run.plan.config.dry_run:
+        record.status = "dry_run"
+        record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
+        record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
+        return
+    asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
+    if guards.verdict != "passed" and not asked:
+        raise RefusedError(f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted.")
+    approval_of(run, record, ApproveOutput)
+    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
+    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    sweep_then_settle(
+        record,
+        what=f"the sweep of run {run.plan.run_id}",
+        uri=run.folder.uri,
+        sweep=lambda: _sweep(run, runner, record),
+        settle=lambda _: settle(run, record),
+        has_begun=lambda: _REFS_LOOKED_AT in record.counts,
+    )
+
+
+def _check_chain(run: Run, record: StepRecord) -> None:
+    approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
+    check_chain(run.folder, STEP, collect_links([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+
+
+def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+    marked = read_live_snapshots(run.folder, record.input(MarkOutput))
+    keys = record.input(ListCandidatesOutput).keys(run.folder, "snapshots")
+    candidates = {key.removeprefix(FOLDERS["snapshots"]) for key in keys}
+    old_refs = record.input(MarkOutput).old_refs
+    changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
+    refuse_use(run, changes)
+    unnamed = find_unnamed(run.reader, marked | changes.new, candidates, run.plan.created_at)
+    config = _config(run, record, newly_live(run.reader, changes.new, unnamed))
+    record.counts[_REFS_LOOKED_AT] = len(changes.new)
+    record.counts["unnamed_since_mark"] = len(unnamed)
+    _check_chain(run, record)
+    veto = approval_of(run, record, ApproveOutput)
+    record.attempt.check()
+    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # the approver has answered
+    refuse_alarmed(run)
+    note_deletion(run, record)
+    with watching(
+        run.folder,
+        run.state,
+        config.gate.watch,
+        lambda: veto() or find_use(run, marked | changes.new, candidates, old_refs),
+        run.plan.config.safety.gate_every_seconds,
+    ) as watch:
+        _delete_by_kind(run, runner, record, config, watch)
+
+
+def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteConfig:
+    attempt, safety = record.attempt.number, run.plan.config.safety
+    return DeleteConfig(
+        gate=GateConfig(
+            lease=run.plan.lease,
+            # Unique among drivers, even if a try number repeats because its object was lost.
+            watch=f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json",
+            trusted_seconds=safety.gate_every_seconds,
+            silence_seconds_max=safety.watch_silence_seconds_max,
+        ),
+        delete_keys=run.plan.config.tuning.delete_keys,
+        alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},
+        pinned=pinned_with_needs(run, record.input(MarkOutput), STEP),
+        undo=run.plan.undo.way,
+    )
+
+
+def _write_alive(run: Run, attempt: int, kind: str, ids: Ids) -> PartInfo:
+    return sets.write_ids(run.folder, f"{STEP}/_alive/{attempt:03d}-{kind}.ids", ids)
+
+
+def _delete_by_kind(
+    run: Run, runner: TaskRunner, record: StepRecord, config: DeleteConfig, watch: Watch
+) -> None:
+    candidates = record.input(ListCandidatesOutput)
+    for kind in FOLDERS:
+        parts = candidates.candidates(kind)
+        needed = _needed(run) if kind == OVERWRITTEN and parts else []
+        tasks = [
+            DeleteTask(kind=kind, parts=share, needed=needed)
+            for share in round_robin(parts, run.num_tasks(runner, len(parts)))
+        ]
+        objects = sum(part.rows for part in parts)
+        results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
+        if any(result.stopped for result in results):
+            approval_of(run, record, ApproveOutput)  # raises for a rejection, with the person
+            raise error_of_stop(run, watch)
+        if failed := sum(result.failed for result in results):
+            log.warning("%d %s could not be deleted; later kinds are not begun", failed, kind)
+            return
+        # An object that stays (the store holds it, say) keeps the objects that it needs.
+        if kind in _NAMING and any(result.kept for result in results):
+            named = with_needs(run, f"{STEP}/_named_by_kept", _kept(run, parts), passes_archived=True)
+            config = replace(config, named=(*config.named, named))
+
+
+def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
+    found: set[str] = set()
+    for part in parts:
+        rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
+        found.update(rows["address"].filter(pc.equal(rows["outcome"], ledger.KEPT)).to_pylist())
+    return found
+
+
+def _needed(run: Run) -> list[str]:
+    # Read again: the log may need other copies than at the mark.
+    return sorted(needed_copies(run.reader, read_repo_info(run.reader)))
+
+
+def settle(run: Run, record: StepRecord) -> DredgeError | None:
+    """Write the settled ledger (one row an object) and its figures.
+
+    Returns:
+        The error for failed deletions; None without failures.
+    """
+    totals: Counter[str] = Counter()
+    failures: list[dict[str, str | None]] = []
+    codes: set[str] = set()
+    not_copied = 0
+    candidates = record.input(ListCandidatesOutput)
+    for kind in FOLDERS:
+        for part in candidates.candidates(kind):
+            rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
+            found = ledger.settle_rows(
+                run.folder, part, rows, ["outcome", "code"], _FAILURES_SHOWN - len(failures)
+            )
+            record.parts.append(found.part)
+            failures += found.failures
+            # Of all failures, not only of the shown ones: a temporary failure is worth another try.
+            codes |= {str(group["code"]) for group in found.groups if group["outcome"] == ledger.FAILED}
+            for group in found.groups:
+                not_copied += group["objects"] if group["code"] == NOT_COPIED else 0
+                for unit in ("objects", "bytes"):
+                    totals[f"{kind}_{group['outcome']}_{unit}"] += group[unit]
+    record.counts.update(totals)
+    for outcome in ledger.OUTCOMES:
+        for unit in ("objects", "bytes"):
+            record.counts[f"{outcome}_{unit}"] = sum(totals[f"{kind}_{outcome}_{unit}"] for kind in FOLDERS)
+    if not_copied:
+        record.warn(words_of_not_copied(not_copied))
+    if not failures:
+        return None
+    record.details["failures"] = failures
+    text = (
+        f"run {run.plan.run_id}: {record.counts['failed_objects']:,} objects could not be deleted"
+        f" ({', '.join(sorted(codes))}); later kinds were not begun. The ledger has the deleted objects."
+    )
+    return not_deleted(text, codes, record.counts["deleted_objects"])

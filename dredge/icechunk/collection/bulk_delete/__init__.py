@@ -1,5 +1,0 @@
-"""Step bulk_delete: look again, then delete the candidates and write down what became of each."""
-
-from dredge.icechunk.collection.bulk_delete.output import BulkDeleteOutput
-
-__all__ = ["BulkDeleteOutput"]

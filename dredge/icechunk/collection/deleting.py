@@ -1,0 +1,111 @@
+"""Delete the candidates of some parts. Only this module of the collection has a deleter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.kinds import FOLDERS, names_of
+from dredge.icechunk.ids import hashes_of_names
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import GateConfig
+from dredge.runs.summary import PartInfo
+from dredge.runs.sweep import DeletingTask
+from dredge.runs.tasks import WorkerRun, partition_function
+from dredge.sets.live import LocatedSet, in_any
+from dredge.storage import open_deleter
+from dredge.undo.pins import PINNED
+from dredge.undo.protecting import GROUP_KEYS, protection
+from dredge.undo.ways import QUARANTINE
+
+ALIVE_CODE = "alive_again"
+NAMED_BY_KEPT = "named_by_kept"
+"""Code of an object that a kept file refers to; the store holds that file, or it could not be copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteConfig:
+    """Payload of all tasks.
+
+    Attributes:
+        gate: conditions before each request.
+        delete_keys: keys for the deleter in one call.
+        alive: sets of objects that became live after the mark, by kind.
+        pinned: restored objects that are kept for now; read again, because a run may have waited.
+        named: objects that kept files of this sweep refer to.
+    """
+
+    gate: GateConfig
+    delete_keys: int
+    alive: dict[str, PartInfo]
+    pinned: tuple[LocatedSet, ...]
+    undo: str
+    named: tuple[LocatedSet, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTask:
+    """Parts of candidates of a kind; `needed` has the names of the copies of the repo info that the operations log
+    needs now.
+    """
+
+    kind: str
+    parts: list[PartInfo]
+    needed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResult:
+    """Numbers of failed and kept objects; `stopped` if the gate closed before the end."""
+
+    stopped: bool
+    failed: int
+    kept: int
+
+
+@partition_function
+def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> DeleteResult:
+    """Delete the candidates of some parts, except live ones and those done in an earlier try.
+
+    Raises:
+        FormatError: a candidate is outside the folder of its kind.
+        LeaseHeldError: another run has taken over.
+        OvertakenError: a later try of the sweep has begun.
+    """
+    protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
+    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, protect=protect)
+    keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
+    for part in task.parts:
+        rows = deleting.undone(part, FOLDERS[task.kind])
+        alive = _alive(run.folder, config, task, rows)
+        hashes = [rows["hash"].to_numpy()]
+        (pinned,) = in_any(config.pinned, hashes, its_shards_only=True)
+        (named,) = in_any(config.named, hashes, its_shards_only=True)
+        stays = alive | pinned | named
+        codes = np.select([alive, pinned], [ALIVE_CODE, PINNED], NAMED_BY_KEPT)[stays].tolist()
+        deleting.keep(part, rows.filter(pa.array(stays)), codes)
+        if not deleting.delete(part, _groups(rows.filter(pa.array(~stays)), keys_max)):
+            return DeleteResult(stopped=True, failed=deleting.failed, kept=deleting.kept)
+    return DeleteResult(stopped=False, failed=deleting.failed, kept=deleting.kept)
+
+
+def _groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    whole = rows.combine_chunks()
+    for start in range(0, whole.num_rows, size):
+        yield whole.slice(start, size)
+
+
+def _alive(
+    folder: RunFolder, config: DeleteConfig, task: DeleteTask, rows: pa.Table
+) -> npt.NDArray[np.bool_]:
+    hashes, is_id = hashes_of_names(names_of(task.kind, rows["address"]))
+    needed = pa.array([FOLDERS[task.kind] + name for name in task.needed], pa.string())
+    found: npt.NDArray[np.bool_] = pc.is_in(rows["address"], needed).to_numpy()
+    # A candidate that is no id cannot have come from the listing: it stays.
+    return found | sets.contains(sets.read_ids(folder, config.alive[task.kind]), hashes) | ~is_id

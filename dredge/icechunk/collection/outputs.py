@@ -1,0 +1,318 @@
+"""The results of each step, for later steps."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from dredge.approve import output
+from dredge.approve.output import GuardsOutput
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
+from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.collection.witness.record import KNOWN
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json
+from dredge.runs.pending.store import PendingList
+from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.versions import Version
+from dredge.sets.live import CountedSet
+
+SNAPSHOT_NAMES = "snapshots.json"
+SNAPSHOT_ROWS = "snapshots.parquet"
+NEW_MANIFESTS = "new-manifests.json"
+PRUNED = "pruned.ids"
+KEPT_MANIFESTS = "kept-manifests.json"
+VIRTUAL = "virtual.ids"
+COUNTED = "counted"
+"""Folder of counts, beside lease and index: outside run folders, because later runs build on them."""
+_CHUNKS = "chunks-"
+_VIRTUAL = "virtual-"
+
+FOUND = "found-"
+"""Prefix of the files of found objects; the files of candidates begin with their kind."""
+_NEW_CHUNKS = "new-chunks-"
+CANARIES = "canaries.json"
+REPORT = "report.json"
+PAGE = "report.html"
+
+
+class MarkOutput(StepOutput):
+    """All live objects: sorted sets of ids, and figures."""
+
+    STEP = "mark"
+
+    def live(self, kind: str) -> PartInfo:
+        """Set of the live ids of a kind: snapshots, transactions or manifests."""
+        return self.part(f"{kind}.ids")
+
+    @property
+    def pruned(self) -> PartInfo:
+        """Set of the transaction logs in the repo info of spec 2 only."""
+        return self.part(PRUNED)
+
+    @property
+    def chunk_bits(self) -> int:
+        """The first so many bits of a chunk's id are its shard."""
+        return int(self.detail("chunk_bits"))
+
+    @property
+    def chunk_shards(self) -> list[list[PartInfo]]:
+        """Sets of live chunks, by shard. Chunks in locations of virtual chunks only (`is_virtual`) may not exist."""
+        shards: list[list[PartInfo]] = [[] for _ in range(1 << self.chunk_bits)]
+        for part in [*self.parts(_CHUNKS), *self.virtual_chunks]:
+            shards[int(part.name.removesuffix(".ids").rpartition("-")[2])].append(part)
+        return shards
+
+    @property
+    def virtual_chunks(self) -> list[PartInfo]:
+        """Sets of the ids in locations of virtual chunks, in a clean run."""
+        return self.parts(_VIRTUAL)
+
+    @property
+    def virtual(self) -> PartInfo:
+        """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind
+        may have them.
+        """
+        return self.part(VIRTUAL)
+
+    @property
+    def chunks(self) -> int:
+        """Number of ids in the sets of live native chunks, with duplicates."""
+        return sum(part.rows for part in self.parts(_CHUNKS))
+
+    @property
+    def counted(self) -> CountedSet | None:
+        """Number of live manifests by chunk, in the folder of lease and index; None in the dry run of a clean run."""
+        found = self.summary.details.get("counted")
+        return None if found is None else from_json(CountedSet, found)
+
+    @property
+    def kept_manifests(self) -> PartInfo:
+        """Manifests of kept, unreachable snapshots only: a JSON list of ids."""
+        return self.part(KEPT_MANIFESTS)
+
+    @property
+    def snapshot_rows(self) -> PartInfo:
+        """Rows of the live snapshots, for the next run (`state.SNAPSHOTS`)."""
+        return self.part(SNAPSHOT_ROWS)
+
+    @property
+    def old_refs(self) -> set[tuple[str, str]]:
+        """Label and tip of the refs of spec 1 in a repository of spec 2."""
+        return {(label, tip) for label, tip in self.summary.details.get("old_refs", ())}
+
+    @property
+    def known(self) -> PartInfo | None:
+        """Record for the next mark (`witness.record`); None in a report on a planned expiration."""
+        found = self.parts(KNOWN)
+        return found[0] if found else None
+
+    @property
+    def known_etag(self) -> str | None:
+        """Tag of the last mark's record; None if missing."""
+        found: str | None = self.summary.details.get("known_etag")
+        return found
+
+    @property
+    def known_is_damaged(self) -> bool:
+        """Whether the last mark's record cannot be used."""
+        return bool(self.summary.details.get("known_is_damaged", False))
+
+    @property
+    def contradicted(self) -> list[str]:
+        """Live snapshots with two different reads; the manifests of both are live."""
+        return list(self.detail("contradicted"))
+
+    @property
+    def young_until(self) -> datetime | None:
+        """When the last unneeded young snapshot reaches the minimum age; None without one."""
+        found = self.summary.details.get("young_until")
+        return None if found is None else datetime.fromisoformat(found)
+
+    @property
+    def seen(self) -> list[str]:
+        """Names of the parts of the index with snapshots read by this run."""
+        return list(self.detail("seen"))
+
+    @property
+    def new_manifests(self) -> PartInfo:
+        """Live manifests without counts in the base (optimized runs): a JSON object by id, of the MD5 of the bytes that
+        this run read ("" for an earlier read), and the name of the part of the index with the counted chunks.
+        """
+        return self.part(NEW_MANIFESTS)
+
+    @property
+    def snapshot_names(self) -> PartInfo:
+        """Names of the live snapshots; see `read_live_snapshots`."""
+        return self.part(SNAPSHOT_NAMES)
+
+
+def chunk_set_name(task: int, shard: int, *, is_native: bool = True) -> str:
+    """Name of a set of live chunks, relative to the run's folder: of native chunks, or of ids in virtual locations."""
+    return f"{MarkOutput.STEP}/{_CHUNKS if is_native else _VIRTUAL}{task:05d}-{shard:04d}.ids"
+
+
+def is_virtual(part: PartInfo) -> bool:
+    """Whether a set of live chunks comes from locations of virtual chunks."""
+    return part.name.startswith(f"{MarkOutput.STEP}/{_VIRTUAL}")
+
+
+def read_live_snapshots(folder: RunFolder, mark: MarkOutput) -> set[str]:
+    """Read the ids of the live snapshots of a mark."""
+    return set(json.loads(folder.read_bytes(mark.snapshot_names)))
+
+
+class ListCandidatesOutput(StepOutput):
+    """Candidates, and figures of all listed objects."""
+
+    STEP = "list_candidates"
+    INPUTS = (MarkOutput,)
+
+    def candidates(self, kind: str) -> list[PartInfo]:
+        """Rows of the candidates of a kind; schema `listing.SCHEMA`."""
+        return self.parts(f"{kind}-")
+
+    def keys(self, folder: RunFolder, kind: str) -> list[str]:
+        """Read the keys of all candidates of a small kind."""
+        tables = folder.read_parts(self.candidates(kind), ["address"])
+        return [key for table in tables for key in table["address"].to_pylist()]
+
+    def count(self, kind: str, figure: str) -> int:
+        """A figure of a kind, such as `candidates_objects` of chunks; 0 for an unlisted kind."""
+        return self.counts.get(f"{kind}_{figure}", 0)
+
+    def total(self, figure: str) -> int:
+        """Sum of a figure over all kinds."""
+        return sum(self.count(kind, figure) for kind in FOLDERS)
+
+    @property
+    def written_and_counted(self) -> dict[str, tuple[int, int]]:
+        """Written rows and counted candidates, by kind; the numbers must be equal."""
+        return {
+            kind: (sum(part.rows for part in self.candidates(kind)), self.count(kind, "candidates_objects"))
+            for kind in OBJECT_FOLDERS
+        }
+
+    @property
+    def pending(self) -> dict[str, Any]:
+        """Figures of the pending list after this run (`dredge.runs.pending.figures`)."""
+        return dict(self.detail("pending"))
+
+    @property
+    def pending_list(self) -> tuple[PendingList | None, str | None]:
+        """The new pending list without its time, and the tag of the old pointer; None in a report on a planned
+        expiration.
+        """
+        found, etag = self.summary.details.get("pending_list", (None, None))
+        return None if found is None else from_json(PendingList, found), etag
+
+    @property
+    def waits_anew(self) -> str:
+        """Reason why all garbage begins a new wait; "" otherwise."""
+        return str(self.summary.details.get("waits_anew", ""))
+
+    @property
+    def drift(self) -> dict[str, Any] | None:
+        """Objects missed by optimized runs; None if unknown."""
+        return self.summary.details.get("drift")
+
+    @property
+    def new_chunks(self) -> list[PartInfo]:
+        """Sets of the chunks of new manifests that earlier runs did not count (optimized runs)."""
+        return self.parts(_NEW_CHUNKS)
+
+    @property
+    def absent_chunks(self) -> Ids:
+        """Some unlisted live chunks, sorted."""
+        hashes = self.detail("absent").get("chunks", [])
+        return np.sort(np.array([int(digits, 16) for digits in hashes], np.uint64))
+
+
+def new_chunks_name(number: int) -> str:
+    """Name of a task's set of new chunks, relative to the run's folder."""
+    return f"{ListCandidatesOutput.STEP}/{_NEW_CHUNKS}{number:05d}.ids"
+
+
+class CheckLimitsOutput(GuardsOutput):
+    """Findings of the guards."""
+
+    INPUTS = (MarkOutput, ListCandidatesOutput)
+
+    def read_canaries(self, folder: RunFolder) -> list[str]:
+        """Read the keys of the canaries that existed at the check."""
+        return list(json.loads(folder.read_bytes(self.part(CANARIES))))
+
+
+class ApproveOutput(output.ApproveOutput):
+    """The question of a collection, and its answer."""
+
+    INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
+    GUARDS, CANDIDATES = CheckLimitsOutput, ListCandidatesOutput
+    COMMAND = "dredge icechunk"
+
+
+class BulkDeleteOutput(StepOutput):
+    """The outcome of each candidate."""
+
+    STEP = ledger.STEP
+    INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
+
+    @property
+    def settled(self) -> list[PartInfo]:
+        """Rows of the ledger, one for each candidate; none in a dry run."""
+        return self.parts("")
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Address, code and message of some failed deletions."""
+        return list(self.summary.details.get("failures", []))
+
+    @property
+    def deleted_objects(self) -> int:
+        """Confirmed deletions; 0 in a dry run."""
+        return self.counts.get("deleted_objects", 0)
+
+
+class VerifyOutput(StepOutput):
+    """Checks after the sweep."""
+
+    STEP = "verify"
+    INPUTS = (MarkOutput, CheckLimitsOutput, BulkDeleteOutput)
+
+
+class StateOutput(StepOutput):
+    """The state for the next run."""
+
+    STEP = "state"
+    INPUTS = (*BulkDeleteOutput.INPUTS, BulkDeleteOutput, VerifyOutput)
+
+    @property
+    def version(self) -> Version:
+        """The written version of the state."""
+        return Version(**self.detail("version"))
+
+
+class OwnFilesOutput(StepOutput):
+    """Removed own files."""
+
+    STEP = "own_files"
+
+
+class SaveReportOutput(StepOutput):
+    """Outcome of the run, and place of its report."""
+
+    STEP = "save_report"
+
+    @property
+    def outcome(self) -> str:
+        """Outcome of the run: a key of `report.OUTCOMES`."""
+        return str(self.detail("outcome"))
+
+    @property
+    def page(self) -> str:
+        """URI of the report's page."""
+        return str(self.detail("page"))

@@ -1,0 +1,282 @@
+"""Dredge's own files below `_dredge/` in a repository: lifetimes, deleter, and compaction of the index.
+
+    run folders, purges, plans of expirations    older than `keep_runs_days`
+    versions of the state                superseded for a week
+    layers of counts                     in no version that is left
+    parts and heads of the index         replaced by a compaction a week ago, or from a crashed run without their head
+    parts of the pending list            of earlier lists, a week old
+    pins                                 ended a week ago, and hashes of a crashed restore without their pin
+
+Files of a version of the state that was the newest at any time in the last week stay (`dredge.runs.cleanup`). The
+index has the manifests of the newest version; if it lacks manifests of older versions, some garbage only stays longer.
+
+A run removes folders only if their plan proves that they are runs of this repository, and if they are in `_dredge/`;
+folders with copies of deleted objects stay until a purge. The plan is removed last, so the next run finds the rest of
+an interrupted removal.
+
+Compaction writes the live manifests of small parts of the index into few parts, and forgets the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
+from dredge.icechunk.collection.index import (
+    HEADS,
+    PARTS,
+    ManifestIndex,
+    SnapshotRow,
+    read_manifest_rows,
+    write_manifest_rows,
+    write_snapshot_rows,
+)
+from dredge.icechunk.collection.outputs import COUNTED, OwnFilesOutput, StateOutput
+from dredge.icechunk.collection.run import PLAN, Run, parse_plan
+from dredge.icechunk.collection.state import RunState, StateStore, open_base
+from dredge.icechunk.format.manifests import NamedChunks
+from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
+from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter, read_recent_versions, remove_own_files
+from dredge.runs.clock import check_clocks
+from dredge.runs.folder import read_json
+from dredge.runs.pending.store import FOLDER as PENDING
+from dredge.runs.pending.store import list_superseded_parts
+from dredge.runs.steps import StepRecord
+from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS, Version
+from dredge.storage import ObjectReader, StorageOptions
+from dredge.storage.keys import is_plain
+from dredge.storage.parallel import at_once, ordered_map
+from dredge.undo.old_folders import Place, ended_pins, find_old_folders
+from dredge.undo.pins import PINS, read_pins
+from dredge.undo.purge import FOLDER as PURGES
+from dredge.xid import is_xid
+
+OWN_RUNS = RUNS.removeprefix(f"{STATE}/")
+_BOOKKEEPING = re.compile(
+    rf"(?:{'|'.join((COUNTED, VERSIONS, DISTRUSTED, PARTS, HEADS))})/[^/]+|{PENDING}/[^/]+\.parquet"
+    rf"|{PINS}/[^/]+(?:/[^/]+)?"
+)
+_OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOTALL)
+
+log = logging.getLogger("dredge")
+PART_IDS = 2_000_000
+"""Ids in a part of manifests, about."""
+_SMALL_BYTES = PART_IDS * 8 // 4
+
+
+def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
+    """The deleter of own files in a repository; it refuses all other keys."""
+    return OwnFilesDeleter(f"{uri.rstrip('/')}/{STATE}", is_own_file, options)
+
+
+def is_own_file(key: str) -> bool:
+    """Whether a key below `_dredge/` is a removable own file: not an object of the repository, not the lease, and not a
+    pointer to the state or the pending list.
+    """
+    if not is_plain(key):
+        return False
+    of_id = _OF_ID.fullmatch(key)
+    return is_xid(of_id[1]) if of_id is not None else _BOOKKEEPING.fullmatch(key) is not None
+
+
+@dataclass(slots=True)
+class Superseded:
+    """Removable files, as keys relative to `_dredge`; `folders` has the files of each folder, its plan last."""
+
+    bookkeeping: list[str] = field(default_factory=list)
+    folders: dict[str, list[str]] = field(default_factory=dict)
+    size_bytes: int = 0
+
+    @property
+    def keys(self) -> list[str]:
+        """All files in the order of removal."""
+        return [*self.bookkeeping, *(key for keys in self.folders.values() for key in keys)]
+
+
+def clean_up(run: Run) -> None:
+    """Remove unneeded files of a complete run's repository. An error is logged and does not fail the run."""
+    if run.plan.config.keep_runs_days is None:
+        return
+    try:
+        run.step(OwnFilesOutput, lambda record: _clean_up(run, record), (StateOutput,))
+    except DredgeError as error:
+        log.warning("Dredge's own files were not removed; a later run removes them: %s", error)
+
+
+def _clean_up(run: Run, record: StepRecord) -> None:
+    found = find_superseded(run)
+    record.counts.update(
+        own_files=len(found.keys), own_bytes=found.size_bytes, own_folders=len(found.folders)
+    )
+    deleter = own_files_deleter(run.plan.uri, run.options)
+    remove_own_files(deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record)
+
+
+def find_superseded(run: Run) -> Superseded:
+    """Find unneeded files (read-only).
+
+    Raises:
+        RefusedError: the store's clock and this machine's differ too much.
+        DredgeError: the state, the index or a listing cannot be read.
+    """
+    now = run.store_now()
+    # A clock that jumped would make all files old.
+    check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
+    week_ago = now - timedelta(days=KEEP_DAYS_MIN)
+    # Listed before the versions are read: a file of a version written meanwhile is new, or in the version before.
+    places = ("state", COUNTED, "index", PINS, PENDING)
+    listed_now = ordered_map(
+        lambda place: ListedFiles.of(run.state, f"{place}/", week_ago), places, len(places)
+    )
+    files = dict(zip(places, listed_now, strict=True))
+    with at_once() as ask:
+        versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files["state"], "")
+        index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
+        of_list = list_superseded_parts(run.state, files[PENDING])
+    versions = versions_read.result()
+    found = Superseded()
+    found.bookkeeping += _state(files["state"], versions)
+    named = {part.name for state in versions.values() for part in state.counted.parts}
+    found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
+    found.bookkeeping += _index(index.result(), files["index"])
+    found.bookkeeping += of_list
+    found.bookkeeping += ended_pins(pins.result(), files[PINS], "", lambda pin: pin.until < week_ago)
+    sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
+    found.size_bytes = sum(sizes[key] for key in found.bookkeeping)
+    _find_folders(run, now, versions.values(), found)
+    return found
+
+
+def _state(files: ListedFiles, versions: Iterable[str]) -> Iterator[str]:
+    # A note on a version is removed with the version.
+    kept = {*versions, *(f"{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions)}
+    for place in (VERSIONS, DISTRUSTED):
+        yield from (key for key in files.old(f"{place}/") if key not in kept)
+
+
+def _index(index: ManifestIndex, files: ListedFiles) -> Iterator[str]:
+    # A replaced head is removed once the newer head is old; the oldest first, so that none is in force again.
+    gone = {name for name, by in index.superseded.items() if files.aged.intersection(by)}
+    yield from (key for key in reversed(files.old(f"{HEADS}/")) if key in gone)
+    if index.unread_heads - gone:
+        return  # these may have any part
+    waiting = [by for name, by in index.superseded.items() if name not in gone and name in files.sizes]
+    kept = index.part_names.union(*(parts for by in waiting for parts in by.values()))
+    yield from (key for key in files.old(f"{PARTS}/") if key not in kept)
+
+
+def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: Superseded) -> None:
+    days = run.plan.config.keep_runs_days
+    assert days is not None
+    oldest = now - timedelta(days=days)
+    named = {state.run_uri for state in versions}
+    kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
+    places = [Place(OWN_RUNS, kept, partial(_is_ours, run))]
+    places += [Place(name, kept, lambda _runs, _run_id: True) for name in (EXPIRATIONS, PURGES)]
+    listed = ordered_map(lambda place: find_old_folders(run, run.state, place, oldest), places, len(places))
+    for old in listed:
+        found.folders |= old.folders
+        found.size_bytes += old.size_bytes
+
+
+def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
+    try:
+        plan = parse_plan(read_json(runs, f"{run_id}/{PLAN}"))
+    except (ConfigError, FormatError, NotFoundError):
+        return False  # of another version
+    return (
+        plan.run_id == run_id
+        and plan.uri.rstrip("/") == run.plan.uri.rstrip("/")
+        and plan.run_uri.rstrip("/") == f"{runs.uri}/{run_id}"
+    )
+
+
+def compact_index(run: Run, version: Version) -> int:
+    """Unite small parts of the index and forget unneeded parts, if worthwhile.
+
+    Returns:
+        Number of replaced parts of manifests.
+
+    Raises:
+        DredgeError: the state or the index could not be read or written; the index is unchanged.
+    """
+    index = ManifestIndex.load(run.state)
+    base = open_base(version, run.state, run.options)
+    rows = base.rows
+    live = {manifest for row in rows.values() for manifest in row.manifests}
+    wanted = _wanted(index, live)
+    going = _that_go(index, wanted, run.plan.config.tuning.index_parts_max)
+    if going is None:
+        return 0
+    label = f"{run.folder.label}-compacted"
+    written = [
+        (
+            write_manifest_rows(run.state, f"{label}-manifests-{number:05d}", batch),
+            [name for name, _ in batch],
+        )
+        for number, batch in enumerate(_batches(run, index, wanted, going))
+    ]
+    kept = [(index.manifest_parts[name], index.manifests_of[name]) for name in wanted if name not in going]
+    # Reads after the mark are for the next run: a run with a lost lease may have written them.
+    unseen = index.snapshots(run.state, base.state.seen)
+    # A second, empty row for snapshots with two different reads: the index still shows the difference.
+    contradicted = {*base.state.contradicted, *index.contradicted}
+    named = [*rows.values(), *unseen.values(), *(SnapshotRow(name, (), ()) for name in contradicted)]
+    snapshots = write_snapshot_rows(run.state, f"{label}-snapshots-00000", named)
+    replaces = {*index.heads, *index.superseded, *index.unread_heads}
+    run.lease.check(run.plan.lease)
+    index.add(run.state, label, [snapshots], [*kept, *written], sorted(replaces))
+    log.info("index: of %d parts of manifests %d were united into %d", len(wanted), len(going), len(written))
+    return len(going)
+
+
+def _wanted(index: ManifestIndex, live: set[str]) -> dict[str, list[str]]:
+    left = set(live)
+    found: dict[str, list[str]] = {}
+    for name in sorted(index.manifests_of):
+        found[name] = [item for item in index.manifests_of[name] if item in left]
+        left.difference_update(found[name])
+    return found
+
+
+def _that_go(index: ManifestIndex, wanted: dict[str, list[str]], parts_max: int) -> list[str] | None:
+    small = [name for name in wanted if index.manifest_parts[name].size_bytes < _SMALL_BYTES]
+    dead = {name for name in wanted if 2 * len(wanted[name]) < len(index.manifests_of[name])}
+    if len(small) > parts_max or len(index.heads) > parts_max:
+        return sorted({*small, *dead})
+    size_bytes = sum(index.manifest_parts[name].size_bytes for name in dead)
+    return sorted(dead) if size_bytes >= _SMALL_BYTES else None
+
+
+def _batches(
+    run: Run, index: ManifestIndex, wanted: dict[str, list[str]], names: Sequence[str]
+) -> Iterator[list[tuple[str, NamedChunks]]]:
+    batch: list[tuple[str, NamedChunks]] = []
+    for name in names:
+        needed = set(wanted[name])
+        if not needed:
+            continue
+        try:
+            batch += [
+                row for row in read_manifest_rows(run.state, index.manifest_parts[name]) if row[0] in needed
+            ]
+        except FormatError as error:
+            log.warning("%s is not compacted: %s", name, error)
+        if sum(len(ids) for _, chunks in batch for ids in chunks) >= PART_IDS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def keep_small(run: Run, version: Version) -> None:
+    """As `compact_index`, but an error is only logged, because a large index is only slow."""
+    try:
+        compact_index(run, version)
+    except DredgeError as error:
+        log.warning("the index was not compacted; a later run compacts it: %s", error)

@@ -1,0 +1,354 @@
+"""The report of a run, from the results of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dredge.approve.output import approval_inputs
+from dredge.approve.question import approval_text
+from dredge.approve.question import what_to_do as about_approval
+from dredge.errors import DredgeError, FormatError
+from dredge.icechunk.collection.kinds import FOLDERS, NAMES
+from dredge.icechunk.collection.outputs import (
+    ApproveOutput,
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    VerifyOutput,
+)
+from dredge.icechunk.collection.run import Run
+from dredge.runs.payload import to_json
+from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
+from dredge.runs.rendering import duration_text, size_text
+from dredge.runs.report import ReportRow
+from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.versions import OPTIMIZED
+from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import WORDS
+
+_BEFORE: tuple[type[StepOutput], ...] = (MarkOutput, ListCandidatesOutput, CheckLimitsOutput)
+_AFTER: tuple[type[StepOutput], ...] = (BulkDeleteOutput, VerifyOutput)
+"""Steps before and after an approval."""
+OUTCOMES = {
+    "success": "done",
+    "dry_run": "dry run: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "rejected": "rejected: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
+    "alarm": "alarm: an earlier run had deleted live objects; this run deleted nothing",
+    "partial": "some candidates were not deleted",
+    "failed": "failed: nothing was deleted",
+    "unfinished": "not finished",
+}
+_STOPPED = ("awaiting_approval", "rejected", "refused", "alarm")
+
+type Totals = dict[str, dict[str, int]]
+
+UNSEEN = "chunks without a manifest, from sessions without a commit or from failed commits"
+_SWEPT = {
+    "deleted": "unreachable",
+    "missing": "did not exist any more",
+    "failed": "could not be deleted",
+    "kept": "became live, was restored or rewritten meanwhile, is held by the store or not copied",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    outputs: tuple[type[StepOutput], ...]
+    summaries: Mapping[str, StepSummary]
+    failures: Mapping[str, dict[str, Any]]
+
+    def output[O: StepOutput](self, output: type[O]) -> O | None:
+        summary = self.summaries.get(output.STEP)
+        return None if summary is None else output.of(summary)
+
+    @property
+    def deleted_objects(self) -> int:
+        swept = self.output(BulkDeleteOutput)
+        return 0 if swept is None else swept.deleted_objects
+
+
+def build_report(run: Run) -> dict[str, Any]:
+    """Make `report.json` from the results of a run."""
+    plan, left = run.plan, _read(run)
+    asked = left.output(ApproveOutput)
+    guards, swept = left.output(CheckLimitsOutput), left.output(BulkDeleteOutput)
+    listed = left.output(ListCandidatesOutput)
+    kinds = {kind: _figures(left, kind) for kind in FOLDERS}
+    outcome = _outcome(left, plan.config.dry_run)
+    totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
+    pending = {} if listed is None else listed.pending
+    mark = left.output(MarkOutput)
+    young = 0 if mark is None else mark.counts["young_snapshots"]
+    return {
+        "format": 1,
+        "title": f"Collection of {plan.uri}",
+        "run_id": plan.run_id,
+        "repository": plan.uri,
+        "spec_version": plan.spec_version,
+        "mode": plan.mode,
+        "why_mode": plan.why_mode,
+        "drift": None if listed is None else listed.drift,
+        "started_at": plan.created_at.isoformat(),
+        "cutoff": plan.cutoff.isoformat(),
+        "dry_run": plan.dry_run,
+        "approval": None if asked is None else asked.approval,
+        "outcome": outcome,
+        "outcome_text": OUTCOMES[outcome],
+        "headline": " ".join(
+            filter(
+                None, (_headline(outcome, totals, plan.config.after is not None), describe_waiting(pending))
+            )
+        ),
+        "what_to_do": _what_to_do(outcome, bool(left.failures)),
+        "facts": [*_facts(run, left), *list_waiting_facts(pending), *facts_of_mode(run, listed)],
+        **totals,
+        "pending": pending,
+        "counts": {f"pending_{unit}": figure for unit, figure in pending.get("waiting", {}).items()},
+        "kinds": {kind: figures for kind, figures in kinds.items() if figures},
+        "rows": [
+            to_json(row)
+            for kind, figures in kinds.items()
+            for row in rows_of_kind(kind, figures, plan.config.dry_run, young if kind == "snapshots" else 0)
+        ],
+        "problems": [f"{step}: {failure['message']}" for step, failure in left.failures.items()],
+        "failures": [] if swept is None else swept.failures,
+        "warnings": [warning for summary in left.summaries.values() for warning in summary.warnings],
+        "findings": [] if guards is None else guards.findings,
+        "steps": [_step(left, output.STEP) for output in left.outputs],
+    }
+
+
+def _outputs(run: Run) -> tuple[type[StepOutput], ...]:
+    try:
+        return (*_BEFORE, *approval_inputs(run.plan, run.folder, ApproveOutput), *_AFTER)
+    except FormatError:  # the guards' results are damaged; the report shows that as their failure
+        return (*_BEFORE, *_AFTER)
+
+
+def _read(run: Run) -> _Left:
+    outputs = _outputs(run)
+    summaries: dict[str, StepSummary] = {}
+    failures: dict[str, dict[str, Any]] = {}
+
+    def read(step: str) -> tuple[StepSummary | None, dict[str, Any] | None]:
+        done = run.folder.read_summary(step)
+        failure = run.folder.read_open_failure(step, done)
+        return done or run.folder.read_incomplete(step), failure
+
+    steps = [output.STEP for output in outputs]
+    for step, (summary, failure) in zip(steps, ordered_map(read, steps, len(steps)), strict=True):
+        if summary is not None:
+            summaries[step] = summary
+        if failure is not None:
+            failures[step] = failure
+    return _Left(outputs, summaries, failures)
+
+
+def _figures(left: _Left, kind: str) -> dict[str, int]:
+    start = f"{kind}_"
+    return {
+        name.removeprefix(start): value
+        for output in (left.output(ListCandidatesOutput), left.output(BulkDeleteOutput))
+        if output is not None
+        for name, value in output.counts.items()
+        if name.startswith(start)
+    }
+
+
+def _sum(kinds: Mapping[str, Mapping[str, int]], what: str) -> dict[str, int]:
+    return {
+        unit: sum(figures.get(f"{what}_{unit}", 0) for figures in kinds.values())
+        for unit in ("objects", "bytes")
+    }
+
+
+def _outcome(left: _Left, dry_run: bool) -> str:
+    def status(output: type[StepOutput]) -> str:
+        return left.summaries[output.STEP].status if output.STEP in left.summaries else ""
+
+    if status(BulkDeleteOutput) == "partial":
+        return "partial"
+    for output in (CheckLimitsOutput, ApproveOutput):
+        if status(output) in _STOPPED and not left.deleted_objects:
+            return status(output)
+    if left.failures:
+        return "partial" if left.deleted_objects else "failed"
+    if any(output.STEP not in left.summaries for output in left.outputs):
+        return "unfinished"
+    return "dry_run" if dry_run else "success"
+
+
+def _headline(outcome: str, totals: Totals, is_preview: bool) -> str:
+    if outcome in ("success", "partial"):
+        gone = totals["deleted"]
+        text = f"{gone['objects']:,} objects were deleted, {size_text(gone['bytes'])} freed."
+        failed = totals["failed"]["objects"]
+        return text + (f" {failed:,} could not be deleted." if failed else "")
+    would = totals["candidates"]
+    when = "After the planned expiration, " if is_preview else ""
+    return f"{when}{would['objects']:,} objects may be deleted, which would free {size_text(would['bytes'])}."
+
+
+def _what_to_do(outcome: str, has_failures: bool) -> str:
+    if text := about_approval(outcome, ApproveOutput.COMMAND):
+        return text
+    if outcome in _STOPPED:
+        return (
+            "Read the reasons of the failed guards below. A limit can be raised if you want these deletions."
+        )
+    if outcome == "partial":
+        return "Run the sweep again: it continues where it stopped."
+    return "Read the errors below; then start a new run." if has_failures else ""
+
+
+def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
+    plan, mark, asked = run.plan, left.output(MarkOutput), left.output(ApproveOutput)
+    facts = [
+        ("Repository", plan.uri),
+        ("Spec version", str(plan.spec_version)),
+        ("Run", plan.run_id),
+        ("Planned", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC, by the store's clock"),
+        ("Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC"),
+    ]
+    if asked is not None:
+        facts.append(("Approval", approval_text(asked.approval)))
+    if not plan.config.dry_run:
+        facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
+    if plan.config.after is not None:
+        older = plan.config.after.threshold
+        released = 0 if mark is None else mark.counts.get("planned_released_snapshots", 0)
+        text = f"{released:,} snapshots older than {older} leave the history; planned, not applied"
+        facts.append(("Expiration", text))
+    if mark is not None:
+        counts = mark.counts
+        facts.append(
+            (
+                "Live",
+                f"{counts['live_snapshots']:,} snapshots, {counts['live_manifests']:,} manifests with"
+                f" {counts['live_references']:,} chunk references; {counts['manifests_read']:,} manifests read",
+            )
+        )
+        if mark.young_until is not None:
+            facts.append(
+                (
+                    "Released, still young",
+                    f"{counts['young_snapshots']:,} unneeded snapshots, with the objects that only they need. The last"
+                    f" one reaches the minimum age at {mark.young_until:%Y-%m-%d %H:%M} UTC, and then waits"
+                    f" {duration_text(plan.grace)}. `dredge icechunk plan --estimate` shows their bytes",
+                )
+            )
+    return facts
+
+
+def _step(left: _Left, step: str) -> dict[str, Any]:
+    summary, failed = left.summaries.get(step), step in left.failures
+    if summary is None:
+        status = "failed" if failed else "not done"
+        return {"step": step, "status": status, "seconds": "", "figures": "", "counts": {}}
+    shown = {name: value for name, value in summary.counts.items() if value}
+    return {
+        "step": step,
+        "status": "failed" if failed and summary.status == "success" else summary.status,
+        "seconds": round(summary.seconds, 1),
+        "figures": ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in shown.items()),
+        "counts": dict(summary.counts),
+    }
+
+
+def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
+    """Lines about the mode of a run: objects that it could not find, and objects that earlier runs missed."""
+    plan = run.plan
+    facts = [("Mode", f"{plan.mode}: {plan.why_mode}" if plan.why_mode else plan.mode)]
+    if plan.mode == OPTIMIZED:
+        facts.append(("Not searched", f"{UNSEEN}. Only a clean run finds them{_last_clean(run)}"))
+    if plan.inventory is not None:
+        begun = plan.inventory.created_at
+        when = "of an unknown time" if begun is None else f"begun {begun:%Y-%m-%d %H:%M} UTC"
+        facts.append(
+            ("Chunks from", f"{plan.inventory.uri}, {when}; younger chunks wait for the next clean run")
+        )
+    drift = None if listed is None else listed.drift
+    if drift is not None:
+        text = f"nothing, in {drift['runs']:,} optimized runs"
+        if drift["objects"]:
+            text = (
+                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: in no"
+                " manifest of the store, and in none that an optimized run has counted"
+            )
+        facts.append(("Missed by optimized runs", text))
+    return facts
+
+
+def _last_clean(run: Run) -> str:
+    try:
+        if run.base is None:
+            return ""
+        state = run.base.state
+    except DredgeError:
+        return ""
+    age = duration_text(run.plan.created_at - state.clean_at)
+    return f"; the last one was {age} before this run ({state.clean_run_id})"
+
+
+def rows_of_kind(
+    kind: str, figures: Mapping[str, int], dry_run: bool, released: int = 0
+) -> Iterator[ReportRow]:
+    """Rows of a kind; `released` is the number of unneeded objects kept with all their objects for their age."""
+    if not figures:
+        return
+    yield from _kept(kind, figures, released)
+    candidates = figures.get("candidates_objects", 0)
+    swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
+    if candidates and not any(swept.values()):
+        verdict = "would be deleted" if dry_run else "candidate"
+        yield _row(kind, verdict, "unreachable", candidates, figures["candidates_bytes"])
+    for outcome, why in _SWEPT.items():
+        if swept[outcome]:
+            yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
+
+
+def _kept(kind: str, figures: Mapping[str, int], released: int) -> Iterator[ReportRow]:
+    young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
+    foreign = figures.get("foreign", 0)
+    pinned = figures.get("pinned_objects", 0)
+    waiting = figures.get("waiting_objects", 0)
+    live = figures.get("listed_objects", 0) - figures.get("found_objects", 0)
+    live -= young + foreign + spared + pinned + released
+    if live:
+        yield _row(kind, "kept", "needed", live, None if released else _live_bytes(figures))
+    if released:
+        yield _row(kind, "kept", "released, younger than the cutoff", released, None)
+    if young:
+        yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
+    if waiting:
+        why = "unreachable; waits for another run"
+        yield _row(kind, "waiting", why, waiting, figures["waiting_bytes"])
+    if spared:
+        why = "unreachable; this run keeps all of its kind"
+        yield _row(kind, "kept", why, spared, figures["spared_bytes"])
+    if pinned:
+        yield _row(
+            kind,
+            "kept",
+            "restored and kept for now, or part of it is a virtual chunk",
+            pinned,
+            figures["pinned_bytes"],
+        )
+    if foreign:
+        yield _row(kind, "kept", "not an Icechunk name", foreign, None)
+
+
+def _live_bytes(figures: Mapping[str, int]) -> int | None:
+    if figures.get("foreign", 0) or "listed_bytes" not in figures:
+        return None
+    others = sum(figures.get(f"{what}_bytes", 0) for what in ("found", "young", "spared", "pinned"))
+    return figures["listed_bytes"] - others
+
+
+def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> ReportRow:
+    return ReportRow(NAMES[kind], verdict, why, objects, size_bytes)

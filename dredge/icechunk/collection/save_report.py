@@ -1,0 +1,212 @@
+"""Step save_report: advance the state after a complete run, clean up, and write the report.
+
+    report.json     for programs; everything in one JSON object
+    report.html     the same as a page
+
+A report is written again at every call, also after a failure. A later try has newer facts, so an earlier try gives way.
+
+Only a verified, complete run advances the state: under the lease, from the version in the plan, or not at all. If that
+fails, the deletions are still right, and the next run builds on the older state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dredge.approve.output import approval_inputs
+from dredge.errors import DredgeError, FormatError
+from dredge.icechunk.collection.outputs import (
+    PAGE,
+    REPORT,
+    ApproveOutput,
+    BulkDeleteOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    SaveReportOutput,
+    StateOutput,
+)
+from dredge.icechunk.collection.own_files import clean_up, keep_small
+from dredge.icechunk.collection.report import build_report
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state import RunState, StateStore
+from dredge.runs.payload import to_json
+from dredge.runs.report import render_html
+from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.tries import StepTry
+from dredge.runs.versions import CLEAN, OPTIMIZED, Current
+from dredge.sets.live import CountedSet
+
+log = logging.getLogger("dredge")
+
+
+def save_report(run: Run) -> StepSummary:
+    """Advance the state if the run is complete, and write the report.
+
+    Raises:
+        OvertakenError: a later try has begun, and writes the report.
+        DredgeError: the state could not be advanced; the report is written.
+    """
+    # Claimed before the first read: a sleeping try must not keep a later one from its report.
+    attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
+    with run.folder.keeping():
+        is_complete = _is_complete(run)
+        # A try that slept until its run's end would take the lease again, and never release it.
+        attempt.check()
+        return _end(run, attempt, is_complete)
+
+
+def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
+    error: DredgeError | None = None
+    try:
+        if is_complete and (moved := advance_state(run)) is not None:
+            keep_small(run, StateOutput.of(moved).version)
+            if attempt.is_newest():  # compaction takes long: another try may have begun
+                clean_up(run)
+    except DredgeError as found:
+        log.exception("the state was not advanced")
+        error = found
+    _distrust(run)
+    summary = write_report(run, attempt)
+    if error is not None:
+        raise error
+    return summary
+
+
+def _is_complete(run: Run) -> bool:
+    try:
+        found = run.folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
+        return all(summary is not None for summary in found.values())
+    except FormatError:
+        return False
+
+
+def _distrust(run: Run) -> None:
+    # No later run may build on a state that this run could not read, or has made untrue.
+    if (built_on := run.plan.state) is None:
+        return
+    if why := _kept_chunks(run) or _could_not_read(run) or lost_list(run):
+        log.error("%s is not used again, and the next run is a clean one: %s", built_on.name, why)
+        StateStore(run.state, run.options).distrust(built_on, why)
+
+
+def _kept_chunks(run: Run) -> str | None:
+    config, step = run.plan.config, BulkDeleteOutput.STEP
+    if not config.keep_chunks or config.dry_run:
+        return None
+    if run.folder.read_summary(step) is None and run.folder.read_incomplete(step) is None:
+        return None
+    # Only a listing finds the chunks of the deleted manifests.
+    return f"run {run.plan.run_id} kept all chunks and deleted manifests"
+
+
+def _could_not_read(run: Run) -> str | None:
+    if run.plan.mode != OPTIMIZED:
+        return None
+    for output in (MarkOutput, ListCandidatesOutput):
+        why = run.folder.read_damage(output.STEP)
+        if why is not None:
+            return why
+    return None
+
+
+def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
+    """Write the report of a run at any stage.
+
+    Raises:
+        OvertakenError: a later try has begun, and writes the report.
+    """
+    started = run.clock()
+    attempt = attempt or StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
+    with run.folder.writing(attempt):
+        report = build_report(run)
+        page = render_html(report).encode()
+        run.folder.publish_json(REPORT, report)
+        attempt.replace(PAGE, page)
+        summary = StepSummary(
+            step=SaveReportOutput.STEP,
+            run_id=run.plan.run_id,
+            status="success",
+            started_at=started,
+            finished_at=run.clock(),
+            counts=_figures(report),
+            details={"outcome": report["outcome"], "page": f"{run.folder.uri}/{PAGE}"},
+            try_number=attempt.number,
+        )
+        run.folder.write_summary(summary)
+    return summary
+
+
+def _figures(report: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        f"{what}_{unit}": report[what][unit]
+        for what in ("candidates", "deleted", "failed")
+        for unit in ("objects", "bytes")
+    }
+
+
+def advance_state(run: Run) -> StepSummary | None:
+    """Write the state for the next run.
+
+    Returns:
+        The step's summary; None for a run with kept kinds, a dry run, or an optimized run without a usable pending
+            list:
+        the next run builds on the same state as this one.
+
+    Raises:
+        RefusedError: a step is incomplete, or the inputs do not belong together.
+        ConflictError: another run has advanced the state.
+        LeaseHeldError: another run has taken over.
+    """
+    config, mark = run.plan.config, run.folder.read_summary(MarkOutput.STEP)
+    if config.dry_run or config.kept_kinds or mark is None or lost_list(run):
+        return None
+    if (counted := MarkOutput.of(mark).counted) is None:
+        return None
+    # The sweep's inputs belong to the state's chain.
+    approved = approval_inputs(run.plan, run.folder, ApproveOutput)
+    inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approved]
+    return run.step(StateOutput, lambda record: _advance(run, record, counted, inputs), inputs)
+
+
+def lost_list(run: Run) -> str:
+    """Reason why an optimized run could not use the pending list, else "". Its rows are lost until a clean run."""
+    listed = run.folder.read_summary(ListCandidatesOutput.STEP)
+    return "" if run.plan.mode == CLEAN or listed is None else ListCandidatesOutput.of(listed).waits_anew
+
+
+def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence[type[StepOutput]]) -> None:
+    check_chain(run.folder, StateOutput.STEP, collect_links(inputs), record.inputs)
+    state = _state(run, record, counted)
+    before: Current[RunState] = Current(run.plan.state_etag, run.plan.state, None)
+    version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
+    record.counts.update(optimized_runs=state.optimized_runs, layers=len(counted.layers))
+    record.details["version"] = to_json(version)
+
+
+def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
+    plan, base = run.plan, run.base
+    listed = record.input(ListCandidatesOutput).count("chunks", "listed_objects")
+    deleted = record.input(BulkDeleteOutput).counts.get("chunks_deleted_objects", 0)
+    return RunState(
+        uri=plan.uri,
+        spec_version=plan.spec_version,
+        run_id=plan.run_id,
+        run_uri=plan.run_uri,
+        fencing=plan.lease.fencing,
+        previous="" if base is None else base.state.run_id,
+        mode=plan.mode,
+        started_at=plan.created_at,
+        cutoff=plan.cutoff,
+        clean_run_id=plan.run_id if base is None else base.state.clean_run_id,
+        clean_at=plan.created_at if base is None else base.state.clean_at,
+        optimized_runs=0 if base is None else base.state.optimized_runs + 1,
+        chunk_objects=listed - deleted if base is None else base.state.chunk_objects,
+        snapshots=record.input(MarkOutput).snapshot_rows,
+        virtual=record.input(MarkOutput).virtual,
+        counted=counted,
+        contradicted=tuple(record.input(MarkOutput).contradicted),
+        seen=tuple(record.input(MarkOutput).seen),
+    )
