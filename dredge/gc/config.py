@@ -173,7 +173,7 @@ class GCConfig:
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
         because=f"lakeFS lets uploads be linked for {LINK_HOURS:g} h, and its servers' clocks may differ. A shorter age"
-        " can delete live objects. On a repository that nobody writes to, for a test, pass unsafe_min_age_seconds"
+        " can delete live objects. In a test on a repository without writers pass unsafe_min_age_seconds"
         " instead",
     )
     unsafe_min_age_seconds: float | None = setting(
