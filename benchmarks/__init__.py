@@ -1,1 +1,1 @@
-"""Repositories of known shapes, and what collecting them costs."""
+"""Generated repositories and the cost of collecting them."""

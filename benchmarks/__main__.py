@@ -1,4 +1,4 @@
-"""`./run bench`: generate repositories, run collections, print what they cost."""
+"""`./run bench`: generate repositories, run collections, print their cost."""
 
 from __future__ import annotations
 
@@ -27,18 +27,16 @@ _latency = click.option(
     "--latency-ms",
     type=click.FloatRange(0),
     multiple=True,
-    help="Each request of a run to the S3 store and to the lakeFS server waits so long; repeatable.",
+    help="Delay of each request to the S3 store and the lakeFS server; repeatable.",
 )
-_before = click.option(
-    "--before", type=click.File(), help="Rows that another revision printed, for the table about waiting."
-)
+_before = click.option("--before", type=click.File(), help="Rows of another revision, for the latency table.")
 _table = click.option("--write", is_flag=True, help="Put the tables into benchmarks/README.md.")
 
 
 @click.group()
 def main() -> None:
     """Measure Dredge on generated repositories; every figure comes from one machine in one run."""
-    # Told to stop, it ends the servers that it started.
+    # SIGTERM also stops the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
@@ -71,17 +69,17 @@ def gc(
     as_json: bool,
     write: bool,
 ) -> None:
-    """Collect generated repositories on a local folder, or on a store that is started for it.
+    """Collect generated repositories on a local folder, or on a temporary store.
 
-    Before the runs on a shape a bare client does the same work on the same store: list, scan, fetch, decode,
-    subtract, delete. Each run's figures are ratios to it.
+    First a bare client does the same work on the same store: list, scan, fetch, decode, subtract, delete. The
+    figures of each run are ratios to it.
 
     \b
     bare     that client alone
     floor    our steps in one process
     local    our steps with two processes
     submit   the DAG, with one Spark application a run through spark-submit
-    connect  the DAG, with a Spark Connect server that is up
+    connect  the DAG, with a running Spark Connect server
     """
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
 
@@ -139,15 +137,13 @@ def optimized(
 @click.option(
     "--millions", multiple=True, type=float, default=(2, 5), show_default=True, help="Of objects; repeatable."
 )
-@click.option("--processes", default=2, show_default=True, help="That do the spread steps.")
-@click.option(
-    "--before", type=click.File(), help="Rows as this command prints them, which the tables then have, too."
-)
+@click.option("--processes", default=2, show_default=True, help="Processes of the distributed steps.")
+@click.option("--before", type=click.File(), help="Earlier rows of this command, to include in the tables.")
 @_table
 def scale(millions: tuple[float, ...], processes: int, before: TextIO | None, write: bool) -> None:
-    """Collect lakes of millions of objects without one of them, and tell how the cost grows.
+    """Collect lakes with millions of objects (metadata only), and print the growth of the cost.
 
-    `--millions 0` measures nothing, and makes the tables of rows that were measured before.
+    `--millions 0` measures nothing, and prints the tables of earlier rows.
     """
     from benchmarks import scale as measured
 
@@ -166,7 +162,7 @@ def scale(millions: tuple[float, ...], processes: int, before: TextIO | None, wr
 @click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
 @click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
 def suspects(store: str, write: bool) -> None:
-    """Tell what it costs to ask branches about candidates that may be what a branch reads."""
+    """Measure the cost of checking candidates that a branch may read."""
     from benchmarks import suspects as measured
 
     rows = []
@@ -182,13 +178,13 @@ def suspects(store: str, write: bool) -> None:
 @main.command()
 @click.option("--objects", default=500_000, show_default=True, help="Of the lake that is collected.")
 @click.option(
-    "--rows", default=0, help="Candidates and rows of the ledger that a small run is given instead."
+    "--rows", default=0, help="Number of candidates and ledger rows to generate for a small run instead."
 )
-@click.option("--people", default=20, show_default=True, help="How many ask at once; 0 leaves that out.")
-@click.option("--kept", is_flag=True, help="Take the run that is there from the last time.")
+@click.option("--people", default=20, show_default=True, help="Parallel users; 0 skips this measurement.")
+@click.option("--kept", is_flag=True, help="Reuse the run of the last time.")
 @click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
 def pages(objects: int, rows: int, people: int, kept: bool, write: bool) -> None:
-    """Tell how long people wait for the pages of a large run."""
+    """Measure the response times of the pages of a large run."""
     from benchmarks import pages as measured
 
     text = measured.measure(objects, rows, people, kept)
@@ -205,7 +201,7 @@ def _tell(
     as_json: bool,
     write: bool,
 ) -> None:
-    """Print rows as they come, then the tables; keep them in the README if that is wanted."""
+    """Print rows as they arrive, then the tables; write them into the README if asked to."""
     found = [json.loads(line) for line in before or () if line.startswith("{")]
     for milliseconds in latency_ms or (None,):
         if milliseconds is not None:

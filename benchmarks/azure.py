@@ -1,9 +1,9 @@
-"""Listing and deleting on Azure beside the bare SDK, on one emulator, in turn.
+"""Listing and deleting on Azure, compared with the bare SDK on the same emulator.
 
     python -m benchmarks.azure [--objects N] [--repeat N]
 
-The claim it guards: at least 80 % of what the bare SDK does on the same emulator. Both send batches of 256 deletions;
-the SDK one after the other, as its call does it. `./run test stores` installs the emulator.
+Goal: at least 80 % of the bare SDK's rate. Both send batches of 256 deletions; the SDK's call sends them one
+after another. `./run test stores` installs the emulator.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _bare_delete(container: TestContainer, names: list[str]) -> int:
 
 @contextmanager
 def _counted(container: TestContainer) -> Iterator[list[int]]:
-    """Count the requests of both clients until the end of the block."""
+    """Count the requests of both clients during the block."""
     sent = [0]
     own: list[Any] = [
         container_client(container.options, container.uri, retries) for retries in (True, False)

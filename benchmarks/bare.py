@@ -1,14 +1,14 @@
-"""The work of a collection and nothing else: `python -m benchmarks.bare NAMESPACE REPOSITORY` prints JSON.
+"""A minimal collection: `python -m benchmarks.bare NAMESPACE REPOSITORY` prints JSON.
 
-One process, the store's native client, no guards, no run folder, no re-check, no ledger, no verification: what a
-collection costs at least, against which Dredge's figures are ratios.
+One process, the store's native client, no guards, no run folder, no re-check, no ledger, no verification.
+Dredge's figures are ratios to its cost.
 
-    list        every object below data/, one page after the other
-    scan        ask the server for what is uncommitted, and read its files
-    fetch       ask the server for the active commits, get their metaranges and ranges, many at once
+    list        every object below data/, page by page
+    scan        get the uncommitted addresses from the server, and read their files
+    fetch       get the active commits from the server, and read their metaranges and ranges in parallel
     decode      read the addresses out of the ranges
-    difference  listed, less committed, less uncommitted
-    delete      what is left, 1,000 keys a request
+    difference  listed minus committed minus uncommitted
+    delete      the rest, 1,000 keys a request
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.bare_clients import Client, client_of
-from benchmarks.requests import requests_of
+from benchmarks.bare_clients import Client, open_client
+from benchmarks.requests import open_requests
 from dredge.compiled import kernels
 from dredge.hashing import Hashes, hash64
 from dredge.lakefs import LakeFSClient
@@ -44,13 +44,13 @@ class Parts:
     """Seconds and requests of each part."""
 
     def __init__(self) -> None:
-        self._counted = requests_of(os.environ)
+        self._counted = open_requests(os.environ)
         self.seconds: dict[str, float] = {}
         self.requests: dict[str, dict[str, int]] = {}
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Measure what is done inside."""
+        """Measure the block."""
         before = self._counted.counts() if self._counted else Counter()
         begun = time.perf_counter()
         yield
@@ -60,9 +60,9 @@ class Parts:
 
 
 def main() -> None:
-    """Collect once and print what it took."""
+    """Collect once and print the cost."""
     namespace, repository = sys.argv[1:]
-    store = client_of(namespace)
+    store = open_client(namespace)
     parts = Parts()
     _get_ready()
     begun = time.perf_counter()
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def _get_ready() -> None:
-    """Load what is loaded on first use: starts are no part of the floor."""
+    """Import lazily loaded modules, so that the figures exclude start-up."""
     LakeFSClient.from_env().version()
     kernels()
     pq.read_table(_parquet_of_nothing(), columns=["a"])
@@ -105,7 +105,7 @@ def _parquet_of_nothing() -> pa.BufferReader:
 
 
 def scan(store: Client, namespace: str, repository: str) -> Hashes:
-    """Hashes of the uncommitted addresses."""
+    """Return hashes of the uncommitted addresses."""
     client, token, folders = LakeFSClient.from_env(), None, set()
     while True:
         page = client.prepare_uncommitted(repository, token)
@@ -122,7 +122,7 @@ def scan(store: Client, namespace: str, repository: str) -> Hashes:
 
 
 def fetch(store: Client, repository: str, namespace: str) -> list[tuple[str, bytes]]:
-    """All distinct ranges of the active commits."""
+    """Return all distinct ranges of the active commits."""
     prepared = LakeFSClient.from_env().prepare_commits(repository, 900)
     assert prepared is not None
     [text] = store.get_all([_key(prepared.location, namespace)])
@@ -140,7 +140,7 @@ def fetch(store: Client, repository: str, namespace: str) -> list[tuple[str, byt
 
 
 def decode(ranges: list[tuple[str, bytes]]) -> Hashes:
-    """Hashes of the addresses in ranges."""
+    """Return hashes of the addresses in ranges."""
     batches = decode_ranges(ranges, ("address_hash",))
     return np.unique(np.concatenate([np.asarray(batch.column(0)) for _, batch in batches]))
 

@@ -1,8 +1,4 @@
-"""What the bare client reaches a store with: the store's native client, without anything of Dredge.
-
-folder, S3             obstore
-Azure, Google Cloud    the service's own SDK
-"""
+"""Native clients for the bare collection, without Dredge: obstore for folders and S3, else the service's own SDK."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ class Client(Protocol):
     """A client on a storage namespace; names are relative to it."""
 
     def list(self, prefix: str) -> pa.ChunkedArray:
-        """The names of all objects below a prefix that ends with a slash."""
+        """Return the names of all objects below a prefix with a slash at its end."""
 
     def get_all(self, names: Iterable[str]) -> list[bytes]:
         """Read objects, `AT_ONCE` at a time."""
@@ -33,8 +29,8 @@ class Client(Protocol):
         """Delete objects."""
 
 
-def client_of(namespace: str) -> Client:
-    """The client of a namespace; reached as the environment says."""
+def open_client(namespace: str) -> Client:
+    """Return the client of a namespace, configured by the environment."""
     scheme = namespace.partition(":")[0]
     if scheme == "gs":
         return GcsClient(namespace)
@@ -74,7 +70,7 @@ class ObstoreClient:
 
 
 class GcsClient:
-    """See `Client`. Deletes one object a request: the SDK's batches do not get through to the emulator."""
+    """See `Client`. Deletes one object a request: the emulator does not support the SDK's batches."""
 
     def __init__(self, namespace: str) -> None:
         self._bucket_name, _, root = namespace.removeprefix("gs://").partition("/")

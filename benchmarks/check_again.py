@@ -1,4 +1,6 @@
-"""Time of comparing 30 deletions of 100,000 objects with 500,000 live ones: `python -m benchmarks.check_again`."""
+"""Time of comparing 30 deletions of 100,000 objects with 500,000 live ones: `python -m
+benchmarks.check_again`.
+"""
 
 from __future__ import annotations
 

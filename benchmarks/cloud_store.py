@@ -1,7 +1,8 @@
-"""Azure Blob Storage and Google Cloud Storage for benchmarks: their emulators, with requests counted from their logs.
+"""Emulators of Azure Blob Storage and Google Cloud Storage for benchmarks, with requests counted from their
+logs.
 
-The lakeFS server's requests are among them, which the lines do not tell apart. Their objects are in memory and can be
-reached by requests alone, so a lake is put into them object by object, and is gone at the end.
+The counts include the lakeFS server's requests. Objects are in memory, so a lake is uploaded object by
+object, and is lost at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class CloudStore:
 
     Args:
         store: the emulator.
-        log: where it writes a line for each request.
+        log: request log.
     """
 
     def __init__(self, store: Store, log: Path) -> None:
@@ -61,7 +62,7 @@ class CloudLake:
 
     Args:
         shape: of the lake.
-        store: where the bucket is.
+        store: with the bucket.
     """
 
     def __init__(self, shape: Shape, store: CloudStore) -> None:
@@ -80,11 +81,11 @@ class CloudLake:
 
     @property
     def truth(self) -> dict[str, bool]:
-        """Which addresses are live."""
+        """Return the live addresses."""
         return self.local.truth
 
     def prepare(self) -> None:
-        """Fill the bucket, or put back what earlier runs deleted."""
+        """Fill the bucket, or restore deleted objects."""
         self.local.make()
         file = self._kv.removeprefix("sqlite://")
         for ending in ("", "-wal", "-shm"):
@@ -95,10 +96,10 @@ class CloudLake:
         added = self._fill()
         if added > self.shape.garbage:
             print(f"{added:,} objects put in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
-        time.sleep(3)  # some stores count in whole seconds
+        time.sleep(3)  # some stores have timestamps in whole seconds
 
     def _fill(self) -> int:
-        """Put every object that is not there; gives how many."""
+        """Upload missing objects; returns their number."""
         writer, objects = open_writer(self.namespace, self._options), Objects(self.shape, datetime.now(UTC))
         there = self._names("")
         files = {
@@ -122,7 +123,7 @@ class CloudLake:
         open_deleter(self.namespace, self._options).delete(sorted(self._names(INDEX)))
 
     def present(self) -> set[str]:
-        """Addresses of the objects that are there now."""
+        """Return the addresses of existing objects."""
         return self._names("data/")
 
     def _names(self, prefix: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Whole runs on generated repositories, engine by engine, beside the floor."""
+"""Whole runs on generated repositories, by engine, compared with the bare client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from airflow_dredge.operators.connect import SMALL_MALLOC
+from airflow_dredge.operators.spark_master import SMALL_MALLOC
 from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
 from benchmarks.cloud_store import CLOUDS, CloudLake, CloudStore, cloud_store
 from benchmarks.driver import RUN, SETTINGS
@@ -30,12 +30,12 @@ from dredge.lakefs import LakeFSClient
 ENGINES = ("bare", "floor", "local", "submit", "connect")
 IN_AIRFLOW = ("submit", "connect")
 BRANCH_MS = "11"
-"""What preparing uncommitted addresses takes of a real server for each branch."""
+"""Milliseconds a real server takes for each branch to prepare uncommitted addresses."""
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 def check(lake: Lake) -> dict[str, int]:
-    """Compare the store with the truth after a run."""
+    """Compare the store with the expected result after a run."""
     present, truth = lake.present(), lake.truth
     return {
         "deleted": sum(address not in present for address, live in truth.items() if not live),
@@ -46,14 +46,14 @@ def check(lake: Lake) -> dict[str, int]:
 
 @contextmanager
 def lakefs_server(lake: Lake) -> Iterator[tuple[dict[str, str], int]]:
-    """Serve a lake from a process of its own; gives the variables that reach it, and its process id."""
+    """Serve a lake from a separate process; yields environment variables for it, and its process id."""
     with lakefs_process(["--prepare-branch-ms", BRANCH_MS, *lake.serve], lake.server_environ) as (env, pid):
         _warm(env, lake.shape.name)
         yield {**env, **lake.environ}, pid
 
 
 def _warm(env: Mapping[str, str], repository: str) -> None:
-    """Let a server read the metadata of all branches once, as one in use has; a real one does that much faster."""
+    """Make a server read the metadata of all branches once, as a server in use has done."""
     client, token = LakeFSClient.from_env(env), None
     while True:
         page = client.prepare_uncommitted(repository, token)
@@ -63,11 +63,11 @@ def _warm(env: Mapping[str, str], repository: str) -> None:
 
 @contextmanager
 def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
-    """Run the embedded lakeFS; gives the variables that reach it, and its process id.
+    """Run the embedded lakeFS; yields environment variables for it, and its process id.
 
     Args:
         words: arguments of `dredge serve`.
-        environ: variables of its own.
+        environ: further environment variables.
     """
     keys = {
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "AKIABENCHMARK",
@@ -86,7 +86,7 @@ def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator
 
 @cache
 def _server_port() -> int:
-    """The same port for each server of this process: the URL of a lakeFS server tells the owner of a namespace."""
+    """Return the same port for each server of this process: the owner record of a namespace contains the URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -95,7 +95,7 @@ def _server_port() -> int:
 
 @contextmanager
 def connect_server() -> Iterator[tuple[str, int]]:
-    """Start a Spark Connect server; gives its URL and process id."""
+    """Start a Spark Connect server; yields its URL and process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -123,10 +123,10 @@ def connect_server() -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What runs beside every engine.
+    """Processes beside every engine.
 
     Attributes:
-        store: the server of the store; None for a folder.
+        store: server of the store; None for a folder.
         connect: a Connect server's URL and process id, for that engine.
     """
 
@@ -142,15 +142,15 @@ class Surroundings:
 def measure(
     lake: Lake, engine: str, beside: Surroundings, *, warm: bool, with_kv: bool, in_airflow: bool
 ) -> dict[str, Any]:
-    """Run one engine once on a prepared lake and check what it did.
+    """Run one engine once on a prepared lake and check the result.
 
     Args:
         lake: to collect.
         engine: one of ENGINES.
-        beside: what runs beside it.
+        beside: other processes.
         warm: keep the committed index of earlier runs.
-        with_kv: read the staging records. Without them all garbage of these lakes, whose branches are many and whose
-            objects have few lengths, is held.
+        with_kv: read the staging records. Without them all garbage of these lakes is held, because of their
+            many branches and few object sizes.
         in_airflow: run engines of IN_AIRFLOW through the DAG.
     """
     lake.prepare()
@@ -163,17 +163,17 @@ def measure(
 def measure_run(
     lake: Lake, engine: str, beside: Surroundings, with_kv: bool = True, in_airflow: bool = True
 ) -> dict[str, Any]:
-    """Run one engine once on a lake as it is.
+    """Run one engine once on a lake in its current state.
 
     Args:
         lake: to collect.
         engine: one of ENGINES.
-        beside: what runs beside it.
+        beside: other processes.
         with_kv: read the staging records from the server's key-value store.
         in_airflow: run engines of IN_AIRFLOW through the DAG.
 
     Returns:
-        What the run says of itself, processor seconds, peak memory and bytes read.
+        The run's own figures, CPU seconds, peak memory and bytes read.
     """
     in_airflow = in_airflow and engine in IN_AIRFLOW
     run = _through_airflow if in_airflow else _in_driver
@@ -204,7 +204,7 @@ type _Metered = Callable[[int], Meter]
 def _in_driver(
     lake: Lake, engine: str, beside: Surroundings, env: dict[str, str], metered: _Metered
 ) -> dict[str, Any]:
-    """Run an engine in the driver of the benchmarks, or the bare client."""
+    """Run an engine in the benchmark's driver, or the bare client."""
     words = [lake.namespace, lake.shape.name] if engine == "bare" else [engine, lake.shape.name]
     words += [beside.connect[0]] if beside.connect and engine == "connect" else []
     command = [sys.executable, "-m", "benchmarks.bare" if engine == "bare" else "benchmarks.driver", *words]
@@ -230,7 +230,7 @@ def _through_airflow(
     settings |= {"repository": lake.shape.name, "spark_engine": engine}
     if settings.pop("read_kv", False):
         settings["kv_conn_id"] = "lakefs_kv"
-    with through_airflow.watch_of(env) as watch:
+    with through_airflow.open_watch(env) as watch:
         begun = time.time()
         process = through_airflow.start(made, settings)
         with metered(process.pid) as meter:
@@ -240,7 +240,7 @@ def _through_airflow(
 
 
 def _kv(lake: Lake, wanted: bool) -> dict[str, str]:
-    """Variables that let a run read the server's key-value store."""
+    """Return environment variables of the server's key-value store."""
     if not wanted:
         return {}
     settings = json.loads(os.environ.get(SETTINGS, "{}")) | {"read_kv": True}
@@ -249,7 +249,7 @@ def _kv(lake: Lake, wanted: bool) -> dict[str, str]:
 
 @contextmanager
 def surroundings(store: str, engines: Iterable[str]) -> Iterator[Surroundings]:
-    """Start what engines need beside them."""
+    """Start the processes beside engines."""
     STATE.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         server: S3Store | CloudStore | None = None
@@ -258,14 +258,14 @@ def surroundings(store: str, engines: Iterable[str]) -> Iterator[Surroundings]:
         connect = stack.enter_context(connect_server()) if "connect" in engines else None
         found = Surroundings(server, connect)
         if connect:
-            # The first run pays for a fresh server; the figures are those of a server in use.
-            lake = lake_of("b10k", server)
+            # Discard the first run, on a fresh server; measure a server in use.
+            lake = open_lake("b10k", server)
             measure(lake, "connect", found, warm=False, with_kv=True, in_airflow=False)
         yield found
 
 
-def lake_of(name: str, store: S3Store | CloudStore | None) -> Lake:
-    """A lake of a shape, in a store or on the local folder."""
+def open_lake(name: str, store: S3Store | CloudStore | None) -> Lake:
+    """Return a lake of a shape, in a store or in the local folder."""
     if isinstance(store, CloudStore):
         return CloudLake(SHAPES[name], store)
     return LocalLake(SHAPES[name]) if store is None else S3Lake(SHAPES[name], store)
@@ -279,7 +279,7 @@ def run(
     kvs: Sequence[bool] = (True,),
     in_airflow: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """Measure every engine on every shape, cold and warm, and yield a row each; the bare client comes first.
+    """Measure every engine on every shape, cold and warm, and yield a row each; the bare client is first.
 
     Args:
         store: one of STORES.
@@ -291,10 +291,10 @@ def run(
     """
     with surroundings(store, engines) as beside:
         for name in shapes:
-            lake = lake_of(name, beside.store)
+            lake = open_lake(name, beside.store)
             bare = measure(lake, "bare", beside, warm=False, with_kv=False, in_airflow=False)
             yield {"store": store, **bare, "index": ""}
-            if not set(rounds) - {True}:  # somebody must have filled the index
+            if not set(rounds) - {True}:  # fill the index first
                 measure(lake, "floor", beside, warm=True, with_kv=True, in_airflow=False)
             for engine, with_kv, warm in product(engines, kvs, rounds):
                 if engine != "bare":
@@ -303,7 +303,9 @@ def run(
 
 
 def ratios(row: dict[str, Any], bare: dict[str, Any]) -> dict[str, Any]:
-    """A run beside the bare client's on the same store: its steps, and everything with Airflow and starts."""
+    """Return the ratios to the bare client on the same store: of the steps, and of the whole run with
+    Airflow.
+    """
     floor = sum(bare["seconds"].values())
     steps = sum(seconds for step, seconds in row["seconds"].items() if step != "session")
     return {

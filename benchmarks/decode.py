@@ -1,11 +1,11 @@
-"""How fast ranges are decoded: rows a second of one core, for each set of columns.
+"""Decoding of ranges: rows a second and core, for each set of columns.
 
     python -m benchmarks.decode [--rows N] [--repeat N]
 
-Two ranges of the size at which a server closes them are made with Dredge's own writer: `plain` (short relative
-addresses, as uploads have) and `mixed` (signed and full addresses, metadata, contents that Snappy cannot shorten).
-CPU time of the best run counts; the file is in memory. `again` decodes a second version of the plain range in
-which one block in a hundred differs, after the first. A process of its own tells the peak memory.
+Dredge's own writer makes two ranges of a server's maximum size: `plain` (short relative addresses of uploads)
+and `mixed` (signed and full addresses, metadata, incompressible content). The figure is the CPU time of the
+best run, with the file in memory. `again` then decodes a second version of the plain range with a change in
+one block of a hundred. A separate process measures the peak memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETS: dict[str, tuple[str, ...]] = {
 
 
 def plain_entries(seed: int) -> Iterator[tuple[bytes, Entry]]:
-    """Uploads of one table, 20 hexadecimal digits of chance in each name."""
+    """Yield uploads of one table, with 20 random hexadecimal digits in each name."""
     chance = random.Random(seed)
     number = 0
     while True:
@@ -57,7 +57,7 @@ def plain_entries(seed: int) -> Iterator[tuple[bytes, Entry]]:
 
 
 def mixed_entries(seed: int) -> Iterator[tuple[bytes, Entry]]:
-    """As above, with signed and full addresses, metadata, and noise."""
+    """Yield the same with signed and full addresses, metadata, and noise."""
     chance = random.Random(seed)
     for key, entry in plain_entries(seed):
         kind = chance.randrange(10)
@@ -77,9 +77,9 @@ def make_range(entries: Iterator[tuple[bytes, Entry]], rows: int | None, changed
     """Write one range.
 
     Args:
-        entries: without end.
-        rows: how many; None for as many as a server puts into a range.
-        changed: give one entry in so many another size; 0 for none.
+        entries: infinite.
+        rows: number of rows; None for a server's maximum.
+        changed: change the size of one entry in so many; 0 for none.
     """
     writer = TableWriter()
     for number, (key, entry) in enumerate(entries):
@@ -94,7 +94,7 @@ def make_range(entries: Iterator[tuple[bytes, Entry]], rows: int | None, changed
 
 
 def best_cpu_seconds(work: Callable[[], object], repeat: int) -> float:
-    """CPU time of the fastest of several runs."""
+    """Return the CPU time of the fastest of several runs."""
     best = float("inf")
     for _ in range(repeat):
         start = time.thread_time()
@@ -116,7 +116,7 @@ def main() -> None:
     if arguments.peak:
         with open(arguments.peak, "rb") as file:
             read_addresses(file.read(), "range", SETS["+ key"])
-        # Not getrusage: a child's figure begins with that of the process it was forked from.
+        # Not getrusage: a child inherits the figure of its parent.
         with open("/proc/self/status") as status:
             print(next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM")))
         return
@@ -157,7 +157,7 @@ def main() -> None:
 
 
 def peak_mib(table: WrittenTable) -> int:
-    """Most memory that a process decoding this range ever held."""
+    """Return the peak memory of a process that decodes this range."""
     import tempfile
 
     with tempfile.NamedTemporaryFile() as file:

@@ -1,11 +1,11 @@
-"""One whole run, measured from the inside: `python -m benchmarks.driver ENGINE REPOSITORY` prints JSON.
+"""One whole run with its own measurements: `python -m benchmarks.driver ENGINE REPOSITORY` prints JSON.
 
-    floor     every step in this process, no Spark, no second core
+    floor     every step in this process, without Spark, on one core
     local     the same with two processes
-    submit    each distributed step through spark-submit, as the operators do it
-    connect   all steps in one client session of a Spark Connect server that is up
+    submit    each distributed step through spark-submit, like the operators
+    connect   all steps in one client session of a running Spark Connect server
 
-The server and the store are found by the environment, as in a job.
+Server and store come from the environment, as in a job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from benchmarks.requests import requests_of
+from benchmarks.requests import open_requests
 from benchmarks.s3_store import by_kind, by_place
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
@@ -32,7 +32,7 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 
 JOB = Path(__file__).resolve().parent.parent / "airflow_dredge" / "spark_jobs" / "step.py"
 SETTINGS = "DREDGE_BENCH_SETTINGS"
-"""Names a variable with further settings of the run, as JSON."""
+"""Environment variable with further settings of the run, as JSON."""
 RUN = {
     "mode": "clean",
     "dry_run": False,
@@ -42,7 +42,7 @@ RUN = {
     "max_delete_objects": 1_000_000_000,
     "keep_unnamed_days": 0.0,
 }
-"""How every benchmark collects."""
+"""Settings of every benchmark's run."""
 SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     places: dict[str, dict[str, dict[str, int]]] = {}
     times: dict[str, tuple[float, float]] = {}
 
-    counted = requests_of(os.environ)
+    counted = open_requests(os.environ)
 
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]
@@ -94,7 +94,7 @@ def main() -> None:
         ("save_report", lambda: steps.save_report(context)),
         ("release_lease", lambda: steps.release_lease(context)),
     ]
-    # In one process, as the command line does them, with what it keeps; elsewhere each job opens the run for itself.
+    # In one process, with a shared cache, as on the command line; in the other engines each job opens the run.
     with context.going_on() if isinstance(runner, LocalRunner) else nullcontext():
         for name, body in todo:
             with timed(name):
@@ -119,7 +119,7 @@ def main() -> None:
 def _engine(
     engine: str, remote: str
 ) -> tuple[TaskRunner | None, Callable[[str, Run], Any], Callable[[], None]]:
-    """Give the runner, the way to do a distributed step, and what to do at the end."""
+    """Return the runner, the function for a distributed step, and the clean-up."""
     if engine == "submit":
         conf = json.loads(
             subprocess.run(

@@ -1,9 +1,9 @@
-"""Listing and deleting on Google Cloud Storage beside the bare SDK, on one emulator, in turn.
+"""Listing and deleting on Google Cloud Storage, compared with the bare SDK on the same emulator.
 
     python -m benchmarks.gcs [--objects N] [--repeat N]
 
-The claim it guards: at least 80 % of what the bare SDK does on the same emulator. The SDK deletes one object a request,
-from as many threads as the bare client of the other benchmarks has: its batches do not get through to the emulator.
+Goal: at least 80 % of the bare SDK's rate. The SDK deletes one object a request, with as many threads as the
+bare client of the other benchmarks, because the emulator does not support its batches.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Bench:
         self.plant()
 
     def plant(self) -> None:
-        """Put all objects there, and list them as a run does."""
+        """Upload all objects, and list them as a run does."""
         writer = open_writer(self._uri, self._options)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda name: writer.put(name, b"x"), self._names))
@@ -55,21 +55,21 @@ class _Bench:
         self._listed = [ObjectInfo(**row) for row in rows]
 
     def list(self) -> int:
-        """List by Dredge."""
+        """List with Dredge."""
         return sum(batch.num_rows for batch in open_reader(self._uri, self._options).list("data/"))
 
     def bare_list(self) -> int:
-        """List by the SDK."""
+        """List with the SDK."""
         return len(self._bare.list("data/"))
 
     def delete(self) -> int:
-        """Delete by Dredge, exactly what was listed."""
+        """Delete the listed objects with Dredge."""
         deleter = open_deleter(self._uri, self._options)
         assert isinstance(deleter, ListedDeleter)
         return sum(item.outcome == "deleted" for item in deleter.delete_listed(self._listed))
 
     def bare_delete(self) -> int:
-        """Delete by the SDK, whatever has the names."""
+        """Delete by name with the SDK."""
         self._bare.delete(self._names)
         return len(self._names)
 

@@ -1,7 +1,7 @@
-"""Writes a repository of a shape straight through the writers of lakeFS's files, with the truth beside it.
+"""Writes a repository of a shape with the writers of lakeFS's files, and its expected result.
 
-No server and no HTTP: ranges, metaranges, commit, branch and staging records are written as the server would
-write them, objects go into the store in slices an hour apart.
+Without server and HTTP: ranges, metaranges, commit, branch and staging records are the same as of a server;
+the slices of objects are an hour apart.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Objects:
     addresses: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Name every object: slices an hour apart, ending two days ago."""
+        """Name every object: slices an hour apart, the last one two days ago."""
         self._random = random.Random(self.seed)
         per_slice = -(-self.shape.objects // self.shape.slices)
         for number in range(self.shape.slices):
@@ -65,13 +65,13 @@ class Objects:
         self._next = 0
 
     def content(self, address: str) -> bytes:
-        """Make the bytes of an object: different for each, 40 bytes long or more."""
+        """Return the unique content of an object, at least 40 bytes."""
         word = hashlib.sha256(f"{self.seed}{address}".encode()).hexdigest()
         length = 40 + int(word[:4], 16) % self.shape.lengths
         return (word * (length // len(word) + 1))[:length].encode()
 
     def entry(self) -> tuple[str, Entry]:
-        """Take the next object and describe it as an upload would."""
+        """Return the next object's entry, as of an upload."""
         address = self.addresses[self._next]
         self._next += 1
         content = self.content(address)
@@ -91,14 +91,14 @@ def generate(
     """Write the repository.
 
     Args:
-        shape: what to make.
+        shape: size and history.
         namespace: URI of the storage namespace, empty.
-        kv_url: key-value store of the server that will serve it.
+        kv_url: key-value store of the server.
         repository: its name.
         options: access to the object store.
 
     Returns:
-        The truth: address, live, why.
+        The expected result: address, live, why.
     """
     now = datetime.now(UTC).replace(microsecond=0)
     store, kv = open_writer(namespace, options), open_store(kv_url)
@@ -119,7 +119,7 @@ def generate(
 
 
 def move(kv_url: str, repository: str, namespace: str) -> None:
-    """Let a repository's record name another storage namespace, to which its files were copied."""
+    """Set another storage namespace in a repository's record, after its files were copied."""
     kv = open_store(kv_url)
     key = repository_key(repository)
     record = Repository.decode(kv.get(REPOSITORIES_PARTITION, key))
@@ -130,7 +130,7 @@ def move(kv_url: str, repository: str, namespace: str) -> None:
 def _main_line(
     shape: Shape, store: ObjectWriter, objects: Objects, truth: dict[str, tuple[bool, str]], now: datetime
 ) -> Iterator[Commit]:
-    """Write main's commits: one large first one, then small ones that add and overwrite in a table each."""
+    """Write main's commits: a large first one, then small ones that add and overwrite in a table each."""
     ranges = RangeStore(store)
     rule = SplitRule(raggedness=max(50, int(shape.base / max(10, shape.ranges / 14))))
     chooser = random.Random(objects.seed + 1)
@@ -179,7 +179,7 @@ def _write_line(
     for number, entries in enumerate(added):
         changes = [Change(path.encode(), entry.value()) for path, entry in sorted(entries.items())]
         metarange_id = apply(ranges, metarange_id, changes, rule).metarange_id
-        # Commit `expired` is the first whose age lies within the rules; its parent stays active as well.
+        # Commit `expired` is the oldest within the rules; its parent also stays active.
         age = timedelta(days=RETENTION_DAYS * 2 if number <= expired else 10) - timedelta(minutes=number)
         commit = new_commit(
             committer="benchmark",
@@ -207,7 +207,7 @@ def _branches(
     objects: Objects,
     truth: dict[str, tuple[bool, str]],
 ) -> None:
-    """Write the branches: heads all along the younger part of main, staged entries on each."""
+    """Write the branches: heads along the newer part of main, with staged entries."""
     young = line[len(line) // 5 + 2 :]
     for number in range(shape.branches):
         name = "main" if number == 0 else f"branch-{number:04d}"
@@ -222,7 +222,7 @@ def _branches(
 
 
 def _fill(store: ObjectWriter, objects: Objects) -> None:
-    """Write the objects themselves."""
+    """Upload the objects."""
     base = store.uri.removeprefix("file://") if store.uri.startswith("file://") else None
 
     def put(address: str) -> None:
@@ -240,5 +240,5 @@ def _fill(store: ObjectWriter, objects: Objects) -> None:
 
 
 def save_truth(truth: pa.Table, path: Path) -> None:
-    """Keep the truth beside a generated lake."""
+    """Save the expected result beside a generated lake."""
     pq.write_table(truth, path)

@@ -1,11 +1,12 @@
-"""Icechunk at size: planning an expiration of a long history, and marking many chunk references.
+"""Icechunk at scale: planning an expiration of a long history, and marking many chunk references.
 
     python -m benchmarks.icechunk plan     read a history of spec 1 and plan, by every rule
-    python -m benchmarks.icechunk change   collections after a change, by the library, clean and optimized, on S3
-    python -m benchmarks.icechunk mark     our mark beside the library's own collection (a dry run of both)
+    python -m benchmarks.icechunk change   collections after a change, by the library, clean and optimized, on
+    S3
+    python -m benchmarks.icechunk mark     our mark compared with the library's own collection (dry runs)
 
-Every measured job has a process of its own. Snapshots and manifests are made from arrays, not by commits: a
-real one is taken as the pattern, and what differs is written into it.
+Every measurement has a separate process. Snapshots and manifests are made from arrays instead of commits: a
+real file is the template, and the differences are written into it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def plan(snapshots: int) -> None:
     "--processes", default=0, show_default=True, help="Of our mark; 0 is one, the library has threads."
 )
 def mark(references: int, manifests: int, processes: int) -> None:
-    """Find what is live, and let the library do so too."""
+    """Mark live objects, with Dredge and with the library."""
     folder = STATE / "mark"
     begun = time.perf_counter()
     make_references(folder, references, manifests)
@@ -90,7 +91,7 @@ def change(
     library_minutes: float,
     latency_ms: float | None,
 ) -> None:
-    """Collect what a change left, three ways."""
+    """Collect after a change, in three ways."""
     from benchmarks.icechunk_change import compare
     from benchmarks.latency import LATENCY
 
@@ -100,17 +101,17 @@ def change(
 
 
 def show(name: str, figures: Figures) -> None:
-    """Print the figures of one job on a line."""
+    """Print the figures of a measurement on one line."""
     click.echo(f"{name}: {json.dumps(figures)}")
 
 
 def measured(job: Callable[..., Figures], *arguments: Any, at_most: float | None = None) -> Figures:
-    """Run a job in a fresh process; adds its peak memory, and the seconds that it kept processors busy.
+    """Run a job in a new process; adds its peak memory and CPU seconds.
 
     Args:
-        job: what is done.
-        arguments: of it.
-        at_most: seconds after which it is ended, unfinished; None waits for ever.
+        job: function.
+        arguments: of the function.
+        at_most: timeout in seconds; None for none.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         try:
@@ -134,7 +135,7 @@ def _measure(job: Callable[..., Figures], arguments: tuple[Any, ...]) -> Figures
 
 
 def _high_water_mib() -> float:
-    """Largest resident size of this process. Not ru_maxrss: that one begins with the parent's."""
+    """Return the peak resident size of this process. Not ru_maxrss, which starts with the parent's."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -143,14 +144,14 @@ def _high_water_mib() -> float:
 
 @contextmanager
 def timed(figures: Figures, name: str) -> Iterator[None]:
-    """Note how many seconds the body took."""
+    """Measure the seconds of the block."""
     begun = time.perf_counter()
     yield
     figures[name] = round(time.perf_counter() - begun, 2)
 
 
 def read_and_plan(folder: Path) -> Figures:
-    """Read a history and plan by each rule with half of it expired."""
+    """Read a history and plan by each rule, with half of it expired."""
     from dredge.icechunk.expiration.plan import plan_expiration
     from dredge.icechunk.expiration.rules import RULES
     from dredge.icechunk.expiration.tree import draw_plan
@@ -176,7 +177,7 @@ def read_and_plan(folder: Path) -> Figures:
 
 
 def collect_theirs(folder: Path) -> Figures:
-    """Let the library look for garbage; it must find the chunks that no reference names, and no others."""
+    """Run the library's collection; it must find exactly the unreferenced chunks."""
     from dredge.icechunk.library import open_library
 
     repository = open_library(f"file://{folder}")
@@ -189,13 +190,13 @@ def collect_theirs(folder: Path) -> Figures:
 
 
 def mark_ours(folder: Path, processes: int, references: int) -> Figures:
-    """Plan a dry run, mark, and look for garbage too, so that both did the same."""
+    """Plan a dry run, mark, and list garbage, to do the same work as the library."""
     from dredge.icechunk.collection import steps
     from dredge.icechunk.format.manifests import named_chunks
     from dredge.runs.tasks import LocalRunner
 
     figures: Figures = {}
-    with timed(figures, "warm_up_seconds"):  # loads and compiles what a process pays for once
+    with timed(figures, "warm_up_seconds"):  # imports and compiles
         smallest = min((folder / "manifests").iterdir(), key=lambda path: path.stat().st_size)
         named_chunks(smallest.read_bytes(), smallest.name)
     config = steps.CollectConfig(
@@ -216,9 +217,9 @@ def mark_ours(folder: Path, processes: int, references: int) -> Figures:
 
 
 def make_history(folder: Path, snapshots: int) -> None:
-    """Write a repository of spec 1 with so many snapshots and no data.
+    """Write a repository of spec 1 with a number of snapshots and no data.
 
-    A main line; every thousand snapshots a side branch of a hundred leaves it; a tag every five thousand.
+    A main line; every thousand snapshots a side branch of a hundred; a tag every five thousand.
     """
     from dredge.icechunk.format.envelope import FileType, close_file, open_file
     from dredge.icechunk.format.flatbuffer import Buffer
@@ -258,10 +259,10 @@ def make_history(folder: Path, snapshots: int) -> None:
 
 
 def make_references(folder: Path, references: int, manifests: int) -> None:
-    """Write a repository of spec 1 with one snapshot whose manifests hold so many references.
+    """Write a repository of spec 1 with one snapshot and a number of references in its manifests.
 
-    The library commits as many small arrays; then their manifests are replaced under the same ids. The
-    chunks are not there but for a few that are named, and `ORPHANS` that are not.
+    The library commits the same number of small arrays; then their manifests are replaced under the same ids.
+    Only a few referenced chunks exist, and `ORPHANS` unreferenced ones.
     """
     import numpy as np
     import zarr
@@ -300,7 +301,7 @@ def make_references(folder: Path, references: int, manifests: int) -> None:
 
 
 def _info(manifest: str, size_bytes: int, references: int) -> bytes:
-    """Give what a snapshot of spec 1 says about a manifest: id, padding, size, number of references."""
+    """Return a snapshot's record of a manifest: id, padding, size, number of references."""
     from dredge.icechunk.ids import decode_id
 
     return (
@@ -309,7 +310,7 @@ def _info(manifest: str, size_bytes: int, references: int) -> bytes:
 
 
 def create(folder: Path) -> Any:
-    """Make an empty repository of spec 1 that puts every chunk into an object."""
+    """Create an empty repository of spec 1 with every chunk in an object."""
     import icechunk
 
     from dredge.icechunk.library import library_storage

@@ -1,10 +1,10 @@
-"""Collections of an Icechunk repository of which a part has changed since the last one, on a compiled S3 server.
+"""Collections of an Icechunk repository after a partial change, on a compiled S3 server.
 
-    a chain of commits, each with a manifest of its own → clean run → commits come, as many expire
+    a chain of commits, each with a manifest → clean run → new commits, as many expire
         → the library (dry run) → a clean run (dry run) → an optimized run
 
-The three must find the same garbage. Files are made from arrays, not by commits: the library would take hours. A
-manifest names what the one before it named, but for the oldest chunks, in whose place new ones come.
+All three must find the same garbage. Files are made from arrays instead of commits, because the library would
+take hours. A manifest has the references of the previous one, with new chunks in place of the oldest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Chain:
     Attributes:
         folder: of the repository.
         references: of each manifest.
-        own: of these, chunks that are new in each manifest.
+        own: number of new chunks in each manifest.
         tip: id of the newest snapshot.
         flushed_at: of the newest snapshot, microseconds since 1970.
         times: of all snapshots but the root, oldest first.
@@ -74,7 +74,7 @@ class Chain:
         shutil.rmtree(scratch)
 
     def grow(self, commits: int) -> None:
-        """Put commits on main, a second apart."""
+        """Add commits to main, a second apart."""
         import numpy as np
 
         from dredge.icechunk.format.envelope import close_file
@@ -138,10 +138,10 @@ def compare(
     Args:
         snapshots: commits of the chain.
         references: of each commit's manifest.
-        own: of these, to chunks that are new.
-        changed: commits that come, and as many that expire.
-        library_seconds: after which the library is ended; its figures then say how far it came.
-        show: prints the figures of a job.
+        own: number of new chunks among them.
+        changed: number of new commits, and of expired ones.
+        library_seconds: timeout of the library; its figures then show its progress.
+        show: prints the figures of a measurement.
     """
     from dredge.icechunk.format.snapshots import instant
 
@@ -157,7 +157,7 @@ def compare(
         def job(
             name: str, work: Callable[..., Figures], *arguments: Any, at_most: float | None = None
         ) -> Figures:
-            time.sleep(3)  # whole seconds count as one later
+            time.sleep(3)  # timestamps are whole seconds
             began = time.time()
             figures = _counted(store, work, uri, *arguments, at_most=at_most)
             if found := chains({name: (began, time.time())}):
@@ -181,7 +181,7 @@ def compare(
 def _counted(
     store: S3Store, work: Callable[..., Figures], *arguments: Any, at_most: float | None = None
 ) -> Figures:
-    """Do a job in a process of its own; adds its requests by kind, and what the store sent."""
+    """Run a job in a separate process; adds its requests by kind, and the bytes sent by the store."""
     from benchmarks.icechunk import measured
 
     log = Path(os.environ[LOG])
@@ -198,20 +198,20 @@ def _counted(
 
 
 def _cpu_seconds(store: S3Store) -> float:
-    """Processor seconds that the store has used."""
+    """Return the CPU seconds of the store."""
     fields = (Path("/proc") / str(store.pid) / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _sent(store: S3Store, log: Path) -> int:
-    """Bytes that the store has written, to sockets and to files, but for its log."""
+    """Return the bytes written by the store to sockets and files, without its log."""
     lines = (Path("/proc") / str(store.pid) / "io").read_text().splitlines()
     written = next(line for line in lines if line.startswith("wchar:"))
     return int(written.split()[1]) - log.stat().st_size
 
 
 def expires(uri: str, threshold: datetime) -> Figures:
-    """Expire what is older."""
+    """Expire older snapshots."""
     from tests.support.icechunk_expiring import expire
 
     done = expire(uri, threshold)
@@ -219,7 +219,7 @@ def expires(uri: str, threshold: datetime) -> Figures:
 
 
 def theirs(uri: str) -> Figures:
-    """Let the library look for garbage."""
+    """Run the library's collection."""
     from dredge.icechunk.library import open_library
 
     found = open_library(uri).garbage_collect(datetime.now(UTC) + timedelta(seconds=5), dry_run=True)
@@ -227,7 +227,7 @@ def theirs(uri: str) -> Figures:
 
 
 def ours(uri: str, mode: str, dry_run: bool) -> Figures:
-    """Do a whole collection."""
+    """Run a whole collection."""
     from dredge.icechunk.collection.config import CollectConfig
     from dredge.icechunk.collection.steps import collect
 

@@ -1,7 +1,7 @@
-"""Generated lakes on a local folder or in an S3 bucket: made, put back, looked at, and the store's own time.
+"""Generated lakes in a local folder or in an S3 bucket: create, restore, list, and the store's clock.
 
-A lake is generated once, on a local folder. The S3 one is the same files in the bucket of a store of its own
-(`s3_store`), and a copy of the key-value store that names the bucket.
+A lake is generated once, in a local folder. The S3 lake has the same files in the bucket of a separate store
+(`s3_store`), and a copy of the key-value store with the bucket's name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lake(Protocol):
 
     @property
     def environ(self) -> dict[str, str]:
-        """Variables that reach the store."""
+        """Environment variables of the store."""
 
     @property
     def server_environ(self) -> dict[str, str]:
@@ -47,21 +47,21 @@ class Lake(Protocol):
         """URL of the storage namespace."""
 
     def prepare(self) -> None:
-        """Put back what earlier runs deleted."""
+        """Restore deleted objects."""
 
     def forget_index(self) -> None:
         """Make the next run a cold one."""
 
     def present(self) -> set[str]:
-        """Addresses of the objects that are there now."""
+        """Addresses of the existing objects."""
 
     @property
     def truth(self) -> dict[str, bool]:
-        """Which addresses are live."""
+        """Live addresses."""
 
 
 class LocalLake:
-    """A lake on a local folder; generated when it is not there yet."""
+    """A lake in a local folder; generated at first use."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -81,13 +81,13 @@ class LocalLake:
         return ["--data", str(self.folder), "--kv", f"sqlite:///{self.folder}/kv.db"]
 
     def prepare(self) -> None:
-        """Restore what earlier runs deleted, and forget these runs but for their index."""
+        """Restore deleted objects, and remove the runs but for their index."""
         _forget_runs(self.root)
         self.restore()
         time.sleep(2)
 
     def make(self) -> None:
-        """Generate the lake if it is not there."""
+        """Generate the lake if it does not exist."""
         if not (self.folder / "truth.parquet").exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             (self.folder / "objects").mkdir(parents=True)
@@ -98,7 +98,7 @@ class LocalLake:
             print(f"{self.shape.name} generated in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
 
     def restore(self) -> None:
-        """Write what is missing."""
+        """Write missing objects."""
         self.make()
         objects = Objects(self.shape, datetime.now(UTC))
         for address, live in self.truth.items():
@@ -111,12 +111,12 @@ class LocalLake:
         shutil.rmtree(self.root / INDEX, ignore_errors=True)
 
     def present(self) -> set[str]:
-        """Addresses of the objects that are there now."""
+        """Return the addresses of the existing objects."""
         return _addresses(self.root)
 
     @property
     def truth(self) -> dict[str, bool]:
-        """Which addresses are live."""
+        """Return the live addresses."""
         table = pq.read_table(self.folder / "truth.parquet", columns=["address", "live"])
         return dict(zip(table["address"].to_pylist(), table["live"].to_pylist(), strict=True))
 
@@ -126,7 +126,7 @@ class S3Lake:
 
     Args:
         shape: of the lake.
-        store: where the bucket is.
+        store: with the bucket.
     """
 
     def __init__(self, shape: Shape, store: S3Store) -> None:
@@ -147,11 +147,11 @@ class S3Lake:
 
     @property
     def truth(self) -> dict[str, bool]:
-        """Which addresses are live."""
+        """Return the live addresses."""
         return self.local.truth
 
     def prepare(self) -> None:
-        """Fill the bucket, or restore what earlier runs deleted and forget these runs but for their index."""
+        """Fill the bucket, or restore deleted objects and remove the runs but for their index."""
         _forget_runs(self.root)
         self.local.make()
         for ending in ("", "-wal", "-shm"):
@@ -162,10 +162,10 @@ class S3Lake:
         added = self._fill()
         if added > self.shape.garbage:
             print(f"{added:,} objects put in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
-        time.sleep(3)  # the store counts in whole seconds
+        time.sleep(3)  # the store's timestamps are whole seconds
 
     def _fill(self) -> int:
-        """Put every object that is not there; gives how many."""
+        """Upload missing objects; returns their number."""
         source, added = self.local.root / "_lakefs", 0
         for path in source.rglob("*"):
             name = path.relative_to(self.local.root)
@@ -178,7 +178,7 @@ class S3Lake:
                 put(self.root / name, path.read_bytes())
                 added += 1
         present = self.present()
-        for address in present - self.truth.keys():  # what a benchmark that changes the lake brought
+        for address in present - self.truth.keys():  # objects of a benchmark that changes the lake
             (self.root / address).unlink()
         missing = sorted(self.truth.keys() - present)
         objects = Objects(self.shape, datetime.now(UTC))
@@ -193,18 +193,18 @@ class S3Lake:
         shutil.rmtree(self.root / INDEX, ignore_errors=True)
 
     def present(self) -> set[str]:
-        """Addresses of the objects that are there now."""
+        """Return the addresses of the existing objects."""
         return _addresses(self.root)
 
 
 def _forget_runs(root: Path) -> None:
-    """Remove what a run would compare with its own past, such as the owner and the id of the last mark."""
+    """Remove the state of earlier runs, such as owner and id of the last mark."""
     for path in (root / INDEX).glob("*"):
         if path.name != "index":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _addresses(root: Path) -> set[str]:
-    """The objects in a namespace's data folder."""
+    """Return the objects in a namespace's data folder."""
     slices = os.scandir(root / "data") if (root / "data").exists() else ()
     return {f"data/{slice_.name}/{item.name}" for slice_ in slices for item in os.scandir(slice_)}

@@ -1,12 +1,13 @@
-"""Servers that answer later: a proxy that waits before each request, and writes down when each began and ended.
+"""Servers with latency: a proxy that delays each request, and logs its begin and end.
 
     python -m benchmarks.latency TARGET_PORT MILLISECONDS LOG    prints its own port, then serves
 
-A request begins with a request line that comes at the head of what a client sends; clients that send one request at a
-time on a connection do so, and all of ours are such. The wait is that of the network: it takes no processor time,
-and requests on different connections wait side by side.
+A request starts with a request line at the begin of the client's bytes. This holds for clients with one
+request at a time on a connection, as all of ours. The delay takes no CPU time, and requests on different
+connections are delayed in parallel.
 
-The longest chain of a step is the largest number of requests of which each began after the end of the one before.
+The longest chain of a step is the largest number of requests, each of which begins after the end of the
+previous one.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 LATENCY = "DREDGE_BENCH_LATENCY_MS"
-"""Names a variable with the milliseconds that each request of a run waits; without it no proxy is there."""
+"""Environment variable with the delay of each request in milliseconds; unset for no proxy."""
 WHOLE = "whole run"
 LOGS = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "requests"
-"""Holds the requests of the last run, a file for each server."""
+"""Folder with the request logs of the last run, a file for each server."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "LAKECTL_SERVER_ENDPOINT_URL")
 _CHUNK = 1 << 18
 _LINE = re.compile(rb"([A-Z]{3,7} /[!-~]*) HTTP/1\.")
@@ -42,9 +43,9 @@ class _Connection:
     """One connection of a client.
 
     Attributes:
-        begun: when the request that is being answered began; None before the first one.
-        answered: when the last byte of its answer came; None while there is none.
-        asked: its method and path.
+        begun: start of the current request; None before the first one.
+        answered: time of the answer's last byte; None before it.
+        asked: method and path.
     """
 
     begun: float | None = None
@@ -53,12 +54,12 @@ class _Connection:
 
 
 class Proxy:
-    """Passes bytes on, each request a while later.
+    """Forwards bytes, each request with a delay.
 
     Args:
         target: port of the server on this machine.
-        seconds: before each request.
-        log: gets a line for each request: begin and end.
+        seconds: delay.
+        log: request log: begin and end.
     """
 
     def __init__(self, target: int, seconds: float, log: Path) -> None:
@@ -67,7 +68,7 @@ class Proxy:
         self._log = log.open("a", buffering=1)
 
     async def serve(self) -> None:
-        """Print the port, then serve for ever."""
+        """Print the port, then serve forever."""
         server = await asyncio.start_server(self._connect, "127.0.0.1", 0, limit=_CHUNK)
         print(server.sockets[0].getsockname()[1], flush=True)
         await server.serve_forever()
@@ -112,12 +113,12 @@ class Proxy:
 
 @contextmanager
 def later(port: int, milliseconds: float, log: Path) -> Iterator[int]:
-    """Run a proxy before a server on this machine; gives the proxy's port.
+    """Run a proxy before a server on this machine; yields the proxy's port.
 
     Args:
         port: of the server.
-        milliseconds: each request waits.
-        log: gets a line for each request.
+        milliseconds: delay of each request.
+        log: request log.
     """
     command = [sys.executable, "-m", "benchmarks.latency", str(port), str(milliseconds), str(log)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
@@ -130,13 +131,14 @@ def later(port: int, milliseconds: float, log: Path) -> Iterator[int]:
 
 @contextmanager
 def behind(environ: Mapping[str, str]) -> Iterator[tuple[dict[str, str], Callable[..., dict[str, Any]]]]:
-    """Put the store and the lakeFS server of a run behind proxies, if `LATENCY` says so.
+    """Put the store and the lakeFS server of a run behind proxies if `LATENCY` is set.
 
     Args:
-        environ: variables that reach them.
+        environ: environment variables of both.
 
     Returns:
-        Variables that reach the proxies, and what gives the figures of a run by the times of its steps.
+        Environment variables with the proxies, and a function for the figures of a run by the times of its
+        steps.
     """
     if LATENCY not in os.environ:
         yield dict(environ), lambda times: {}
@@ -163,13 +165,13 @@ def behind(environ: Mapping[str, str]) -> Iterator[tuple[dict[str, str], Callabl
 
 
 def read_spans(logs: Iterable[Path]) -> list[Span]:
-    """All requests in some logs."""
+    """Return all requests in some logs."""
     lines = (line.split() for log in logs if log.exists() for line in log.read_text().splitlines())
     return [(float(words[0]), float(words[1])) for words in lines if len(words) >= 2]
 
 
 def longest_chain(spans: Iterable[Span]) -> int:
-    """The largest number of requests of which each began after the end of the one before."""
+    """Return the largest number of requests, each of which begins after the end of the previous one."""
     count, last = 0, -inf
     for begin, end in sorted(spans, key=lambda span: span[1]):
         if begin >= last:
@@ -178,7 +180,7 @@ def longest_chain(spans: Iterable[Span]) -> int:
 
 
 def by_step(spans: Iterable[Span], steps: Mapping[str, Span]) -> dict[str, dict[str, int]]:
-    """Requests and longest chain of each step; a request is of the step in which it began."""
+    """Return requests and longest chain of each step; a request counts for the step in which it began."""
     told = list(spans)
     found = {}
     for step, (first, last) in steps.items():

@@ -1,8 +1,8 @@
-"""Listing beside the bare native client, on a local folder and on S3, in one run.
+"""Listing compared with the bare native client, on a local folder and on S3.
 
     python -m benchmarks.listing [--objects N] [--slices N] [--repeat N]
 
-The claim it guards: at least 80 % of what the bare client lists from the same store.
+Goal: at least 80 % of the bare client's rate on the same store.
 """
 
 from __future__ import annotations

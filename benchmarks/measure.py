@@ -1,4 +1,4 @@
-"""Processes measured from the outside: wall time, CPU time and peak memory of whole process trees."""
+"""Wall time, CPU time and peak memory of process trees, measured from outside."""
 
 from __future__ import annotations
 
@@ -19,20 +19,18 @@ _SETTLED_SECONDS = 2.0
 
 
 class Meter:
-    """Samples the trees below some processes until it is stopped.
+    """Samples process trees until it is stopped.
 
     Args:
-        roots: process ids by what the figures call their trees.
-        every_seconds: between two looks. A look takes some ten milliseconds of a processor that what is measured would
-            like to have.
+        roots: process ids by name of their tree.
+        every_seconds: sampling interval. A sample takes some ten milliseconds of CPU time.
 
     Attributes:
-        cpu_seconds: user and system time by tree while the meter ran (processes that lived shorter than a
-            sampling interval escape it).
-        read_mib: what the trees read from files and connections, page cache or not.
+        cpu_seconds: user and system time by tree (without processes shorter than a sampling interval).
+        read_mib: bytes read from files and connections, with the page cache.
         peak_mib: largest sum of proportional set sizes, by tree.
         peak_of_all_mib: largest sum over all trees at one time.
-        processes_mib: proportional set sizes at that time, by what processes are.
+        processes_mib: proportional set sizes at that time, by kind of process.
     """
 
     def __init__(self, roots: Mapping[str, int], every_seconds: float = 0.5) -> None:
@@ -58,7 +56,7 @@ class Meter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop, and sum up."""
+        """Stop, and calculate the sums."""
         self._stop.set()
         self._thread.join()
         for name in self._roots:
@@ -87,7 +85,7 @@ class Meter:
             self.processes_mib = {name: size / 1024 for name, size in processes.most_common()}
 
     def _look(self, name: str, pids: Iterable[int], memory: bool, processes: Counter[str]) -> int:
-        """Note what a tree has used so far; gives its memory in KiB."""
+        """Sample a tree; returns its memory in KiB."""
         total = 0
         for pid in pids:
             with suppress(psutil.Error, OSError):
@@ -103,7 +101,7 @@ class Meter:
         return total
 
     def _kind(self, name: str, key: _Process, process: psutil.Process) -> str:
-        """What a process is; asked again of a fresh one, which may become another program."""
+        """Return the kind of a process; repeated for a new one, which may exec another program."""
         if key in self._kinds:
             return self._kinds[key]
         kind = _what(name, process)
@@ -113,25 +111,25 @@ class Meter:
 
 
 def _children() -> dict[int, list[int]]:
-    """Which processes each process has started, from one look at all."""
+    """Return the children of each process."""
     found: dict[int, list[int]] = {}
     for pid in psutil.pids():
         with suppress(OSError, ValueError):
-            # "pid (name) state ppid …": a name may hold blanks and brackets.
+            # "pid (name) state ppid …": a name may contain blanks and brackets.
             after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2]
             found.setdefault(int(after.split()[1]), []).append(pid)
     return found
 
 
 def _tree(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
-    """A process and all below it."""
+    """Return a process and its descendants."""
     yield pid
     for child in children.get(pid, ()):
         yield from _tree(child, children)
 
 
 def _what(tree: str, process: psutil.Process) -> str:
-    """What a process of a tree is."""
+    """Return the kind of a process of a tree."""
     words = process.cmdline()
     line = " ".join(words)
     if words and words[0].endswith("java"):
@@ -146,13 +144,13 @@ def _what(tree: str, process: psutil.Process) -> str:
 
 
 def _note[N: (int, float)](seen: dict[_Process, tuple[N, N]], key: _Process, value: N, fresh: bool) -> None:
-    """Keep a process's first and last figure; one that began later began at nothing."""
+    """Store a process's first and last figure; a later process starts at zero."""
     first = seen[key][0] if key in seen else value if fresh else type(value)(0)
     seen[key] = (first, value)
 
 
 def _pss(pid: int) -> int:
-    """Proportional set size in KiB: pages shared by n processes count as 1/n in each."""
+    """Return the proportional set size in KiB: pages shared by n processes count as 1/n in each."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
         for line in lines:
             if line.startswith("Pss:"):

@@ -1,9 +1,9 @@
-"""Optimized runs beside clean ones, on lakes of which a part has changed since the last run.
+"""Optimized runs compared with clean ones, on lakes with a partial change since the last run.
 
     clean run, cold index → change → optimized run → clean run, warm index
 
-All on the same lake, so the last one finds nothing left to delete: it is the cheapest clean run there can be. It
-also proves that the optimized run before it missed nothing.
+All on the same lake, so the last run finds no garbage: it is the cheapest possible clean run. It also proves
+that the optimized run missed nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dredge.storage import StorageOptions, open_writer
 from lakefs_embedded.catalog import Catalog, Settings
 
 MARGIN_HOURS = 26
-"""Generated slices are two days old; with the usual margin of eight days they would all be listed again."""
+"""Generated slices are two days old; the default margin of eight days would list all of them again."""
 
 
 class CopiedLake(LocalLake):
-    """A local lake of its own, made of links to another one's files."""
+    """A separate local lake of links to another one's files."""
 
     def __init__(self, source: LocalLake) -> None:
         super().__init__(source.shape)
@@ -52,7 +52,7 @@ class CopiedLake(LocalLake):
         move(f"sqlite:///{self.folder}/kv.db", self.shape.name, f"local://{self.root}")
 
     def restore(self) -> None:
-        """Nothing is put back."""
+        """Do nothing."""
 
 
 def change(kv_url: str, repository: str, options: StorageOptions, objects: int) -> dict[str, int]:
@@ -62,10 +62,10 @@ def change(kv_url: str, repository: str, options: StorageOptions, objects: int) 
         kv_url: of its server.
         repository: its name.
         options: access to the object store.
-        objects: uploaded in all: six in ten are committed, two overwrite staged ones, two stay staged.
+        objects: number of uploads: six in ten are committed, two overwrite staged ones, two stay staged.
 
     Returns:
-        What was done.
+        The numbers of changes.
     """
     catalog = Catalog(
         open_store(kv_url), lambda uri: open_writer(uri, options), utc_now, Settings(background=False)
@@ -122,7 +122,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Runner:
-    """Runs an engine on a lake as it is."""
+    """Runs an engine on a lake in its current state."""
 
     lake: Lake
     store: str

@@ -1,8 +1,8 @@
-"""How long people wait for the pages of a large run: `./run bench pages`.
+"""Response times of the pages of a large run: `./run bench pages`.
 
-The run is a whole chain over a lake without a single object, as in `scale`; with `rows`, a small one whose candidates
-and ledger are made as large as that. `dredge ui` serves it as a process of its own. The first figures of each page are
-of a fresh server, the others of the same one: the page again, and people who ask for it at once.
+The run is a whole chain over a lake with metadata only, as in `scale`; with `rows`, a small one with enlarged
+candidates and ledger. `dredge ui` serves it in a separate process. The first figures of each page are of a
+new server, the others of the same one: the page again, and parallel users.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from benchmarks.tables import surroundings, table
 from dredge.gc.run import RUNS
 
 SMALL = 20_000
-"""Objects of the lake whose run is made larger."""
+"""Objects of the lake with the enlarged run."""
 HEADS = ("page", "first s", "CPU s", "again s", "CPU s", "at once: median s", "slowest s", "CPU s each")
 _READY_SECONDS = 120
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def measure(objects: int, rows: int, people: int, kept: bool) -> str:
-    """Measure the pages of a run; gives a table.
+    """Measure the pages of a run; returns a table.
 
     Args:
         objects: of the lake.
-        rows: that the run is given as candidates and in its ledger; 0 leaves it as it is.
-        people: how many ask at once.
-        kept: take the run that is there from the last time.
+        rows: number of candidates and ledger rows to generate; 0 for the run's own.
+        people: parallel users.
+        kept: reuse the run of the last time.
     """
     lake = ScaleLake(SMALL if rows else objects)
     if not kept:
@@ -60,12 +60,12 @@ def measure(objects: int, rows: int, people: int, kept: bool) -> str:
 
 
 def _addresses(place: str, runs: Sequence[str], namespace: str) -> dict[str, str]:
-    """Pages to measure, by what to call them."""
+    """Return the pages to measure, by name."""
     found = {
         "overview": "",
         "repository": place,
         "run": runs[0],
-        "what would come back": f"{runs[0]}/restore?all=true",
+        "restorable objects": f"{runs[0]}/restore?all=true",
     }
     with _served(namespace) as server:
         for words, page in zip(("ledger", "candidates"), runs, strict=False):
@@ -77,7 +77,7 @@ def _addresses(place: str, runs: Sequence[str], namespace: str) -> dict[str, str
 
 
 def _lists(server: Server, page: str) -> dict[str, dict[str, str]]:
-    """Lists of objects: first and deep pages, each filter, each order."""
+    """Return lists of objects: first and later pages, each filter, each order."""
     rows = [line.split(",") for line in server.get(f"{page}/objects.csv").splitlines()[1:]]
     settled = rows[0][3] != "may go"
     address, size = rows[int(len(rows) * 0.9)][:2]
@@ -104,25 +104,25 @@ def _lists(server: Server, page: str) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True)
 class Server:
-    """A server of pages, and its process."""
+    """A server of pages in a separate process."""
 
     url: str
     pid: int
 
     def get(self, address: str) -> str:
-        """A page's text."""
+        """Return a page's text."""
         with urllib.request.urlopen(self.url + address, timeout=120) as answer:
             text: str = answer.read().decode()
         return text
 
     def seconds(self, address: str) -> float:
-        """How long a page takes."""
+        """Return the response time of a page."""
         begun = time.perf_counter()
         self.get(address)
         return time.perf_counter() - begun
 
     def cpu(self) -> float:
-        """Processor seconds that the server has used."""
+        """Return the CPU seconds of the server."""
         after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, after_name[11:13])) / _TICKS
 
@@ -143,7 +143,7 @@ def _figures(uri: str, address: str, people: int) -> Sequence[float]:
 
 @contextmanager
 def _served(uri: str) -> Iterator[Server]:
-    """A fresh server of pages that has loaded what it loads before anybody asks."""
+    """Yield a new server of pages, after its imports."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -164,7 +164,7 @@ def _served(uri: str) -> Iterator[Server]:
 
 
 def _rest(server: Server) -> None:
-    """Wait until the server does nothing by itself."""
+    """Wait until the server is idle."""
     before = -1.0
     while (now := server.cpu()) > before:
         before = now

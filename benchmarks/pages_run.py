@@ -1,7 +1,7 @@
-"""Gives a run as many rows as one wants to see pages of: real files of candidates and of the ledger, made-up addresses.
+"""Enlarges a run for the pages: real files of candidates and ledger, with generated addresses.
 
-A small run is collected as usual. Then its candidates and its ledger are written again, larger, by the product's own
-writers, so that the pages read what a run of that size leaves. A copy without the ledger is as a dry run leaves it.
+A small run is collected as usual. Then Dredge's own writers rewrite its candidates and ledger with more rows,
+so that the pages read a run of that size. A copy without the ledger represents a dry run.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from dredge.storage import open_writer
 from dredge.xid import descending_time, new_descending_xid
 
 PART_ROWS = 100_000
-"""Rows of a part, as runs have by default."""
+"""Default rows of a part."""
 _HELD = "unreadable"
 _BY = ("reason", "outcome", "code")
 
 
 def grow(runs: Path, rows: int, part_rows: int = PART_ROWS) -> None:
-    """Give the newest run of a folder so many candidates and rows of the ledger, and put a dry run beside it.
+    """Rewrite the newest run of a folder with a number of candidates and ledger rows, and add a dry run.
 
     Args:
         runs: folder of the runs.
-        rows: how many.
+        rows: number of rows.
         part_rows: rows of a part.
     """
     newest = min(path.name for path in runs.iterdir() if (path / PLAN).exists())
@@ -70,7 +70,7 @@ def _summary(folder: RunFolder, step: str) -> StepSummary:
 
 
 def _candidates(virtual: Virtual, part_rows: int) -> Iterator[pa.Table]:
-    """Candidates in the order of a listing; one of 50 is held."""
+    """Yield candidates in the order of a listing; one of 50 is held."""
     names = np.array(list(REASONS))
     modified = descending_time(virtual.slices[0][:6] + "0" * 14)
     for start in range(0, virtual.objects, part_rows):
@@ -93,7 +93,9 @@ def _candidates(virtual: Virtual, part_rows: int) -> Iterator[pa.Table]:
 
 
 def _settle(folder: RunFolder, part: PartInfo, table: pa.Table) -> PartInfo:
-    """The ledger of a part: what was held is not in it, one of 1,000 was gone, one failed, one came back to life."""
+    """Return the ledger of a part: without held objects; one of 1,000 was missing, one failed, one became
+    live again.
+    """
     free = table.filter(table["hold"].is_null())
     at = np.arange(free.num_rows) % 1000
     outcomes = np.select(
@@ -106,7 +108,7 @@ def _settle(folder: RunFolder, part: PartInfo, table: pa.Table) -> PartInfo:
 
 
 def _copy_as_dry(runs: Path, run_id: str) -> None:
-    """A run beside it that has candidates and no ledger."""
+    """Copy a run with candidates and without a ledger."""
     other = new_descending_xid(descending_time(run_id) - timedelta(hours=1))
     shutil.copytree(runs / run_id, runs / other)
     shutil.rmtree(runs / other / BulkDeleteOutput.STEP)

@@ -1,4 +1,4 @@
-"""Two ways to do the same, in turn, each first as often as the other."""
+"""Compares two implementations in turn, with alternating order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ type Act = Callable[[], int]
 
 
 class Pairs:
-    """Measures our client beside the bare SDK.
+    """Compares our client with the bare SDK.
 
     Args:
-        objects: that each act does.
-        requests: how many requests have been sent so far.
-        repeat: pairs of rounds; one more warms up.
+        objects: number of objects of each operation.
+        requests: returns the number of requests so far.
+        repeat: pairs of rounds, after a warm-up.
     """
 
     def __init__(self, objects: int, requests: Callable[[], int], repeat: int) -> None:
@@ -28,10 +28,10 @@ class Pairs:
         """Measure both, and print the medians.
 
         Args:
-            what: names the work.
+            what: name of the operation.
             own: ours.
             bare: the SDK's.
-            before: comes before each act, and is not measured.
+            before: runs before each operation, unmeasured.
         """
         rounds: dict[Act, list[tuple[float, float, int]]] = {own: [], bare: []}
         for number in range(self._repeat + 1):
@@ -47,7 +47,7 @@ class Pairs:
         )
 
     def _measured(self, act: Act) -> tuple[float, float, int]:
-        """Wall and CPU seconds, and requests."""
+        """Return wall and CPU seconds, and requests."""
         asked, wall, cpu = self._requests(), time.perf_counter(), time.process_time()
         assert act() == self._objects
         return time.perf_counter() - wall, time.process_time() - cpu, self._requests() - asked

@@ -1,4 +1,4 @@
-"""Requests to an emulator of Azure or Google Cloud Storage, counted from its log as it grows."""
+"""Requests to an emulator of Azure or Google Cloud Storage, counted from its growing log."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from benchmarks.s3_store import LOG, Requests, place_of
+from benchmarks.s3_store import LOG, Requests, name_place
 
 FORMAT = "DREDGE_BENCH_LOG_FORMAT"
-"""Names a variable that is set where the log's lines are in the common form, as those of these emulators."""
+"""Environment variable that is set if the log has the common log format, as of these emulators."""
 _COMMON = re.compile(r'\S+ - - \[[^\]]+\] \\?"([A-Z]+) (\S+) HTTP')
 _BATCHED = '" - - ['
 _KINDS = (
@@ -24,10 +24,10 @@ _KEY = re.compile(r"^/(?:storage/v1/b/[^/]+/o/|[^/]+/[^/]+/)(.+)$")
 
 
 class CloudRequests(Requests):
-    """Counts requests by kind; those of the lakeFS server cannot be told apart."""
+    """Counts requests by kind, with those of the lakeFS server."""
 
     def _told(self, line: str) -> tuple[str, str] | None:
-        """Parts of a batch have a line, too, in some emulators, but no address: they are no requests."""
+        """Ignore parts of a batch, which some emulators log without an address."""
         found = _COMMON.search(line)
         if found is None or _BATCHED in line:
             return None
@@ -37,17 +37,17 @@ class CloudRequests(Requests):
 
 
 def _asked_for(target: str) -> str:
-    """What a request is about: its object, or the prefix of a listing."""
+    """Return the object of a request, or the prefix of a listing."""
     parts = urlsplit(target)
     prefix = parse_qs(parts.query).get("prefix")
     key = _KEY.match(unquote(parts.path))
     if prefix:
-        return place_of(prefix[0])
-    return place_of(key[1]) if key and not parts.path.startswith(("/upload/", "/batch/")) else "bucket"
+        return name_place(prefix[0])
+    return name_place(key[1]) if key and not parts.path.startswith(("/upload/", "/batch/")) else "bucket"
 
 
-def requests_of(environ: Mapping[str, str]) -> Requests | None:
-    """The counter of the store that an environment names; None for a folder."""
+def open_requests(environ: Mapping[str, str]) -> Requests | None:
+    """Return the counter of the environment's store; None for a folder."""
     if not environ.get(LOG):
         return None
     return (CloudRequests if environ.get(FORMAT) else Requests)(Path(environ[LOG]))

@@ -1,12 +1,12 @@
-"""An S3 store for benchmarks: versitygw, a compiled server on a folder, with its requests counted from its log.
+"""An S3 store for benchmarks: versitygw, a compiled server on a folder, with its requests counted from its
+log.
 
-A store that is slower than what is measured hides it, so this one is written in Go; it has pages that start after
-a name, DeleteObjects, uploads in parts, and writes under If-None-Match and If-Match. It is a tool of the benchmarks
-only: `go install` brings it into `.dredge/tools` when it is first wanted.
+A slow store would hide the cost of Dredge, so this one is written in Go; it supports start-after,
+DeleteObjects, multipart uploads, If-None-Match and If-Match. `go install` brings it into `.dredge/tools` at
+first use.
 
-Its objects are the files of a folder, so a lake is put into a bucket, and looked at, past S3. The folder is in memory
-where the system allows that, and is gone at the end; one that `DREDGE_BENCH_S3` names is on disk as well as you
-choose, and stays for the next time.
+Its objects are files in a folder, so a lake is copied into a bucket and listed without S3. The folder is in
+memory if possible, and is removed at the end; a folder in `DREDGE_BENCH_S3` is kept.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ KEPT = "DREDGE_BENCH_S3"
 MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIABENCHMARK", "AWS_SECRET_ACCESS_KEY": "benchmark-secret"}
 SERVER_KEYS = {"AWS_ACCESS_KEY_ID": "AKIALAKEFS", "AWS_SECRET_ACCESS_KEY": "benchmark-secret-of-lakefs"}
-"""The lakeFS server asks the store under a name of its own, so that its requests are counted apart."""
+"""Key pair of the lakeFS server, so that its requests are counted separately."""
 LOG = "DREDGE_BENCH_S3_LOG"
-"""Names a variable with the path of the running store's log."""
+"""Environment variable with the path of the running store's log."""
 KINDS = {
     "s3_GetObject": "get",
     "s3_HeadObject": "head",
@@ -54,7 +54,7 @@ OWN, RUN_FOLDERS = "_lakefs/retention/gc/dredge/", "_lakefs/retention/gc/unified
 
 
 def program() -> Path:
-    """Find versitygw, or install it; ends the program with one line when that is impossible."""
+    """Return the path of versitygw, and install it if missing; exits with one line on failure."""
     known = TOOLS / "versitygw"
     if known.exists():
         return known
@@ -70,7 +70,7 @@ def program() -> Path:
 
 
 class Requests:
-    """Counts requests by kind as the log grows.
+    """Counts requests by kind in a growing log.
 
     Args:
         log: of the store.
@@ -83,11 +83,11 @@ class Requests:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def counts(self) -> Counter[str]:
-        """All requests that the store has answered so far, by kind; those of the lakeFS server begin with `lakefs`."""
+        """Return all requests so far by kind; those of the lakeFS server have the prefix `lakefs`."""
         return by_kind(self.places())
 
     def places(self) -> Counter[tuple[str, str]]:
-        """The same by kind and by what was asked for, as `place_of` names it."""
+        """Return the same by kind and by `name_place`."""
         with self._log.open("rb") as file:
             file.seek(self._at)
             new = file.read()
@@ -98,7 +98,7 @@ class Requests:
         return Counter(self._counts)
 
     def _told(self, line: str) -> tuple[str, str] | None:
-        """The kind and the place of the request that a line is about; None for another line."""
+        """Return kind and place of a log line's request; None for another line."""
         fields = line.split(" ")
         if len(fields) <= _OPERATION or not fields[2].startswith("["):
             return None
@@ -116,7 +116,7 @@ def by_kind(places: Mapping[tuple[str, str], int]) -> Counter[str]:
 
 
 def by_place(places: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """Requests by what was asked for, and by kind; those of the lakeFS server are left out."""
+    """Return requests by place and kind, without the lakeFS server's."""
     found: dict[str, dict[str, int]] = {}
     for (kind, place), count in sorted(places.items()):
         if not kind.startswith("lakefs "):
@@ -124,8 +124,8 @@ def by_place(places: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]
     return found
 
 
-def place_of(key: str) -> str:
-    """Name the kind of object that a key is, or that a listing below a prefix gives.
+def name_place(key: str) -> str:
+    """Return the kind of object of a key or a listing's prefix.
 
     Args:
         key: in its bucket.
@@ -146,21 +146,21 @@ def place_of(key: str) -> str:
 
 
 def _asked_for(fields: Sequence[str]) -> str:
-    """What a line of the log is about: its key, or the prefix of a listing."""
+    """Return the key of a log line, or the prefix of a listing."""
     if fields[_KEY:] and fields[_KEY] != "-":
-        return place_of(fields[_KEY])
+        return name_place(fields[_KEY])
     query = parse_qs(urlsplit(fields[_URI]).query) if fields[_URI:] else {}
-    return place_of(query["prefix"][0]) if "prefix" in query else "bucket"
+    return name_place(query["prefix"][0]) if "prefix" in query else "bucket"
 
 
 class S3Store:
     """A running store.
 
     Args:
-        port: where it listens.
+        port: of the server.
         pid: of its process.
         folder: of its buckets.
-        log: where it writes a line for each request.
+        log: request log.
     """
 
     def __init__(self, port: int, pid: int, folder: Path, log: Path) -> None:
@@ -171,7 +171,7 @@ class S3Store:
         self.environ, self.server_environ = {**KEYS, **place}, {**SERVER_KEYS, **place}
 
     def bucket(self, name: str) -> Path:
-        """The folder of a bucket; it is made when it is not there."""
+        """Return the folder of a bucket, created if missing."""
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -179,7 +179,7 @@ class S3Store:
 
 @contextmanager
 def s3_store() -> Iterator[S3Store]:
-    """Run a store in a process of its own."""
+    """Run a store in a separate process."""
     command = program()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -207,7 +207,7 @@ def s3_store() -> Iterator[S3Store]:
 
 
 def _place() -> Path:
-    """Where files can be made fast and can have attributes."""
+    """Return a folder with fast files and extended attributes."""
     try:
         with NamedTemporaryFile(dir=MEMORY) as file:
             os.setxattr(file.name, ETAG, b"")
@@ -217,7 +217,7 @@ def _place() -> Path:
 
 
 def _users(folder: Path) -> Path:
-    """Let the lakeFS server in."""
+    """Add the lakeFS server's key pair."""
     access, secret = SERVER_KEYS.values()
     account = {"access": access, "secret": secret, "role": "admin"}
     (folder / "users.json").write_text(json.dumps({"accessAccounts": {access: account}}))
@@ -235,7 +235,7 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write an object as the store itself would have put it: a file with its entity tag."""
+    """Write an object's file with its entity tag."""
     path.write_bytes(content)
     tag = hashlib.md5(content, usedforsecurity=False).hexdigest()
     os.setxattr(path, ETAG, f'"{tag}"'.encode())

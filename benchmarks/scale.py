@@ -1,7 +1,7 @@
-"""How the cost of a collection grows: whole chains over lakes of 2, 5, 10 and 20 million objects, and what follows.
+"""Growth of a collection's cost: whole chains over lakes of 2, 5, 10 and 20 million objects.
 
-The lakes have real metadata and no objects (`scale_lake`, `scale_store`), so what is measured is Dredge and not a
-store. Requests are counted as a store would see them.
+The lakes have real metadata and no objects (`scale_lake`, `scale_store`), so the figures are of Dredge
+without a store. Requests are counted as a store would receive them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from benchmarks.tables import STEPS, surroundings, table
 from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 
 SPREAD = ("slice_listing", "list_committed", "subtract", "bulk_delete")
-"""Steps whose work is spread over cores."""
+"""Steps that use all cores."""
 PAGE_SECONDS = 0.05
-"""What a page of 1,000 names takes of a store such as S3."""
+"""Seconds for a page of 1,000 names on a store such as S3."""
 PAGES_AT_ONCE_A_CORE = 4
 
 type Row = dict[str, Any]
@@ -67,7 +67,7 @@ def run(sizes: Sequence[int], processes: int = 2) -> Iterator[Row]:
 
 
 def growth(rows: Sequence[Row]) -> str:
-    """Tables of time, memory, bytes and requests a step, by number of objects."""
+    """Return tables of time, memory, bytes and requests a step, by number of objects."""
     parts = [surroundings()]
     for title, name in (
         ("Seconds", "seconds"),
@@ -89,7 +89,7 @@ def growth(rows: Sequence[Row]) -> str:
 
 
 def need(rows: Sequence[Row]) -> str:
-    """What larger repositories need, by number of cores, with the formula."""
+    """Return the needs of larger repositories by number of cores, with the formula."""
     spread, alone = (_slope(rows, steps, "cpu_seconds") for steps in (SPREAD, _others()))
     written = _slope(rows, STEPS, "written_mib")
     cells = []
@@ -113,7 +113,7 @@ def _others() -> tuple[str, ...]:
 
 
 def _slope(rows: Sequence[Row], steps: Iterable[str], name: str) -> float:
-    """How much a figure of some steps grows with a million objects."""
+    """Return the growth of some steps' figure for a million objects."""
     chosen = tuple(steps)
     millions = [row["objects"] / 1e6 for row in rows]
     values = [sum(row["steps"][step][name] for step in chosen) for row in rows]

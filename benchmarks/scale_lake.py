@@ -1,7 +1,8 @@
-"""Generates lakes of millions of objects: real ranges, metaranges, commits, branches and staging records, no objects.
+"""Generates lakes of millions of objects: real ranges, metaranges, commits, branches and staging records, no
+objects.
 
-Of 100 objects one is staged and five are garbage; the rest is committed. Each range has further versions of which
-each lacks one entry, so that all ranges together have 2.5 entries for each object.
+Of 100 objects one is staged and five are garbage; the others are committed. Each range has further versions
+with one entry less each, so that all ranges together have 2.5 entries for each object.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.s3_store import STATE
-from benchmarks.scale_store import COUNTERS, GONE, Virtual, etags, sizes
+from benchmarks.scale_store import COUNTERS, DELETED, Virtual, etags, sizes
 from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.gc_files import Rules, write_rules
@@ -49,7 +50,7 @@ class ScaleLake:
     """A generated lake.
 
     Args:
-        objects: how many; those that share the number share the lake.
+        objects: number of objects; lakes with the same number are shared.
     """
 
     def __init__(self, objects: int) -> None:
@@ -60,7 +61,7 @@ class ScaleLake:
         self.namespace = f"local://{self.root}"
 
     def make(self) -> None:
-        """Generate it if it is not there."""
+        """Generate the lake if it does not exist."""
         if (self.folder / "complete").exists():
             return
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -81,28 +82,28 @@ class ScaleLake:
         (self.folder / "complete").touch()
 
     def restore(self) -> None:
-        """Put back what an earlier run deleted, and forget what it wrote."""
-        (self.folder / GONE).write_bytes(bytes(self.objects))
+        """Restore deleted objects, and remove the files of earlier runs."""
+        (self.folder / DELETED).write_bytes(bytes(self.objects))
         shutil.rmtree(self.folder / COUNTERS, ignore_errors=True)
         for written in ("dredge", "unified"):
             shutil.rmtree(self.root / "_lakefs" / "retention" / "gc" / written, ignore_errors=True)
 
     def check(self) -> dict[str, int]:
-        """Compare the store with the truth after a run."""
-        gone = np.fromfile(self.folder / GONE, np.uint8).astype(bool)
+        """Compare the store with the expected result after a run."""
+        deleted = np.fromfile(self.folder / DELETED, np.uint8).astype(bool)
         garbage = is_garbage(np.arange(self.objects))
-        counts = {"deleted": gone & garbage, "missed": ~gone & garbage, "lost": gone & ~garbage}
+        counts = {"deleted": deleted & garbage, "missed": ~deleted & garbage, "lost": deleted & ~garbage}
         return {name: int(found.sum()) for name, found in counts.items()}
 
     @property
     def versions(self) -> list[int]:
-        """How many versions each range has."""
+        """Return the number of versions of each range."""
         ranges = -(-int(is_committed(np.arange(self.objects)).sum()) // RANGE_ENTRIES)
         wanted = round(self.objects * ENTRIES_AN_OBJECT / RANGE_ENTRIES)
         return [wanted // ranges + (number < wanted % ranges) for number in range(ranges)]
 
     def _ranges(self) -> list[list[RangeInfo]]:
-        """Write all ranges; gives the versions of each."""
+        """Write all ranges; returns the versions of each."""
         versions = self.versions
         jobs = range(len(versions))
         with ProcessPoolExecutor(2) as pool:
@@ -110,22 +111,22 @@ class ScaleLake:
 
 
 def is_garbage(numbers: _Numbers) -> npt.NDArray[np.bool_]:
-    """Which objects nothing references."""
+    """Return the mask of unreferenced objects."""
     return numbers % 20 == 7
 
 
 def is_staged(numbers: _Numbers) -> npt.NDArray[np.bool_]:
-    """Which objects only staging references."""
+    """Return the mask of objects in staging only."""
     return numbers % 100 == 3
 
 
 def is_committed(numbers: _Numbers) -> npt.NDArray[np.bool_]:
-    """Which objects commits reference."""
+    """Return the mask of committed objects."""
     return ~(is_garbage(numbers) | is_staged(numbers))
 
 
 def _write_range(lake: ScaleLake, number: int, versions: int) -> list[RangeInfo]:
-    """Write the versions of one range; each but the first lacks one entry."""
+    """Write the versions of one range; all but the first lack one entry."""
     virtual, store = Virtual.read(lake.folder), open_writer(f"file://{lake.root}")
     numbers = np.arange(lake.objects)
     chosen = numbers[is_committed(numbers)][number * RANGE_ENTRIES : (number + 1) * RANGE_ENTRIES]
@@ -150,7 +151,9 @@ def _entries(virtual: Virtual, numbers: _Numbers) -> Iterator[tuple[bytes, Entry
 
 
 def _line(ranges: Sequence[list[RangeInfo]], store: ObjectWriter, now: datetime) -> Iterator[Commit]:
-    """Write metaranges: the first has every range's first version, each later one replaces some by their next."""
+    """Write metaranges: the first has every range's first version, each later one replaces some with their
+    next.
+    """
     current = [versions[0] for versions in ranges]
     most = max(len(versions) for versions in ranges)
     steps = [(at, turn) for turn in range(1, most) for at, found in enumerate(ranges) if turn < len(found)]

@@ -1,8 +1,9 @@
-"""A whole run over a lake without objects: `python -m benchmarks.scale_run OBJECTS PROCESSES SERVER` prints steps.
+"""A whole run over a lake without objects: `python -m benchmarks.scale_run OBJECTS PROCESSES SERVER` prints
+steps.
 
-SERVER is the process id of the lakeFS server, whose processor time is told apart: much of the waiting is for it.
+SERVER is the process id of the lakeFS server; its CPU time is reported separately.
 
-The runner's processes import this module too, so that theirs is the same store.
+The runner's processes also import this module, so that they use the same store.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dredge.runs.tasks import LocalRunner  # noqa: E402
 
 
 def main() -> None:
-    """Run once and print what each step took."""
+    """Run once and print the cost of each step."""
     lake = ScaleLake(int(sys.argv[1]))
     processes = int(sys.argv[2])
     trees = {"run": os.getpid(), "server": int(sys.argv[3])}
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def _written(root: Path) -> int:
-    """Bytes of all that Dredge keeps in a namespace."""
+    """Return the bytes of Dredge's files in a namespace."""
     folder = root / "_lakefs" / "retention" / "gc"
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 

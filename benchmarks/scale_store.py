@@ -1,10 +1,10 @@
-"""A store of millions of objects without one of them: addresses follow from a number, deletions are bits in a file.
+"""A virtual store of millions of objects: addresses follow from a number, deletions are bits in a file.
 
-It stands behind the door (`dredge.storage`): in a process that called `install`, a namespace below a local folder with
-a file `virtual.json` has the objects of that description below `data/`; everything else in it is a file as usual. An
-object has a name, a size and an entity tag, and no body.
+In a process that called `install`, a namespace below a local folder with a file `virtual.json` has the
+objects of that description below `data/`; other keys are normal files. An object has a name, a size and an
+entity tag, and no content.
 
-What a store would be asked is counted, a request for each 1,000 names of a listing or of a deletion.
+Requests are counted: one for each 1,000 names of a listing or a deletion.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from dredge.storage.model import (
 )
 from dredge.xid import new_descending_xid
 
-DESCRIPTION, GONE, COUNTERS = "virtual.json", "gone.bits", "requests"
+DESCRIPTION, DELETED, COUNTERS = "virtual.json", "deleted.bits", "requests"
 KINDS = ("get", "head", "put", "list", "bulk_delete")
 DATA = "data/"
 PER_SLICE = 50_000
-"""As many names as a server puts into a slice."""
+"""Names in a slice, as of a server."""
 PAGE = 1000
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 _DIGITS = np.frombuffer(_ALPHABET.encode(), np.uint8)
 _NAME = 20
-_RANK = 4  # digits of a name that tell its place in the slice; chance fills the rest
+_RANK = 4  # digits of a name for its position in the slice; the others are random
 _BATCH = 10_000
 
 
@@ -57,8 +57,8 @@ class Virtual:
     """The objects of a store.
 
     Attributes:
-        objects: how many.
-        newest: when the newest slice was begun, ISO 8601; slices are an hour apart.
+        objects: number of objects.
+        newest: creation time of the newest slice, ISO 8601; slices are an hour apart.
     """
 
     objects: int
@@ -70,16 +70,16 @@ class Virtual:
         return cls(**json.loads((folder / DESCRIPTION).read_text()))
 
     def write(self, folder: Path) -> None:
-        """Describe a folder, with nothing deleted."""
+        """Write a folder's description, with nothing deleted."""
         (folder / DESCRIPTION).write_text(json.dumps(asdict(self)))
-        (folder / GONE).write_bytes(bytes(self.objects))
+        (folder / DELETED).write_bytes(bytes(self.objects))
 
     @cached_property
     def slices(self) -> list[str]:
-        """Names of the slices, in the order of names, which is newest first."""
+        """Return the names of the slices in order, newest first."""
         newest = datetime.fromisoformat(self.newest)
         count = -(-self.objects // PER_SLICE)
-        # Six characters are the time, the others differ from process to process; here they must not.
+        # Six characters are the time; the others depend on the process, and must be constant here.
         return [
             new_descending_xid(newest - timedelta(hours=number))[:6] + f"{number:013d}0"
             for number in range(count)
@@ -90,15 +90,15 @@ class Virtual:
         return {name: number for number, name in enumerate(self.slices)}
 
     def modified(self, slice_: int) -> datetime:
-        """When the objects of a slice were written."""
+        """Return the time of a slice's objects."""
         return datetime.fromisoformat(self.newest) - timedelta(hours=slice_)
 
     def in_slice(self, slice_: int) -> npt.NDArray[np.int64]:
-        """Numbers of a slice's objects, in the order of their names."""
+        """Return the numbers of a slice's objects, in the order of their names."""
         return np.arange(slice_ * PER_SLICE, min(self.objects, (slice_ + 1) * PER_SLICE))
 
     def addresses(self, numbers: npt.NDArray[np.int64]) -> list[str]:
-        """Addresses of objects, `data/<slice>/<name>`."""
+        """Return the addresses of objects, `data/<slice>/<name>`."""
         names = _names(numbers)
         return [
             f"{DATA}{self.slices[n // PER_SLICE]}/{name}"
@@ -106,7 +106,7 @@ class Virtual:
         ]
 
     def numbers(self, addresses: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The numbers of objects; raises NotFoundError when there never was such an object."""
+        """Return the numbers of objects; raises NotFoundError for an unknown address."""
         found = np.array([self._guess(address) for address in addresses], np.int64)
         names = _names(found)
         for address, number, name in zip(addresses, found.tolist(), names, strict=True):
@@ -115,7 +115,7 @@ class Virtual:
         return found
 
     def _guess(self, address: str) -> int:
-        """The number that an address must have, if there is such an object at all; -1 for none."""
+        """Return the possible number of an address; -1 for none."""
         slice_, _, name = address.removeprefix(DATA).partition("/")
         place = self._numbers.get(slice_)
         if place is None or len(name) != _NAME:
@@ -126,12 +126,12 @@ class Virtual:
 
 
 def sizes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sizes of objects in bytes, nearly all different."""
+    """Return sizes of objects in bytes, nearly all different."""
     return 1000 + (numbers * 2654435761) % (1 << 27)
 
 
 def etags(numbers: npt.NDArray[np.int64]) -> list[str]:
-    """Entity tags of objects."""
+    """Return entity tags of objects."""
     return [
         f"{number:032x}" for number in (numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).tolist()
     ]
@@ -155,7 +155,7 @@ def _names(numbers: npt.NDArray[np.int64]) -> list[str]:
 def _virtual(folder: Path) -> tuple[Virtual, npt.NDArray[np.uint8]] | None:
     if not (folder / DESCRIPTION).exists():
         return None
-    return Virtual.read(folder), np.memmap(folder / GONE, np.uint8, "r+")
+    return Virtual.read(folder), np.memmap(folder / DELETED, np.uint8, "r+")
 
 
 class _Counting:
@@ -194,7 +194,7 @@ def _own(folder: Path) -> npt.NDArray[np.int64]:
 
 
 def requests(folder: Path) -> Counter[str]:
-    """What all processes have asked of a store so far."""
+    """Return the requests of all processes to a store."""
     total: Counter[str] = Counter()
     for place in (folder / COUNTERS).glob("*"):
         total.update(dict(zip(KINDS, np.fromfile(place, np.int64).tolist(), strict=True)))
@@ -207,19 +207,19 @@ class VirtualReader(_Counting, local.LocalReader):
     is_remote = True
 
     def stat(self, key: str) -> ObjectInfo:
-        """Look one object up; raises NotFoundError."""
+        """Return one object; raises NotFoundError."""
         self._count("head")
         if not (key.startswith(DATA) and self._found):
             return super().stat(key)
-        virtual, gone = self._found
+        virtual, deleted = self._found
         number = int(virtual.numbers([key])[0])
-        if gone[number]:
+        if deleted[number]:
             raise NotFoundError(f"no object {key!r}")
         one = np.array([number])
         return ObjectInfo(key, int(sizes(one)[0]), virtual.modified(number // PER_SLICE), etags(one)[0])
 
     def get(self, key: str) -> bytes:
-        """Read one file whole; raises NotFoundError."""
+        """Read one file; raises NotFoundError."""
         self._count("get")
         return super().get(key)
 
@@ -249,13 +249,13 @@ class VirtualReader(_Counting, local.LocalReader):
             self._count("list")
             yield from super().list(prefix, start_after, stop_before, on_skipped)
             return
-        virtual, gone = self._found
+        virtual, deleted = self._found
         rest = 0
         for slice_, name in enumerate(virtual.slices):
             folder = f"{DATA}{name}/"
             if not (folder.startswith(prefix) or prefix.startswith(folder)):
                 continue
-            for batch in _batches(virtual, gone, slice_, prefix, start_after, stop_before):
+            for batch in _batches(virtual, deleted, slice_, prefix, start_after, stop_before):
                 rest += batch.num_rows
                 self._count("list", rest // PAGE)
                 rest %= PAGE
@@ -272,19 +272,19 @@ class VirtualReader(_Counting, local.LocalReader):
 
 
 def _batches(
-    virtual: Virtual, gone: npt.NDArray[np.uint8], slice_: int, prefix: str, after: str, before: str
+    virtual: Virtual, deleted: npt.NDArray[np.uint8], slice_: int, prefix: str, after: str, before: str
 ) -> Iterator[pa.RecordBatch]:
-    """The objects of one slice that are there and lie between the bounds."""
+    """Yield the existing objects of one slice within the bounds."""
     numbers = virtual.in_slice(slice_)
     folder, modified = f"{DATA}{virtual.slices[slice_]}/", virtual.modified(slice_)
     whole = folder.startswith(prefix) and not (after or before)
-    # Names outside the bounds need not be made up.
+    # Names outside the bounds are not generated.
     if after > f"{folder}~" or (before and before <= folder):
         return
     first = _rank(after, folder, 0) if after.startswith(folder) else 0
     stop = _rank(before, folder, len(_ALPHABET) - 1) + 1 if before.startswith(folder) else PER_SLICE
     numbers = numbers[first:stop]
-    numbers = numbers[gone[numbers] == 0]
+    numbers = numbers[deleted[numbers] == 0]
     for at in range(0, len(numbers), _BATCH):
         chosen = numbers[at : at + _BATCH]
         keys = [folder + name for name in _names(chosen)]
@@ -300,7 +300,7 @@ def _batches(
 
 
 def _rank(bound: str, folder: str, unknown: int) -> int:
-    """The place in its slice that the first characters of a name tell; `unknown` stands for those that are none."""
+    """Return the position in a slice from the first characters of a name; `unknown` for an invalid one."""
     digits = bound.removeprefix(folder)[:_RANK].ljust(_RANK, "?")
     places = [_ALPHABET.find(digit) for digit in digits]
     return sum((unknown if at < 0 else at) << 5 * (_RANK - 1 - turn) for turn, at in enumerate(places))
@@ -334,11 +334,11 @@ class VirtualDeleter(_Counting, local.LocalDeleter):
     """Deletes objects of such a store."""
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Mark objects as gone; other keys are files."""
+        """Mark objects as deleted; other keys are files."""
         found = self._found
         if found is None or not all(key.startswith(DATA) for key in keys):
             return super().delete(keys, may_send)
-        virtual, gone = found
+        virtual, deleted = found
         outcomes = []
         for at in range(0, len(keys), PAGE):
             page = keys[at : at + PAGE]
@@ -346,13 +346,13 @@ class VirtualDeleter(_Counting, local.LocalDeleter):
                 outcomes += [DeleteOutcome(key, "failed", NOT_SENT) for key in page]
                 continue
             self._count("bulk_delete")
-            gone[virtual.numbers(page)] = 1
+            deleted[virtual.numbers(page)] = 1
             outcomes += [DeleteOutcome(key, "deleted") for key in page]
         return outcomes
 
 
 def install() -> None:
-    """Put these classes behind the door of this process."""
+    """Replace the storage functions of this process."""
     places = {"LocalReader": VirtualReader, "LocalWriter": VirtualWriter, "LocalDeleter": VirtualDeleter}
     for name, virtual in places.items():
         setattr(local, name, virtual)

@@ -1,10 +1,11 @@
-"""The embedded lakeFS under small requests: uploads and stats a second, by an owner and by a user with policies.
+"""The embedded lakeFS under small requests: uploads and stats a second, by an owner and by a user with
+policies.
 
     ./run bench server [--clients 8] [--seconds 5] [--user owner] [--user policies]
 
-The server is a process of its own, as `dredge serve` starts it, on a new folder (SQLite, local objects). The clients
-are connections of one other process that does as little as it can: each sends a request, reads the answer,
-sends the next. The claim it guards: at least 500 uploads and 2,000 stats a second on two cores with 8 clients.
+The server is a separate process, started with `dredge serve` on a new folder (SQLite, local objects). The
+clients are connections of another process with minimal work: each sends a request, reads the answer, sends
+the next. Goal: at least 500 uploads and 2,000 stats a second on two cores with 8 clients.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ USERS = ("owner", "policies")
 
 @dataclass(frozen=True)
 class Load:
-    """What one round gave.
+    """Result of one round.
 
     Attributes:
-        user: who asked.
+        user: owner or policies.
         name: upload or stat.
-        requests: answered in time.
-        seconds: how long it took.
+        requests: number of answers.
+        seconds: duration.
         median_ms: of one request.
         p99_ms: of one request.
-        cpu_us: the server's processor time for one request; other work on the machine hardly changes it.
+        cpu_us: the server's CPU time for one request; nearly independent of other load on the machine.
     """
 
     user: str
@@ -69,7 +70,7 @@ class Served:
     Attributes:
         port: on this machine.
         pair: the owner's key pair.
-        process: to measure.
+        process: of the server.
     """
 
     port: int
@@ -77,7 +78,7 @@ class Served:
     process: psutil.Process
 
     def call(self, method: str, path: str, body: object = None) -> object:
-        """One request as the owner, for the preparation; gives the decoded answer."""
+        """Send a request as the owner, for the preparation; returns the decoded answer."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(f"http://127.0.0.1:{self.port}/api/v1{path}", data, method=method)
         request.add_header("Authorization", authorization(self.pair))
@@ -91,14 +92,14 @@ class Served:
 
 
 def authorization(pair: tuple[str, str]) -> str:
-    """The header of basic authentication."""
+    """Return the header of basic authentication."""
     return "Basic " + base64.b64encode(":".join(pair).encode()).decode()
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Served]:
     """Run `dredge serve` on a folder."""
-    pair = ("AKIAIOSFODNN7BENCHMK", "benchmark-secret-key-of-nobody-at-all")
+    pair = ("AKIAIOSFODNN7BENCHMK", "benchmark-secret-key-without-any-rights")
     environ = os.environ | {
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": pair[0],
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": pair[1],
@@ -145,7 +146,7 @@ def run(clients: int, seconds: float, users: tuple[str, ...] = USERS) -> list[Lo
 
 
 def _restricted(server: Served) -> tuple[str, str]:
-    """A user whose rights come from two groups and a policy of its own with wildcards and a denial."""
+    """Create a user with rights from two groups and its own policy with wildcards and a denial."""
     arn = f"arn:lakefs:fs:::repository/{REPOSITORY}/object/"
     statements = [
         {"effect": "allow", "action": ["fs:*Object*"], "resource": arn + "folder/*"},
@@ -195,7 +196,7 @@ def _measure(
 async def _drive(
     port: int, clients: int, seconds: float, make: Callable[[int, int], bytes], good: bytes
 ) -> list[float]:
-    """Have clients send requests until the time is over; gives the seconds that each request took."""
+    """Let clients send requests until the end; returns the seconds of each request."""
     until = time.perf_counter() + seconds
     times: list[float] = []
 

@@ -1,8 +1,9 @@
-"""Millions of listed objects against tens of millions of live hashes: seconds and memory, two processes.
+"""Subtraction of tens of millions of live hashes from millions of listed objects: seconds and memory, two
+processes.
 
     python -m benchmarks.subtract [--listed N] [--live N]
 
-The claim it guards: 5 million listed against 20 million live within 8 GiB on 2 cores, the driver's memory flat.
+Goal: 5 million listed minus 20 million live within 8 GiB on 2 cores, with constant memory of the driver.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What suspects cost: candidates as long as an object in a branch head, which may be what a branch reads.
+"""Cost of suspects: candidates with the size of an object in a branch head, which the branch may read.
 
-By lengths of objects (few: every candidate is a suspect; many: hardly any is), and by whether the staging records are
-read. Entity tags play no part in it, so an encrypted bucket costs the same as another one.
+By number of object sizes (few: every candidate is a suspect; many: hardly any), and with or without the
+staging records. Entity tags are not used, so an encrypted bucket costs the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from benchmarks.collect import lake_of, measure, surroundings
+from benchmarks.collect import measure, open_lake, surroundings
 from benchmarks.tables import own, table
 from benchmarks.tables import surroundings as measured_on
 
@@ -27,14 +27,14 @@ def run(store: str) -> Iterator[Row]:
     """
     with surroundings(store, ["floor"]) as beside:
         for shape, with_kv in product(SHAPES, (False, True)):
-            lake = lake_of(shape, beside.store)
+            lake = open_lake(shape, beside.store)
             if not with_kv:
                 measure(lake, "floor", beside, warm=True, with_kv=True, in_airflow=False)  # fills the index
             yield measure(lake, "floor", beside, warm=True, with_kv=with_kv, in_airflow=False)
 
 
 def whole(rows: Sequence[Row]) -> str:
-    """A table: suspects, what became of them, and what asking cost."""
+    """Return a table of suspects, their outcomes, and the cost of the checks."""
     head = ("shape", "kv", "suspects", "cleared", "held", "questions to lakeFS")
     head += ("requests of check_limits", "seconds of check_limits", "deleted")
     cells = []

@@ -30,7 +30,7 @@ STEPS = (
     "save_report",
 )
 TASKS = ("acquire_lease", *STEPS, "release_lease")
-"""Steps, with what is a task of its own in the DAG."""
+"""Steps, with the additional tasks of the DAG."""
 COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("shape", lambda row: row["shape"]),
     ("engine", lambda row: row["engine"] + (" in Airflow" if row.get("airflow") else "")),
@@ -52,12 +52,12 @@ COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
 
 
 def line(row: Row) -> str:
-    """One run in one line, for those who wait."""
+    """Return a run in one line, for progress."""
     return ", ".join(f"{name} {value(row)}" for name, value in COLUMNS if value(row) != "")
 
 
 def whole(rows: Sequence[Row]) -> str:
-    """All tables of some runs, with what they were measured on."""
+    """Return all tables of some runs, with the environment."""
     parts = [
         surroundings(),
         table([name for name, _ in COLUMNS], [[get(row) for _, get in COLUMNS] for row in rows]),
@@ -84,7 +84,7 @@ def whole(rows: Sequence[Row]) -> str:
 
 
 def by_latency(rows: Sequence[Row]) -> str:
-    """What runs take where each request waits: seconds, requests and longest chains, by revision."""
+    """Return the tables of delayed runs: seconds, requests and longest chains, by revision."""
     ours = [row for row in rows if row.get("chains") and row["engine"] != "bare"]
     ours.sort(key=lambda row: row["latency_ms"])
     names = [
@@ -110,7 +110,7 @@ def by_latency(rows: Sequence[Row]) -> str:
 
 
 def revision() -> str:
-    """The revision of this tree."""
+    """Return the revision of this tree."""
     command = ["git", "describe", "--always", "--dirty"]
     return subprocess.run(
         command, cwd=README.parent, capture_output=True, text=True, check=False
@@ -118,7 +118,7 @@ def revision() -> str:
 
 
 def surroundings() -> str:
-    """The machine, the revision and how busy the machine was: seconds mean little without it."""
+    """Return machine, revision and load of the machine, which affects all seconds."""
     load = os.getloadavg()[0]
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, revision {revision()}, {os.cpu_count()} cores, Python"
@@ -133,12 +133,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def own(row: Row) -> Counter[str]:
-    """A run's requests by kind, without those of the lakeFS server."""
+    """Return a run's requests by kind, without the lakeFS server's."""
     return Counter({kind: count for kind, count in _all(row).items() if not kind.startswith("lakefs ")})
 
 
 def write(name: str, text: str, page: Path = README) -> None:
-    """Put a text between the marks of that name in a page.
+    """Put a text between the marks of a name in a page.
 
     Raises:
         ValueError: the page has no such marks.

@@ -1,7 +1,7 @@
-"""A collection as a user runs it: `airflow dags test lakefs_gc`, with the steps' times and requests.
+"""A collection in Airflow: `airflow dags test lakefs_gc`, with times and requests of the steps.
 
-Airflow's own database says when each task began and ended. While it runs, the store's counters are noted a few times
-a second, so that each request belongs to the task in whose time it was answered; tasks follow one another.
+Airflow's database has begin and end of each task. During the run, the store's counters are read a few times a
+second, and each request counts for the task at the time of its answer; tasks run one after another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from benchmarks.requests import requests_of
+from benchmarks.requests import open_requests
 from benchmarks.s3_store import STATE, Requests
 from demo.airflow import environment, migrate
 from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
@@ -33,7 +33,7 @@ _STARTED = re.compile(r"^(\S+Z) \[\w+ *\] Task started ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Task:
-    """What Airflow's database says of a task: its name, and when it began and ended, in Unix seconds."""
+    """A task in Airflow's database: its name, begin and end, in Unix seconds."""
 
     name: str
     begun: float
@@ -41,7 +41,7 @@ class Task:
 
 
 class Watch:
-    """Notes the counters of a store while a block runs.
+    """Reads the counters of a store during a block.
 
     Args:
         requests: to the store; None for a folder.
@@ -65,7 +65,7 @@ class Watch:
         self._note()
 
     def between(self, begun: float, ended: float) -> dict[str, int]:
-        """Requests by kind, answered between two times."""
+        """Return requests by kind, answered between two times."""
         return dict(self._at(ended) - self._at(begun))
 
     def _run(self) -> None:
@@ -84,17 +84,17 @@ class Watch:
 
 
 def prepare(env: dict[str, str]) -> None:
-    """Make Airflow's database once."""
+    """Create Airflow's database once."""
     if not (HOME / "airflow.db").exists():
         HOME.mkdir(parents=True, exist_ok=True)
         migrate(env)
 
 
 def airflow_environment(env: dict[str, str], connect_url: str | None) -> dict[str, str]:
-    """Variables for an Airflow that knows a lake.
+    """Return environment variables for an Airflow with a lake.
 
     Args:
-        env: variables that reach the lake, as for a job.
+        env: environment variables of the lake, as for a job.
         connect_url: of a Spark Connect server.
     """
     keys = [env[f"LAKECTL_{name}"] for name in ("CREDENTIALS_ACCESS_KEY_ID", "CREDENTIALS_SECRET_ACCESS_KEY")]
@@ -112,17 +112,17 @@ def airflow_environment(env: dict[str, str], connect_url: str | None) -> dict[st
 
 
 def command(settings: dict[str, Any]) -> list[str]:
-    """The command of one run."""
+    """Return the command of one run."""
     return ["airflow", "dags", "test", DAG, "-c", json.dumps(settings)]
 
 
 def figures(watch: Watch, begun: float, ended: float) -> dict[str, Any]:
-    """What a run took, step by step.
+    """Return the figures of a run by step.
 
     Args:
-        watch: that noted the run.
-        begun: when its process began, in Unix seconds.
-        ended: when it ended.
+        watch: of the run.
+        begun: start of its process, in Unix seconds.
+        ended: end of its process.
 
     Raises:
         SystemExit: a task failed.
@@ -141,20 +141,20 @@ def figures(watch: Watch, begun: float, ended: float) -> dict[str, Any]:
 
 
 def first_start(log: str) -> float:
-    """When Airflow's API let the first task start, in Unix seconds; 0 when nobody can tell.
+    """Return the time at which Airflow's API started the first task, in Unix seconds; 0 if unknown.
 
-    `airflow dags test` loads its API server when the first task reports, which takes seconds after the time that the
-    database has for its begin. An Airflow that is up has loaded it.
+    `airflow dags test` loads its API server at the first task's report, seconds after the task's begin in the
+    database. A running Airflow has loaded it.
 
     Args:
-        log: what the command said.
+        log: output of the command.
     """
     found = _STARTED.search(log)
     return 0.0 if found is None else datetime.fromisoformat(found[1]).timestamp()
 
 
 def _tasks(since: float) -> list[Task]:
-    """The tasks of the newest run."""
+    """Return the tasks of the newest run."""
     query = """SELECT task_id, start_date, end_date, state FROM task_instance WHERE start_date IS NOT NULL AND
         run_id = (SELECT run_id FROM dag_run WHERE dag_id = ? ORDER BY id DESC LIMIT 1)"""
     with closing(sqlite3.connect(HOME / "airflow.db")) as database:
@@ -171,11 +171,11 @@ def _seconds(text: str) -> float:
 
 
 def start(env: dict[str, str], settings: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start a run; what it says goes into a file beside Airflow's database."""
+    """Start a run, with its output in a file beside Airflow's database."""
     with (HOME / "run.log").open("wb") as log:
         return subprocess.Popen(command(settings), env=env, stdout=log, stderr=log)
 
 
-def watch_of(env: dict[str, str]) -> Watch:
-    """A watch on the store that an environment names."""
-    return Watch(requests_of(os.environ | env))
+def open_watch(env: dict[str, str]) -> Watch:
+    """Return a watch on the environment's store."""
+    return Watch(open_requests(os.environ | env))

@@ -1,1 +1,1 @@
-"""Wiring and Params; each module is a file for a DAGs folder, or imported by one there."""
+"""DAGs: wiring and Params. Each module is a file for a DAGs folder, or imported by one."""

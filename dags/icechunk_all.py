@@ -12,13 +12,13 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from airflow_dredge.operators.dag_factory import About, Many, many_dag
 from airflow_dredge.operators.icechunk.many import (
     IcechunkChooseRepositoriesOperator,
     IcechunkCollectRepositoryOperator,
     IcechunkSaveSummaryOperator,
 )
 from airflow_dredge.operators.icechunk.params import ALL_FORM, UNDO_DEFAULTS, WHICH
-from airflow_dredge.operators.making import About, Many, many_dag
 
 _ABOUT = About(doc=__doc__, tags=["dredge", "icechunk", "garbage collection"], default_args=UNDO_DEFAULTS)
 _MANY = Many(

@@ -17,12 +17,20 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, chain
 
-from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
-from airflow_dredge.operators.icechunk.approve import IcechunkApproveOperator
-from airflow_dredge.operators.icechunk.check import IcechunkCheckOperator
-from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
-from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
-from airflow_dredge.operators.icechunk.mark import IcechunkMarkOperator
+from airflow_dredge.operators.icechunk.collection import (
+    IcechunkAcquireLeaseOperator,
+    IcechunkApproveOperator,
+    IcechunkCheckOperator,
+    IcechunkCollectOperator,
+    IcechunkMarkOperator,
+    IcechunkPlanCollectionOperator,
+    IcechunkReleaseLeaseOperator,
+    IcechunkSaveReportOperator,
+)
+from airflow_dredge.operators.icechunk.expiration import (
+    IcechunkExpireOperator,
+    IcechunkPlanExpirationOperator,
+)
 from airflow_dredge.operators.icechunk.params import (
     COLLECTION,
     EXPIRATION,
@@ -31,12 +39,13 @@ from airflow_dredge.operators.icechunk.params import (
     RUN_DEFAULTS,
     icechunk_params,
 )
-from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
-from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
-from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
-from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
-from airflow_dredge.operators.schedules import LEASE_RETRIES, first_of, on_schedule, schedules_in
+from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
+from airflow_dredge.operators.schedules import (
+    LEASE_RETRIES,
+    first_task_arguments,
+    read_schedules,
+    schedule_arguments,
+)
 
 
 def icechunk_dag(
@@ -48,13 +57,13 @@ def icechunk_dag(
     """Make the DAG; `defaults` are values of its Params, `default_args` are for its tasks, as `{"pool": "gc"}`."""
     with DAG(
         dag_id,
-        **on_schedule(schedule),
-        default_args=checked_tasks(FORM, RUN_DEFAULTS, default_args),
+        **schedule_arguments(schedule),
+        default_args=task_arguments(FORM, RUN_DEFAULTS, default_args),
         params=icechunk_params(**defaults),
         tags=["dredge", "icechunk", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        check = IcechunkCheckOperator(task_id="check", config=COLLECTION, **first_of(schedule))
+        check = IcechunkCheckOperator(task_id="check", config=COLLECTION, **first_task_arguments(schedule))
         lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease", retries=LEASE_RETRIES)
         release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output, **UNCHECKED)
         plan = IcechunkPlanExpirationOperator(
@@ -87,5 +96,5 @@ def icechunk_dag(
 
 
 icechunk_expiration = icechunk_dag("icechunk_expiration")
-for name, settings in schedules_in(ICECHUNK_SCHEDULES, "storage").items():
+for name, settings in read_schedules(ICECHUNK_SCHEDULES, "storage").items():
     icechunk_dag(name, **settings)

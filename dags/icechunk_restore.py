@@ -12,10 +12,10 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from airflow_dredge.operators.dag_factory import RESTORES, About, one_task_dag
 from airflow_dredge.operators.icechunk.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
-from airflow_dredge.operators.icechunk.undo import IcechunkPurgeOperator, IcechunkRestoreOperator
-from airflow_dredge.operators.making import RESTORES, About, one_task_dag
 from airflow_dredge.operators.params import templates
+from airflow_dredge.operators.undo import IcechunkPurgeOperator, IcechunkRestoreOperator
 
 _ABOUT = About(doc=__doc__, tags=["dredge", "icechunk", "garbage collection"], default_args=UNDO_DEFAULTS)
 

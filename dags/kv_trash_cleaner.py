@@ -14,11 +14,14 @@ from typing import Any
 from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.airflow_versions import allowed_run_types
-from airflow_dredge.operators.kv.check import LakeFSKVCheckTrashOperator
-from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
 from airflow_dredge.operators.kv.params import FORM, TRASH_DEFAULTS, trash_params
-from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
-from airflow_dredge.operators.run_check import checked_tasks
+from airflow_dredge.operators.kv.trash import (
+    LakeFSKVCheckTrashOperator,
+    LakeFSKVCleanTrashOperator,
+    LakeFSKVScanTrashOperator,
+)
+from airflow_dredge.operators.run_check import task_arguments
+from airflow_dredge.operators.schedules import NO_BACKFILLS
 
 
 def trash_dag(
@@ -32,8 +35,8 @@ def trash_dag(
         dag_id,
         schedule=schedule,
         max_active_runs=1,
-        **allowed_run_types(["manual", "scheduled", "operator_triggered", "asset_triggered"]),  # no backfills
-        default_args=checked_tasks(FORM, TRASH_DEFAULTS, default_args),
+        **allowed_run_types(NO_BACKFILLS),
+        default_args=task_arguments(FORM, TRASH_DEFAULTS, default_args),
         params=trash_params(**defaults),
         tags=["dredge", "lakefs", "kv trash"],
         doc_md=__doc__,

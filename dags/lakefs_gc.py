@@ -16,24 +16,27 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, chain
 
-from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
-from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
-from airflow_dredge.operators.lakefs.check import LakeFSCheckOperator
-from airflow_dredge.operators.lakefs.check_limits import LakeFSCheckLimitsOperator
-from airflow_dredge.operators.lakefs.list_committed import LakeFSListCommittedOperator
-from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from airflow_dredge.operators.lakefs.params import CONFIG, FORM, RUN_DEFAULTS, gc_params
-from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
-from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOldOperator
-from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
-from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
-from airflow_dredge.operators.lakefs.schedules import gc_schedules
-from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from airflow_dredge.operators.lakefs.subtract import LakeFSSubtractLiveOperator
-from airflow_dredge.operators.lakefs.verify import LakeFSVerifySweepOperator
-from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
-from airflow_dredge.operators.schedules import LEASE_RETRIES, first_of, on_schedule
+from airflow_dredge.operators.lakefs.mark_sweep import (
+    LakeFSApproveOperator,
+    LakeFSBulkDeleteOperator,
+    LakeFSCheckLimitsOperator,
+    LakeFSListCommittedOperator,
+    LakeFSMarkUncommittedOperator,
+    LakeFSPurgeOldOperator,
+    LakeFSSliceListingOperator,
+    LakeFSSubtractLiveOperator,
+    LakeFSVerifySweepOperator,
+)
+from airflow_dredge.operators.lakefs.params import CONFIG, FORM, RUN_DEFAULTS, gc_params, gc_schedules
+from airflow_dredge.operators.lakefs.run import (
+    LakeFSAcquireLeaseOperator,
+    LakeFSCheckOperator,
+    LakeFSPlanRunOperator,
+    LakeFSReleaseLeaseOperator,
+    LakeFSSaveReportOperator,
+)
+from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
+from airflow_dredge.operators.schedules import LEASE_RETRIES, first_task_arguments, schedule_arguments
 
 
 def gc_dag(
@@ -45,13 +48,13 @@ def gc_dag(
     """Make the DAG; `defaults` are values of its Params, `default_args` are for its tasks, as `{"pool": "gc"}`."""
     with DAG(
         dag_id,
-        **on_schedule(schedule),
-        default_args=checked_tasks(FORM, RUN_DEFAULTS, default_args),
+        **schedule_arguments(schedule),
+        default_args=task_arguments(FORM, RUN_DEFAULTS, default_args),
         params=gc_params(**defaults),
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        check = LakeFSCheckOperator(task_id="check", config=CONFIG, **first_of(schedule))
+        check = LakeFSCheckOperator(task_id="check", config=CONFIG, **first_task_arguments(schedule))
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", retries=LEASE_RETRIES)
         report = LakeFSSaveReportOperator(
             task_id="save_report", outlets=[Asset("dredge_lakefs_gc")], **UNCHECKED

@@ -13,13 +13,15 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_dredge.operators.lakefs.choose_repositories import LakeFSChooseRepositoriesOperator
-from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
-from airflow_dredge.operators.lakefs.params import ALL_DEFAULTS, ALL_FORM, WHICH
-from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
-from airflow_dredge.operators.making import About, Many, many_dag
+from airflow_dredge.operators.dag_factory import About, Many, many_dag
+from airflow_dredge.operators.lakefs.many import (
+    LakeFSChooseRepositoriesOperator,
+    LakeFSCollectRepositoryOperator,
+    LakeFSSaveSummaryOperator,
+)
+from airflow_dredge.operators.lakefs.params import ALL_FORM, UNDO_DEFAULTS, WHICH
 
-_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=ALL_DEFAULTS)
+_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=UNDO_DEFAULTS)
 _MANY = Many(
     choose=LakeFSChooseRepositoriesOperator,
     collect=LakeFSCollectRepositoryOperator,

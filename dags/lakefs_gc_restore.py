@@ -12,11 +12,10 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from airflow_dredge.operators.dag_factory import RESTORES, About, one_task_dag
 from airflow_dredge.operators.lakefs.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
-from airflow_dredge.operators.lakefs.purge_by_hand import LakeFSPurgeOperator
-from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
-from airflow_dredge.operators.making import RESTORES, About, one_task_dag
 from airflow_dredge.operators.params import templates
+from airflow_dredge.operators.undo import LakeFSPurgeOperator, LakeFSRestoreOperator
 
 _ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=UNDO_DEFAULTS)
 

@@ -1,4 +1,4 @@
-"""`./run demo`: plant a lake, sweep it through Airflow and Spark, prove what happened."""
+"""`./run demo`: creates a lake, collects it with Airflow and Spark, and verifies the result."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ GRACE_SECONDS = 1
 @click.option("--scale", default=1.0, show_default=True, help="Factor on the number of objects.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, delete nothing.")
 @click.option(
-    "--store", type=click.Choice(STORES), default="local", show_default=True, help="Where the lake lies."
+    "--store", type=click.Choice(STORES), default="local", show_default=True, help="Object store of the lake."
 )
 @click.pass_context
 def main(context: click.Context, scale: float, dry_run: bool, store: str) -> None:
-    """Show Dredge at work on a lake with every kind of garbage."""
+    """Show Dredge on a lake with every kind of garbage."""
     if context.invoked_subcommand is None:
         sys.exit(0 if lakefs_demo(scale, dry_run, store) else 1)
 
@@ -45,7 +45,7 @@ def icechunk_command() -> None:
 
 @main.command("trash")
 def trash_command() -> None:
-    """Leave trash of every kind in a lakeFS on PostgreSQL, clean it, prove that all works; needs no Airflow."""
+    """Create every kind of trash in a lakeFS on PostgreSQL, clean it, and verify; needs no Airflow."""
     from demo.trash import trash_demo
 
     sys.exit(0 if trash_demo(STATE.parent / "demo-trash") else 1)
@@ -53,14 +53,14 @@ def trash_command() -> None:
 
 @main.command("races")
 def races_command() -> None:
-    """Show step by step how designs that delete at once lose data, and what the offline rules are for."""
+    """Show step by step how designs with immediate deletion lose data, and why the offline rules exist."""
     from demo.races import races_demo
 
     sys.exit(0 if races_demo(say) else 1)
 
 
 def say(text: str) -> None:
-    """Print one step of the story at once."""
+    """Print a line of the demo."""
     click.echo(text)
     sys.stdout.flush()
 
@@ -71,7 +71,7 @@ def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
     Args:
         scale: factor on the number of objects.
         dry_run: delete nothing.
-        store: one of STORES; others than a folder are emulators that run as long as the demo.
+        store: one of STORES; all but `local` are emulators for the duration of the demo.
     """
     from lakefs_embedded.server import ServerSettings, ThreadedServer
 
@@ -106,16 +106,16 @@ def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
             "dry_run": dry_run,
             "unsafe_min_age_seconds": MIN_AGE_SECONDS,
             "unsafe_grace_seconds": GRACE_SECONDS,
-            "max_delete_percent": 100,  # most of this lake is garbage, and nobody is there to approve it
-            "keep_unnamed_days": 0,  # the files of old commits were just written
+            "max_delete_percent": 100,  # most of this lake is garbage, and no approval is possible
+            "keep_unnamed_days": 0,  # the files of old commits are new
         }
         say("3. Airflow runs the DAG lakefs_gc, its steps on Spark (log: .dredge/demo/dag.log)")
         with young(lake, 20, MIN_AGE_SECONDS):
             keys = proof.list_keys(lake)
             finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "first.log")
             deleted_early = keys - proof.list_keys(lake)
-            say(f"   The first run finds, and what it finds waits: {headline_of(lake)}")
-            say(f"4. Another run, {GRACE_SECONDS} s later or more, deletes what both have found")
+            say(f"   The first run only finds candidates: {read_headline(lake)}")
+            say(f"4. The second run, at least {GRACE_SECONDS} s later, deletes the candidates of both runs")
             finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log") and finished
         if deleted_early:
             say(f"   WRONG: the first run deleted {len(deleted_early):,} objects")
@@ -123,9 +123,9 @@ def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
 
 
 def verdict(lake: Lake, before: proof.Reads, finished: bool, dry_run: bool, started: float) -> bool:
-    """Print the table, the report's place and whether everything held."""
+    """Print the table, the report's path and the verdict."""
     rows = proof.tabulate(lake.planted, proof.list_keys(lake))
-    say("5. What became of every object\n\n" + proof.render(rows, dry_run) + "\n")
+    say("5. Outcome of every object\n\n" + proof.render(rows, dry_run) + "\n")
     lost = proof.unreadable(before, proof.read_everything(lake))
     for line in lost[:20]:
         say(f"   LOST {line}")
@@ -138,15 +138,15 @@ def verdict(lake: Lake, before: proof.Reads, finished: bool, dry_run: bool, star
     return right and finished
 
 
-def headline_of(lake: Lake) -> str:
-    """What the newest run says that it did."""
+def read_headline(lake: Lake) -> str:
+    """Return the headline of the newest run's report."""
     keys = [key for batch in lake.store.list("_lakefs/retention/") for key in batch["key"].to_pylist()]
     reports = [key for key in keys if key.endswith("/report.json") and "/unified/" in key]
-    return str(json.loads(lake.store.get(reports[0]))["headline"]) if reports else "it left no report"
+    return str(json.loads(lake.store.get(reports[0]))["headline"]) if reports else "no report"
 
 
 def kept_report(lake: Lake) -> Path | None:
-    """Put the run's report beside the log, as the store may go with the demo; None when there is none."""
+    """Copy the run's report beside the log, because the store may be temporary; None without one."""
     keys = [key for batch in lake.store.list("_lakefs/retention/") for key in batch["key"].to_pylist()]
     reports = [key for key in keys if key.endswith("/report.html")]
     if not reports:

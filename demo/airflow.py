@@ -22,14 +22,14 @@ def environment(
     options: StorageOptions | None = None,
     master: str = "local[2]",
 ) -> dict[str, str]:
-    """Make the environment of an Airflow process that knows the lake.
+    """Return the environment of an Airflow process with connections to the lake.
 
     Args:
         home: folder of the Airflow home.
         endpoint: URL of the lakeFS server.
         access_key_id: lakeFS key.
         secret_access_key: lakeFS secret.
-        options: access to a store of objects, whose keys become a connection; None for local folders.
+        options: access to the object store, for its connection; None for local folders.
         master: Spark master of the `spark_default` connection.
     """
     bin_folder = str(Path(sys.executable).parent)
@@ -57,7 +57,7 @@ def environment(
 
 
 def store_connections(options: StorageOptions) -> dict[str, dict[str, Any]]:
-    """The connections that hold the keys of a store, as a user makes them, by id in upper case."""
+    """Return the connections of a store by id in upper case."""
     found: dict[str, dict[str, Any]] = {}
     if options.access_key_id:
         extra = {"endpoint_url": options.endpoint_url, "region_name": options.region or "us-east-1"}
@@ -83,7 +83,7 @@ def store_connections(options: StorageOptions) -> dict[str, dict[str, Any]]:
 
 
 def _endpoint(options: StorageOptions | None) -> dict[str, str]:
-    """Where Google's connections have no field for another endpoint, the variable of its own libraries names it."""
+    """Return the environment variable for Google's endpoint, which its connections have no field for."""
     url = None if options is None else options.gcs.endpoint_url
     return {} if url is None else {"STORAGE_EMULATOR_HOST": url}
 
@@ -96,13 +96,13 @@ def migrate(env: dict[str, str]) -> None:
 
 
 def run_dag(env: dict[str, str], dag_id: str, conf: dict[str, Any], log: Path) -> bool:
-    """Run a DAG once in the foreground, its log in a file.
+    """Run a DAG once in the foreground, with its log in a file.
 
     Args:
         env: from `environment`.
         dag_id: name of the DAG.
         conf: values of its Params.
-        log: where everything that Airflow and Spark say goes.
+        log: file for all output of Airflow and Spark.
 
     Returns:
         Whether every task succeeded.

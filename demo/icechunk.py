@@ -34,12 +34,12 @@ type Reads = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one expiration with its collection did.
+    """Result of one expiration with its collection.
 
     Args:
-        freed: numbers of the snapshots whose files went.
-        size_bytes: what the four folders shrank by.
-        problems: what did not hold.
+        freed: numbers of the snapshots with deleted files.
+        size_bytes: by which the four folders shrank.
+        problems: failed checks.
     """
 
     freed: frozenset[int]
@@ -48,10 +48,11 @@ class Outcome:
 
 
 def icechunk_demo(folder: Path) -> bool:
-    """Make the sample, expire and collect it without and then with its tags; tell whether everything held.
+    """Create the sample, expire and collect it without and then with its tags; return whether all checks
+    passed.
 
     Args:
-        folder: emptied first; the repository is made in it.
+        folder: emptied first; the repository is created in it.
     """
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
@@ -79,16 +80,16 @@ def icechunk_demo(folder: Path) -> bool:
 
 
 def say(text: str) -> None:
-    """Print one step of the story at once."""
+    """Print a line of the demo."""
     click.echo(text)
     sys.stdout.flush()
 
 
 def plant(uri: str) -> dict[int, str]:
-    """Write the sample as a repository of spec 1; gives each snapshot's id by its number.
+    """Write the sample as a repository of spec 1; returns each snapshot's id by its number.
 
-    Every commit writes a map of its own and overwrites a shared one, so that its chunks, its manifest and
-    its transaction log go with it.
+    Every commit writes its own map and overwrites a shared one, so that it has its own chunks, manifest and
+    transaction log.
     """
     import icechunk
     import numpy as np
@@ -124,7 +125,7 @@ def plant(uri: str) -> dict[int, str]:
 
 
 def read_refs(uri: str) -> Reads:
-    """Read every array of every branch and tag with Icechunk; gives tip and a hash of all values by ref."""
+    """Read every array of every branch and tag with Icechunk; returns tip and a hash of all values by ref."""
     repository = open_library(uri)
     found = {}
     for kind, names in (("branch", repository.list_branches()), ("tag", repository.list_tags())):
@@ -139,7 +140,7 @@ def _hash(store: Any) -> str:
 
     found = hashlib.sha256()
     for path, array in sorted(zarr.open_group(store, mode="r").arrays()):
-        # A missing chunk raises: Icechunk knows that it was written, so it never reads as the fill value.
+        # A missing chunk raises an error, because Icechunk has a reference to it.
         found.update(path.encode() + array[...].tobytes())
     return found.hexdigest()
 

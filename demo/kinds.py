@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import lakefs_sdk
 
-from demo.lake import Lake, content_of
+from demo.lake import Lake, make_content
 
 ODD_NAMES = (
     "odd/a b",
@@ -39,20 +39,20 @@ def committed(lake: Lake, count: int) -> None:
 
 
 def expired(lake: Lake, count: int) -> None:
-    """Plant objects that only a commit older than the retention rules used."""
+    """Plant objects in commits older than the retention rules only."""
     old = paths("old", count)
     addresses = lake.upload_many("main", old)
     lake.commit("main", "old data", age_days=80)
     lake.delete("main", old)
     lake.commit("main", "old data deleted", age_days=60)
-    lake.upload("main", "old/marker", b"the line goes on\n")
-    lake.commit("main", "the line goes on", age_days=45)
+    lake.upload("main", "old/marker", b"the branch continues\n")
+    lake.commit("main", "the branch continues", age_days=45)
     lake.plant(addresses, "expired commit", False, "only a commit beyond the retention of 30 days used it")
     lake.plant([lake.address("main", "old/marker")], "committed", True, "in the head commit of main")
 
 
 def dangling(lake: Lake, count: int) -> None:
-    """Plant objects of a branch whose old commits nothing leads to any more."""
+    """Plant objects in old commits without a ref."""
     lake.branch("abandoned")
     addresses = lake.upload_many("abandoned", paths("abandoned", count))
     lake.commit("abandoned", "never merged", age_days=50)
@@ -61,7 +61,7 @@ def dangling(lake: Lake, count: int) -> None:
 
 
 def tagged(lake: Lake, count: int) -> None:
-    """Plant objects that only a tag's old commit reaches."""
+    """Plant objects in a tag's old commit only."""
     lake.branch("released")
     addresses = lake.upload_many("released", paths("released", count))
     commit = lake.commit("released", "release 1", age_days=70)
@@ -106,7 +106,7 @@ def deleted(lake: Lake, count: int) -> None:
 
 
 def reset(lake: Lake, count: int) -> None:
-    """Plant objects that a reset threw away."""
+    """Plant objects of a reset branch."""
     lake.branch("scratch")
     gone = lake.upload_many("scratch", paths("scratch", count))
     lake.reset("scratch")
@@ -126,7 +126,7 @@ def never_linked(lake: Lake, count: int) -> None:
     for index, path in enumerate(paths("direct", count)):
         place = lake.sdk.staging_api.get_physical_address(lake.repository, "work", path)
         key = lake.relative(place.physical_address)
-        content = content_of(path, "direct")
+        content = make_content(path, "direct")
         lake.store.put(key, content)
         if index % 4:
             lake.plant([key], "never linked", False, "uploaded to a handed-out address, never linked")
@@ -139,12 +139,12 @@ def never_linked(lake: Lake, count: int) -> None:
 
 
 def orphans(lake: Lake, count: int) -> None:
-    """Plant objects below data/ that lakeFS never heard of, in plain, sharded and slice-less places."""
+    """Plant objects below data/ unknown to lakeFS, in plain, sharded and slice-less paths."""
     some_slice = next(iter(lake.planted.values())).address.split("/")[1]
     keys = [f"data/{some_slice}/orphan{index:05d}" for index in range(count)]
     keys += ["data/plain-orphan", "data/!ab/c/sharded-orphan", "data/not-an-xid/orphan"]
     for key in keys:
-        lake.store.put(key, content_of(key))
+        lake.store.put(key, make_content(key))
     lake.plant(keys, "orphan", False, "put straight into the store, unknown to lakeFS")
 
 
@@ -163,7 +163,7 @@ def copied(lake: Lake, count: int) -> None:
         with suppress(ValueError):  # the SDK expects 201 where the server answers 204
             lake.sdk.experimental_api.update_object_user_metadata(lake.repository, "work", path, update)
     lake.plant(touched, "metadata updated", True, "staged, then its metadata changed")
-    odd = [lake.upload("work", name, content_of(name)) for name in ODD_NAMES]
+    odd = [lake.upload("work", name, make_content(name)) for name in ODD_NAMES]
     lake.plant(odd, "odd names", True, "staged under a name with odd characters")
 
 
@@ -195,17 +195,17 @@ def identical_committed(lake: Lake, count: int) -> None:
 
 @contextmanager
 def young(lake: Lake, count: int, min_age_seconds: float) -> Iterator[None]:
-    """Plant uploads that nothing references yet, and stay too young to be judged: they go on while the block runs.
+    """Plant new uploads without a reference, and repeat them while the block runs, so that they stay young.
 
     Args:
         lake: with everything else.
         count: of objects.
-        min_age_seconds: of the run in the block, which may begin late on a busy machine.
+        min_age_seconds: of the run in the block, which may start late on a busy machine.
     """
     uploads = {}
     for path in paths("young", count):
         place = lake.sdk.staging_api.get_physical_address(lake.repository, "work", path)
-        uploads[lake.relative(place.physical_address)] = content_of(path)
+        uploads[lake.relative(place.physical_address)] = make_content(path)
     done = threading.Event()
 
     def upload() -> None:
@@ -247,11 +247,11 @@ KINDS: tuple[tuple[Callable[[Lake, int], None], int], ...] = (
 
 
 def plant_all(lake: Lake, scale: float = 1.0) -> None:
-    """Plant every kind but the young ones, which belong right before the run.
+    """Plant every kind but the young ones.
 
     Args:
         lake: an empty lake.
-        scale: factor on the number of objects of each kind (at least 6 stay, 60 of the plain committed ones).
+        scale: factor on the number of objects of each kind (minimum 6, or 60 for plain committed ones).
     """
     for plant, count in KINDS:
         plant(lake, max(60 if plant is committed else 6, round(count * scale)))

@@ -1,4 +1,4 @@
-"""A lake under construction: uploads through the lakeFS API, and the truth about every planted object."""
+"""A lake under construction: uploads through the lakeFS API, and the expected outcome of every object."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One object in the store and what must become of it.
+    """One object in the store and its expected outcome.
 
     Attributes:
         address: key relative to the storage namespace.
         size: bytes.
         kind: short name of the situation, a row of the final table.
-        live: True when a collector must keep it.
+        live: True if a collector must keep it.
         why: one sentence for the table.
     """
 
@@ -39,7 +39,7 @@ class Planted:
 
 @dataclass
 class Lake:
-    """A repository being filled, with the truth beside it."""
+    """A repository under construction, with the expected outcomes."""
 
     client: Client
     repository: str
@@ -48,7 +48,7 @@ class Lake:
     planted: dict[str, Planted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Open the sides of the lake: the API, and the object store for uploads that bypass it."""
+        """Open the API, and the object store for uploads outside lakeFS."""
         self.sdk: Any = self.client.sdk_client
         self.store = open_writer(self.namespace, self.options)
         self._pool = ThreadPoolExecutor(max_workers=8)
@@ -78,7 +78,7 @@ class Lake:
         return lake
 
     def relative(self, physical_address: str) -> str:
-        """Bring an address of an API answer to a key relative to the namespace."""
+        """Return the key relative to the namespace for an address of the API."""
         prefix = self.namespace.rstrip("/") + "/"
         if not physical_address.startswith(prefix):
             raise ValueError(f"{physical_address} is not below {prefix}")
@@ -97,10 +97,10 @@ class Lake:
 
     def upload_many(self, branch: str, paths: Sequence[str], salt: str = "") -> list[str]:
         """Upload distinct small objects, several at once, and return their addresses in order."""
-        return list(self._pool.map(lambda path: self.upload(branch, path, content_of(path, salt)), paths))
+        return list(self._pool.map(lambda path: self.upload(branch, path, make_content(path, salt)), paths))
 
     def address(self, ref: str, path: str) -> str:
-        """Ask the server where an object lies."""
+        """Return the address of an object."""
         return self.relative(self.sdk.objects_api.stat_object(self.repository, ref, path).physical_address)
 
     def commit(self, branch: str, message: str, age_days: float = 0) -> str:
@@ -115,18 +115,18 @@ class Lake:
         self.sdk.objects_api.delete_objects(self.repository, branch, lakefs_sdk.PathList(paths=list(paths)))
 
     def reset(self, branch: str) -> None:
-        """Throw away everything staged on a branch."""
+        """Discard all staged changes of a branch."""
         self.sdk.branches_api.reset_branch(self.repository, branch, lakefs_sdk.ResetCreation(type="reset"))
 
     def plant(self, addresses: Iterable[str], kind: str, live: bool, why: str) -> None:
-        """Record the truth about objects; what is live once stays live."""
+        """Record the expected outcome of objects; a live object stays live."""
         for address in addresses:
             known = self.planted.get(address)
             if known is None or (live and not known.live):
                 self.planted[address] = Planted(address, self.store.stat(address).size, kind, live, why)
 
 
-def content_of(path: str, salt: str = "") -> bytes:
-    """Make content that differs by path and salt, a few hundred bytes long."""
+def make_content(path: str, salt: str = "") -> bytes:
+    """Return content that depends on path and salt, a few hundred bytes long."""
     seed = hashlib.sha256(f"{path}\0{salt}".encode()).hexdigest()
     return f"{path}\n{salt}\n{seed * (1 + int(seed[:2], 16) % 8)}\n".encode()

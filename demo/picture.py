@@ -1,6 +1,7 @@
-"""The picture of a run's page in the README: `python -m demo.picture` makes docs/run-page.png anew.
+"""The screenshot of a run's page in the README: `python -m demo.picture` renews docs/run-page.png.
 
-A small demo lake is collected here, without Airflow and Spark, and its page is drawn by a Chromium without a window.
+The script collects a small demo lake without Airflow and Spark, and renders the page with a headless
+Chromium.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ def main() -> None:
         command = [sys.executable, "-c", _SERVE, "ui", run, "--listen", _ADDRESS]
         with subprocess.Popen(command) as pages:
             try:
-                _draw(browser, _page_of(run), folder)
+                _draw(browser, _find_page(run), folder)
             finally:
                 pages.terminate()
     click.echo(PICTURE)
 
 
 def _collected(folder: Path) -> str:
-    """Plant a lake and collect it; gives the folder of the run."""
+    """Plant a lake and collect it; returns the run folder."""
     from lakefs_embedded.server import ServerSettings, ThreadedServer
 
     with ThreadedServer(ServerSettings.for_folder(folder / "lakefs")) as server:
@@ -68,8 +69,8 @@ def _collected(folder: Path) -> str:
     return f"{folder}/lakefs/objects/demo/_lakefs/retention/gc/unified/{found.run_id}"
 
 
-def _page_of(run: str) -> str:
-    """The address of a run's page, once it is served."""
+def _find_page(run: str) -> str:
+    """Return the address of a run's page, after the server started."""
     name, until = run.rpartition("/")[2], time.monotonic() + _READY_SECONDS
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""The proof: read everything before and after a run, and compare the store with the truth."""
+"""The verification: read everything before and after a run, and compare the store with the expected outcomes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Row:
 
     @property
     def right(self) -> bool:
-        """Whether what became of these objects is what the truth asks for."""
+        """Whether the outcome of these objects is the expected one."""
         return self.present == (self.objects if self.live else 0)
 
 
-def refs_of(lake: Lake) -> Iterator[str]:
-    """Name every branch, hidden ones too, and every tag of the lake's repository."""
+def list_refs(lake: Lake) -> Iterator[str]:
+    """Yield every branch, hidden ones too, and every tag of the lake's repository."""
     branches = lake.sdk.branches_api.list_branches(lake.repository, show_hidden=True, amount=1000)
     yield from (branch.id for branch in branches.results)
     yield from (tag.id for tag in lake.sdk.tags_api.list_tags(lake.repository, amount=1000).results)
@@ -42,10 +42,10 @@ def read_everything(lake: Lake) -> Reads:
     """Read every object of every branch and tag through the SDK.
 
     Returns:
-        SHA-256 of the bytes by (ref, path); an object that cannot be read has the error's name instead.
+        SHA-256 of the bytes by (ref, path); the error's name for an unreadable object.
     """
     targets = []
-    for ref in refs_of(lake):
+    for ref in list_refs(lake):
         objects = lakefs.Repository(lake.repository, lake.client).ref(ref).objects(max_amount=None)
         targets += [(ref, found.path) for found in objects]
     with ThreadPoolExecutor(max_workers=8) as pool:
@@ -61,12 +61,12 @@ def _read(lake: Lake, ref: str, path: str) -> str:
 
 
 def list_keys(lake: Lake) -> set[str]:
-    """List what lies below data/ in the object store."""
+    """Return the keys below data/ in the object store."""
     return {key for batch in lake.store.list("data/") for key in batch.column("key").to_pylist()}
 
 
 def tabulate(planted: dict[str, Planted], present: set[str]) -> list[Row]:
-    """Group planted objects by kind: first what must go, then what must stay."""
+    """Group objects by kind: first garbage, then live objects."""
     groups: dict[tuple[bool, str, str], list[Planted]] = {}
     for thing in planted.values():
         groups.setdefault((thing.live, thing.kind, thing.why), []).append(thing)
@@ -94,7 +94,7 @@ def render(rows: list[Row], dry_run: bool) -> str:
 
 
 def unreadable(before: Reads, after: Reads) -> list[str]:
-    """Name what reads differently after the run than before it."""
+    """Return the objects with different content after the run."""
     return [
         f"{ref}:{path} was {digest[:12]}, is {after.get((ref, path), 'not listed any more')[:60]}"
         for (ref, path), digest in before.items()

@@ -1,4 +1,4 @@
-"""`./run demo races`: how each rejected online design loses data, and what the offline protocol's rules are for."""
+"""`./run demo races`: how each rejected online design loses data, and why the offline rules exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Say = Callable[[str], None]
 
 
 def races_demo(say: Say) -> bool:
-    """Show one loss of each design step by step, then the offline protocol whole and without each rule.
+    """Show one loss of each design step by step, then the offline protocol with all rules, and without each
+    rule.
 
     Args:
         say: prints a line.
@@ -22,7 +23,7 @@ def races_demo(say: Say) -> bool:
     Returns:
         Whether every design lost something, the protocol nothing, and the protocol without a rule something.
     """
-    say("Five designs that delete at once what nothing needs any more (docs/why-offline.md):")
+    say("Five designs that delete unused objects at once (docs/why-offline.md):")
     shown = [_show(chapter, say) for chapter in page.CHAPTERS]
     say("\nThe offline protocol, beside everything, in every order:")
     held = [_pass(name, say) for name in SCENES]
@@ -38,7 +39,7 @@ def _show(chapter: Chapter, say: Say) -> bool:
     explored = result_of(claim)
     say(f"\n{chapter.number}. {chapter.title}")
     say(f"   {claim.item}: {claim.says}")
-    say(f"   Of {explored.schedules:,} orders ({explored.states:,} states), the shortest that goes wrong:")
+    say(f"   Of {explored.schedules:,} orders ({explored.states:,} states), the shortest failing order:")
     for line in lines(explored.found["loss"]):
         say(f"      {line}")
     say(f"   {claim.means}")

@@ -1,4 +1,6 @@
-"""`./run demo trash`: trash of every kind in lakeFS's key-value store, found, removed and undone beside a server."""
+"""`./run demo trash`: every kind of trash in lakeFS's key-value store, found, removed and restored beside a
+server.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ import click
 import lakefs
 from lakefs.client import Client
 
-from demo.trash_database import At, running_postgres, server_of
+from demo.trash_database import At, make_server, running_postgres
 from demo.trash_kinds import DAYS_AGO, Ground, plant
 from demo.trash_proof import (
     Reads,
     Users,
+    count_bytes,
     draw,
     missing,
     put,
     read_everything,
-    size_of,
     tabulate,
     work_through,
 )
@@ -46,13 +48,13 @@ _HEAD = ("kind", "what", "rows", "bytes", "verdict", "why")
 
 @dataclass
 class Installation:
-    """A lakeFS installation with a server of today, and the cleaner beside it.
+    """A lakeFS installation with a current server, and the cleaner.
 
     Args:
         folder: of the demo.
-        server: of today; hands deleted repositories over, as the design's step 2 has it.
-        kv: the store, past the server.
-        rows: the cleaner's door to it.
+        server: current server; hands deleted repositories over, as in the design's step 2.
+        kv: the store, without the server.
+        rows: the cleaner's access to the store.
     """
 
     folder: Path
@@ -69,7 +71,7 @@ class Installation:
         )
         self.ground = Ground(self.kv, self.rows, self.namespace)
         self.state = TrashState(open_writer(f"file://{self.folder}/state"))
-        # Every margin but the grace is the real one: what has to be old was left days ago by the server's clock.
+        # Only the grace is shortened: the old rows were written with a server clock of days ago.
         self.margins = replace(
             TrashMargins(),
             grace=timedelta(seconds=GRACE_SECONDS),
@@ -78,11 +80,11 @@ class Installation:
         )
 
     def namespace(self, name: str) -> str:
-        """The storage namespace that a repository gets."""
+        """Return the storage namespace of a repository."""
         return f"local://{self.folder}/lakefs/objects/{name}"
 
     def clean(self, *, dry_run: bool) -> CleanReport:
-        """Look, and remove what has waited."""
+        """Scan, and remove trash after its grace."""
         return clean(
             self.rows,
             self.state,
@@ -94,10 +96,10 @@ class Installation:
 
 
 def trash_demo(folder: Path) -> bool:
-    """Make trash, look, clean, prove, restore; tell whether everything held.
+    """Create trash, scan, clean, verify, restore; return whether all checks passed.
 
     Args:
-        folder: emptied first; objects and the cleaner's state go there. The database goes with the demo.
+        folder: emptied first; for objects and the cleaner's state. The database is removed at the end.
     """
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
@@ -119,7 +121,7 @@ def trash_demo(folder: Path) -> bool:
 
 
 def tell(lake: Installation) -> list[str]:
-    """The story, from living repositories to the undo file; gives what did not hold."""
+    """Run the demo, and return the failed checks."""
     ground = lake.ground
     names = live(lake)
     say(f"1. A lakeFS on PostgreSQL at {lake.server.endpoint}, with the repositories {', '.join(names)}")
@@ -145,14 +147,14 @@ def tell(lake: Installation) -> list[str]:
     users.stop()
     problems = check_clean(lake, report, rows) + users.problems + check_reset(lake, first, report)
     freed = unqueue(lake.rows, lake.state, clock=now, dry_run=False)
-    say(f"   Taken off the server's drop queue, because a branch names it: {len(freed)} token")
+    say(f"   Removed from the server's drop queue, because a branch uses it: {len(freed)} token")
     problems += prove(lake, names, before | users.written, len(users.written))
     problems += undo(lake, report, rows)
     return problems
 
 
 def live(lake: Installation) -> list[str]:
-    """Make the repositories that must live: with branches, tags, committed and staged objects."""
+    """Create live repositories with branches, tags, committed and staged objects."""
     lake.ground.create(lake.ground.server(), OLD)
     for name in (NEW, AGAIN):
         lakefs.Repository(name, lake.client).create(storage_namespace=lake.namespace(name))
@@ -190,12 +192,12 @@ def handed_over(lake: Installation) -> None:
     lake.ground.say(found.partition, None, "deleted-repository", "trash", why)
     key = f"repo/handed/{found.instance_uid}".encode()
     lake.ground.say(
-        b"graveler_deleted", key, "deleted-entry", "wait", "hands that repository over", goes=True
+        b"graveler_deleted", key, "deleted-entry", "wait", "hands that repository over", removed=True
     )
 
 
 def look_during_reset(lake: Installation, before: Reads) -> CleanReport:
-    """Look while a reset by prefix has written its rows, and no branch names them yet."""
+    """Scan during a reset by prefix, between its rows and the update of the branch."""
     looks: list[CleanReport] = []
     naming = At("set_if", key=b"branches/resetting")
 
@@ -203,27 +205,27 @@ def look_during_reset(lake: Installation, before: Reads) -> CleanReport:
         if naming.is_it(operation, partition, key):
             looks.append(lake.clean(dry_run=True))
 
-    server_of(lake.kv, watch=look).branches.reset_branch(
+    make_server(lake.kv, watch=look).branches.reset_branch(
         OLD, "resetting", kind="common_prefix", path="committed/"
     )
-    before[OLD, "resetting", "committed/0"] = before[OLD, "v1", "committed/0"]  # what the reset is for
+    before[OLD, "resetting", "committed/0"] = before[OLD, "v1", "committed/0"]  # the effect of the reset
     return looks[0]
 
 
 def check_clean(lake: Installation, report: CleanReport, before: set[Row]) -> list[str]:
-    """Show what became of everything, and hold it against the truth."""
+    """Print the outcome of every row, and compare it with the expected one."""
     after = lake.ground.all_rows()
     planted = lake.ground.planted
     lines = tabulate(planted, report.scan.findings, before, after)
     say(draw((line.cells for line in lines), _HEAD))
     problems = [f"{line.kind} ({line.why}): {line.verdict}" for line in lines if not line.right]
     lost = missing(planted, before, after)
-    problems += [f"{show(row.partition)} · {show(row.key)} is gone or changed" for row in sorted(lost)]
-    unshown = set(KINDS) - {each.kind for each in planted if each.goes}
+    problems += [f"{show(row.partition)} · {show(row.key)} is missing or changed" for row in sorted(lost)]
+    unshown = set(KINDS) - {each.kind for each in planted if each.removed}
     problems += [f"no {kind} was made" for kind in sorted(unshown)]
     due = {(each.partition, each.key) for each in planted}
     problems += [
-        f"{finding.name} is trash ({finding.kind}), and nobody left it"
+        f"{finding.name} is trash ({finding.kind}), but was not planted"
         for finding in report.scan.plan.findings
         if (finding.partition, finding.key) not in due
     ]
@@ -231,14 +233,14 @@ def check_clean(lake: Installation, report: CleanReport, before: set[Row]) -> li
         problems.append(f"the clean ended as {report.status}: {report.message}")
     kept = len(before) - report.rows_removed
     say(
-        f"\n   {report.rows_removed:,} rows removed, {kept - len(lost):,} others are what they were, byte for byte"
+        f"\n   {report.rows_removed:,} rows removed, {kept - len(lost):,} others are unchanged, byte for byte"
     )
     say(f"   Report: file://{lake.folder}/state/runs/{report.scan.plan.run_id}/report.html")
     return problems
 
 
 def check_reset(lake: Installation, first: CleanReport, second: CleanReport) -> list[str]:
-    """See that the reset's token was an orphan to the first look alone, and is what the branch names."""
+    """Check that the reset's token was an orphan in the first scan only, and is the branch's token now."""
     branch = lake.server.catalog.branches.get_branch(OLD, "resetting")
     looks = [
         {finding.partition for finding in look.scan.findings if finding.kind == "staging-orphan"}
@@ -252,7 +254,7 @@ def check_reset(lake: Installation, first: CleanReport, second: CleanReport) -> 
 
 
 def prove(lake: Installation, names: list[str], due: Reads, uploads: int) -> list[str]:
-    """Read everything back through the SDK, then let every repository work; freed names too."""
+    """Read everything through the SDK, then use every repository; freed names too."""
     after = read_everything(lake.client, names)
     lost = [
         f"{'/'.join(at)} reads otherwise: {after.get(at)}"
@@ -269,29 +271,29 @@ def prove(lake: Installation, names: list[str], due: Reads, uploads: int) -> lis
     problems = work_through(lake.client, [*names, "half-made", "bygone", "handed"])
     if not problems:
         say(
-            f"   Every branch of {', '.join(names)} took a commit and was merged; names of the dead are free again"
+            f"   Every branch of {', '.join(names)} took a commit and was merged; deleted names are free again"
         )
     return lost + problems
 
 
 def undo(lake: Installation, report: CleanReport, before: set[Row]) -> list[str]:
-    """Put one partition back from the undo file."""
+    """Restore one partition from the undo file."""
     run_id = report.scan.plan.run_id
-    chosen = next(each for each in lake.ground.planted if each.goes and each.kind == "staging-orphan")
-    due = chosen.rows_of(before)
+    chosen = next(each for each in lake.ground.planted if each.removed and each.kind == "staging-orphan")
+    due = chosen.select_rows(before)
     restore(lake.rows, lake.state, run_id, partitions=[chosen.partition], dry_run=False)
-    back = chosen.rows_of(lake.ground.all_rows())
+    back = chosen.select_rows(lake.ground.all_rows())
     if back != due:
         return [f"{len(back & due):,} of {len(due):,} rows of {show(chosen.partition)} came back"]
     say(
-        f"6. Restored from the undo file: {show(chosen.partition)}, {len(due):,} rows, {size_of(due):,} bytes,"
+        f"6. Restored from the undo file: {show(chosen.partition)}, {len(due):,} rows, {count_bytes(due):,} bytes,"
     )
     say("   equal to the last byte")
     return []
 
 
 def summary(findings: Iterable[TrashFinding]) -> list[tuple[str, ...]]:
-    """Findings of a look as lines of a table: trash first, then what waits, then what is for a person."""
+    """Return the findings of a scan as table lines: trash first, then waiting, then for a person."""
     groups: dict[tuple[str, str, str], list[TrashFinding]] = {}
 
     def order(finding: TrashFinding) -> tuple[int, str]:
@@ -313,11 +315,11 @@ def summary(findings: Iterable[TrashFinding]) -> list[tuple[str, ...]]:
 
 
 def now() -> datetime:
-    """The time."""
+    """Return the time."""
     return datetime.now(UTC)
 
 
 def say(text: str) -> None:
-    """Print one step of the story at once."""
+    """Print a line of the demo."""
     click.echo(text)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The trash demo's PostgreSQL, and servers on it that die in the middle of what they do."""
+"""PostgreSQL of the trash demo, and servers on it that crash during an operation."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ type Observer = Callable[[str, bytes, bytes], None]
 
 @contextlib.contextmanager
 def running_postgres() -> Iterator[str]:
-    """Run a PostgreSQL server of its own from the wheel; gives its URL, and removes everything at the end.
+    """Run a PostgreSQL server from the wheel; yields its URL, and removes everything at the end.
 
-    It lies below the system's folder for temporary files: a server that root starts runs as another user, who
-    may not enter the project's folder, and the path of its socket has to be short.
+    Its folder is below the system's temporary folder, because a server started by root runs as another user
+    without access to the project, and the path of its socket must be short.
     """
     folder = Path(tempfile.mkdtemp(prefix="dredge-pg-"))
     try:
@@ -49,7 +49,7 @@ def running_postgres() -> Iterator[str]:
 
 
 class Killed(BaseException):
-    """The process of a server ends here; no handler of ordinary errors may tidy up after it."""
+    """The process of a server ends here; not caught by handlers of ordinary errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,18 @@ class At:
     key: bytes = b""
 
     def is_it(self, operation: str, partition: bytes, key: bytes) -> bool:
-        """Whether an operation is this one."""
+        """Return whether an operation matches."""
         return (
             operation == self.operation and partition.startswith(self.partition) and key.startswith(self.key)
         )
 
 
 class WatchedStore:
-    """A store that shows every operation to somebody before it is done.
+    """A store with a callback before each operation.
 
     Args:
         inner: the store.
-        watch: called with operation, partition and key; what it raises ends the server.
+        watch: called with operation, partition and key; its exception ends the server.
     """
 
     def __init__(self, inner: Store, watch: Observer) -> None:
@@ -91,7 +91,7 @@ class WatchedStore:
         return self._inner.get(partition, key)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Go through a partition."""
+        """Scan a partition."""
         self._watch("scan", partition, start)
         return self._inner.scan(partition, start)
 
@@ -116,7 +116,7 @@ class WatchedStore:
         self._inner.delete_if(partition, key, predicate)
 
     def close(self) -> None:
-        """Leave the store open: it is its owner's."""
+        """Do nothing: the store belongs to its owner."""
 
     def __enter__(self) -> Self:
         return self
@@ -127,13 +127,13 @@ class WatchedStore:
         self.close()
 
 
-def server_of(kv: Store, days_ago: float = 0, watch: Observer | None = None) -> Catalog:
-    """Another server of the installation, as today's lakeFS works, whose clock stands some days back.
+def make_server(kv: Store, days_ago: float = 0, watch: Observer | None = None) -> Catalog:
+    """Return another server of the installation, with a clock some days in the past.
 
     Args:
         kv: the installation's store.
-        days_ago: how old everything is that this server writes.
-        watch: shown each of its operations.
+        days_ago: age of everything that this server writes.
+        watch: called before each of its operations.
     """
     return Catalog(
         WatchedStore(kv, watch) if watch else kv,
@@ -144,7 +144,7 @@ def server_of(kv: Store, days_ago: float = 0, watch: Observer | None = None) -> 
 
 
 def dies_at(*points: At) -> Observer:
-    """Make a server die right before one of these operations."""
+    """Return a callback that kills a server right before one of these operations."""
 
     def watch(operation: str, partition: bytes, key: bytes) -> None:
         if any(point.is_it(operation, partition, key) for point in points):
@@ -154,13 +154,13 @@ def dies_at(*points: At) -> Observer:
 
 
 def killed(work: Callable[[], object]) -> None:
-    """Have a server do something that it does not survive.
+    """Run an operation during which a server must die.
 
     Raises:
-        AssertionError: it did.
+        AssertionError: the server survived.
     """
     try:
         work()
     except Killed:
         return
-    raise AssertionError("the server was to die, and did not")
+    raise AssertionError("the server survived")

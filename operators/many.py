@@ -1,5 +1,4 @@
-"""The steps about many repositories, whichever collector has them: what each run is started with, and one page about
-all."""
+"""Tasks for many repositories, of both collectors: settings of each run, summary page."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import conf as conf_of_airflow
+from airflow.providers.common.compat.sdk import conf as airflow_config
 from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.failures import FAILURE, first_failure, reported
 from airflow_dredge.operators.hooks.storage import storage_options
-from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.reporting import REPORT, ReportLink
 from dredge.errors import RefusedError
 from dredge.runs.clock import utc_now
 from dredge.runs.report import Outcome, left_out, save_summary, summarize, summary_lines
@@ -26,53 +25,38 @@ if TYPE_CHECKING:
 
     from dredge.storage import StorageOptions
 
-#: XComs of the first task: why repositories are left out, by name, and the folder for the summary.
+#: XComs of the first task: reasons by skipped repository, and the folder of the summary.
 LEFT_OUT, SUMMARY_ROOT = "left_out", "summary_root"
 _FIRST = "choose_repositories"
 _TASKS_MAX = 1024
 
 
-def started_with(
+def split_runs(
     context: Context, confs: Sequence[Mapping[str, Any]], skipped: Mapping[str, str], summary_root: str
 ) -> list[list[dict[str, Any]]]:
-    """Return what each run is started with, in parts for mapped tasks, and leave the rest for the page about all.
-
-    :param context: of the first task
-    :param confs: of the runs
-    :param skipped: why repositories are left out, by name
-    :param summary_root: folder for the summary; "" when there is no repository to put it into
-    """
+    """Return the settings of each run in parts for mapped tasks, and push XComs for the summary."""
     context["ti"].xcom_push(LEFT_OUT, dict(skipped))
     context["ti"].xcom_push(SUMMARY_ROOT, summary_root)
     runs = [{"conf": conf, "trigger_run_id": run_id(context, conf)} for conf in confs]
-    # Airflow refuses to make more tasks of one list, and names no way out: each has several runs then.
-    tasks_max = conf_of_airflow.getint("core", "max_map_length", fallback=_TASKS_MAX)
+    # Airflow limits the mapped tasks of one list; beyond the limit each task gets several runs.
+    tasks_max = airflow_config.getint("core", "max_map_length", fallback=_TASKS_MAX)
     return [[*part] for part in batched(runs, max(1, -(-len(runs) // tasks_max)))]
 
 
-def conf_of(
+def make_conf(
     what: str, repository: str, params: Mapping[str, Any], own: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return what a repository's run is started with. It deletes only when nobody says that it is a dry run.
-
-    :param what: the Param that names the repository
-    :param repository: its name or URI
-    :param params: for all repositories
-    :param own: what the Variable says of this one; None when it does not name it
-    """
-    # An entry that does not say so deletes nothing in its own DAG either.
+    """Return the settings of a repository's run. It is a dry run if the form or the Variable says so."""
+    # An entry without dry_run is a dry run in its own DAG, too.
     dry_run = params["dry_run"] or (own is not None and own.get("dry_run", True))
     return {**params, **(own or {}), what: repository, "dry_run": dry_run}
 
 
 def run_id(context: Context, conf: Mapping[str, Any]) -> str:
-    """Return the id of the run that a run of this DAG starts for a repository: the same in every try.
+    """Return the id of the started run for a repository: the same in every try.
 
-    A run that is there is done again with the settings that it was started with, whatever it is given now (Airflow
-    clears it). So other settings, which the Variable may have by then, make another run.
-
-    :param context: of a task of this DAG's run
-    :param conf: what the run is started with
+    Airflow clears an existing run and reuses its old settings. Therefore the id has a hash of the settings:
+    changed settings in the Variable start another run.
     """
     settings = hashlib.sha256(json.dumps(conf, sort_keys=True, default=str).encode()).hexdigest()
     name = str(conf.get("repository") or conf["storage"]).rstrip("/").rpartition("/")[2]
@@ -81,23 +65,24 @@ def run_id(context: Context, conf: Mapping[str, Any]) -> str:
 
 
 class SaveSummaryOperator(BaseOperator):
-    """Write one page about the runs of all repositories, those that failed and those that had none included.
+    """Write a summary page about the runs of all repositories, failed and skipped ones included.
 
-    Make this task a teardown, so that it runs whatever happened. Its outlet events carry the figures.
+    Make this task a teardown, so that it runs after failures too. Its outlet events have the counts.
 
-    :param runs: what the task ``choose_repositories`` returned (templated)
-    :param collect_dag_id: the DAG that the runs are of
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    :param runs: XCom of the task ``choose_repositories`` (templated)
+    :param collect_dag_id: DAG of the runs
+    :param aws_conn_id: connection of the object store; None, or a missing ``aws_default``, for local folders
+        and machine roles
     """
 
     collects: ClassVar[str]
-    """The DAG that collects one repository."""
+    """DAG of a repository."""
     plans: ClassVar[str]
-    """Its task that plans the collection."""
+    """Its plan task."""
     tells: ClassVar[tuple[str, ...]]
-    """Its tasks that say why a run failed before it had a report. The last one does not run where the first failed."""
+    """Tasks with errors that explain a run without a report, last task first."""
     what: ClassVar[str]
-    """The Param that names the repository."""
+    """Param with the repository."""
     template_fields: Sequence[str] = ("runs",)
     operator_extra_links = (ReportLink(),)
 
@@ -115,16 +100,16 @@ class SaveSummaryOperator(BaseOperator):
         self.aws_conn_id = aws_conn_id
 
     @abstractmethod
-    def outcome_of(self, repository: str, run_uri: str, why: str, options: StorageOptions | None) -> Outcome:
-        """Tell what became of a repository's run."""
+    def read_outcome(
+        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
+    ) -> Outcome:
+        """Return the outcome of a repository's run."""
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Write the page, and return the figures."""
+        """Write the page and return the counts."""
         if self.runs is None:
-            raise RefusedError(
-                f"no repository was chosen, so nothing was done. {first_failure(self, context)}"
-            )
+            raise RefusedError(f"no repository was chosen; nothing was done. {first_failure(self, context)}")
         ti: Any = context["ti"]
         options = storage_options(self.aws_conn_id)
         outcomes = [self._outcome(ti, run, options) for part in self.runs for run in part]
@@ -147,10 +132,10 @@ class SaveSummaryOperator(BaseOperator):
         failures = (pulled(task_id, key=FAILURE) for task_id in self.tells)
         why = next(filter(None, failures), "")
         repository = run["conf"][self.what]
-        return self.outcome_of(repository, plan.get("run_uri", ""), why, options)
+        return self.read_outcome(repository, plan.get("run_uri", ""), why, options)
 
     def _save(self, context: Context, summary: Mapping[str, Any], options: StorageOptions) -> str:
-        """Write the page where the first task said; "" when no repository was asked for."""
+        """Write the page to the folder of the first task; return "" without repositories."""
         ti: Any = context["ti"]
         root = ti.xcom_pull(task_ids=_FIRST, key=SUMMARY_ROOT)
         if not root:
@@ -162,13 +147,13 @@ class SaveSummaryOperator(BaseOperator):
 
 
 class AllCollectedOperator(BaseOperator):
-    """Fail where not every chosen repository was collected.
+    """Fail unless every chosen repository was collected.
 
-    Make this task a teardown with ``on_failure_fail_dagrun``: it then decides about the state of the DAG run whatever
-    happened, also when a person marked the run as failed.
+    Make this task a teardown with ``on_failure_fail_dagrun``: it then sets the state of the DAG run, also
+    after a person marked the run as failed.
 
-    :param runs: what the task ``choose_repositories`` returned (templated)
-    :param collected: what each task ``collect_repository`` returned (templated)
+    :param runs: XCom of the task ``choose_repositories`` (templated)
+    :param collected: XComs of the tasks ``collect_repository`` (templated)
     """
 
     template_fields: Sequence[str] = ("runs", "collected")
@@ -180,9 +165,9 @@ class AllCollectedOperator(BaseOperator):
 
     @reported
     def execute(self, context: Context) -> int:
-        """Return how many repositories were collected.
+        """Return the number of collected repositories.
 
-        :raises RefusedError: not all
+        :raises RefusedError: some are missing
         """
         if self.runs is None:
             raise RefusedError(f"no repository was chosen. {first_failure(self, context)}")
@@ -190,7 +175,7 @@ class AllCollectedOperator(BaseOperator):
         missing = chosen.difference(*(self.collected or ()))
         if missing:
             raise RefusedError(
-                f"{len(missing):,} of {len(chosen):,} repositories were not collected; the page of save_summary tells"
-                f" of each. Their runs: {', '.join(sorted(missing)[:5])}"
+                f"{len(missing):,} of {len(chosen):,} repositories were not collected; see the page of save_summary."
+                f" Runs: {', '.join(sorted(missing)[:5])}"
             )
         return len(chosen)

@@ -1,7 +1,7 @@
-"""Dredge's pages inside Airflow: which repositories there are by its connections, and who may see them by its rights.
+"""Dredge's pages inside Airflow: repositories from its connections, access by its permissions.
 
-Repositories are those of the lakeFS server of ``lakefs_default``, and of the connections that entries of the Variable
-``dredge_gc_schedules`` name. Others, such as Icechunk repositories and run roots, are named in the Variable
+Repositories come from the lakeFS server of ``lakefs_default``, and from the connections in the Variable
+``dredge_gc_schedules``. Further folders, such as Icechunk repositories and run roots, are in the Variable
 ``dredge_pages``: ``[{"uri": "s3://lake/icechunk", "aws_conn_id": "aws_default"}]``.
 """
 
@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_dredge.operators.hooks.finding import find_connection
+from airflow_dredge.operators.hooks.connections import find_connection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
-from airflow_dredge.operators.lakefs.schedules import gc_schedules
+from airflow_dredge.operators.lakefs.params import gc_schedules
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, DredgeError
 from dredge.settings import with_nearest
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dredge.lakefs import LakeFS
     from dredge.pages.places import Place
 
-#: Variable: a JSON list of further places, each with `uri` and, if wanted, `aws_conn_id`.
+#: Variable: a JSON list of further folders, each with `uri` and optionally `aws_conn_id`.
 PAGES = "dredge_pages"
-#: A DAG: who may read its runs may see the pages.
+#: Access to the runs of this DAG gives access to the pages.
 READERS_OF = "lakefs_gc"
 _AWS = "aws_default"
 _OF_A_PLACE = ("uri", "aws_conn_id")
@@ -40,7 +40,7 @@ type _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class AirflowPlaces:
-    """The repositories that Airflow's connections and Variables lead to."""
+    """Repositories from Airflow's connections and Variables."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,34 +50,33 @@ class AirflowPlaces:
         self._until = 0.0
 
     def all(self) -> Sequence[Place]:
-        """Return every place; looks again after half a minute.
+        """Return every place, cached for half a minute.
 
-        A lakeFS server that does not answer hides nothing but its own repositories, and those only that nobody has
-        seen before it went away.
+        If a lakeFS server does not answer, its repositories come from the cache.
 
-        :raises ConfigError: a Variable does not say what it should
+        :raises ConfigError: a Variable is invalid
         """
         with self._lock:
             if time.monotonic() >= self._until:
                 self._problems = []
-                self._found = [*self._of_servers(), *_named()]
+                self._found = [*self._list_servers(), *_named()]
                 self._until = time.monotonic() + _REMEMBERED_SECONDS
             return self._found
 
     def problems(self) -> Sequence[str]:
-        """Return which servers did not answer."""
+        """Return the servers without an answer."""
         with self._lock:
             return list(self._problems)
 
     def client(self, place: Place | None) -> LakeFS:
-        """Return the lakeFS server that knows a place, else the default one."""
+        """Return the lakeFS server of a place, or the default one."""
         for server, _ in _servers():
             client = LakeFSHook(server).client
             if place is None or any(item.name == place.name for item in client.repositories()):
                 return client
-        raise ConfigError(f"no lakeFS connection knows the repository {'' if place is None else place.name}")
+        raise ConfigError(f"no lakeFS connection has the repository {'' if place is None else place.name}")
 
-    def _of_servers(self) -> Iterator[Place]:
+    def _list_servers(self) -> Iterator[Place]:
         from dredge.pages.places import of_repository
 
         roots = {
@@ -94,13 +93,13 @@ class AirflowPlaces:
                 ]
             except DredgeError as error:
                 self._problems.append(
-                    f"The lakeFS server of connection {server} does not say which repositories it has: {error}"
+                    f"The lakeFS server of connection {server} does not list its repositories: {error}"
                 )
             yield from self._of_server.get(server, ())
 
 
 def _servers() -> list[tuple[str, str]]:
-    """Connections of lakeFS servers that exist, each with the AWS connection of its stores."""
+    """Existing connections of lakeFS servers, each with its AWS connection."""
     wanted = [(LakeFSHook.default_conn_name, _AWS)] + [
         (
             str(settings.get("lakefs_conn_id", LakeFSHook.default_conn_name)),
@@ -115,7 +114,7 @@ def _exists(conn_id: str) -> bool:
     try:
         return find_connection(conn_id) is not None
     except DredgeError:
-        return True  # who uses it is told why it cannot be had
+        return True  # its use raises the error
 
 
 def _named() -> Iterator[Place]:
@@ -134,13 +133,13 @@ def _named() -> Iterator[Place]:
         try:
             yield from FolderPlaces(item["uri"], storage_options(item.get("aws_conn_id", _AWS))).all()
         except DredgeError:
-            continue  # nothing was collected there yet, or its store is down: the others are shown
+            continue  # no collection yet, or the store is down: show the others
 
 
 class LazyPages:
-    """The pages' application, made when somebody first asks for a page.
+    """The pages' application, created at the first request.
 
-    Every process of Airflow loads plugins, and some of them fork: none should pay for pages that it never serves.
+    Every Airflow process imports plugins, and some of them fork; only the API server pays for the pages.
     """
 
     def __init__(self) -> None:
@@ -149,22 +148,19 @@ class LazyPages:
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Serve a request."""
         if self._app is None:
-            self._app = make_pages(scope["app"])  # the application that this one is mounted in
+            self._app = make_pages(scope["app"])  # the parent application
         await self._app(scope, receive, send)
 
 
 def make_pages(core: FastAPI) -> FastAPI:
-    """Make the application.
+    """Create the application.
 
-    Each of its pages asks whether the user may read the runs of ``lakefs_gc``; those that start runs of a DAG ask
-    besides whether the user may.
-
-    :param core: Airflow's own application
+    Each page requires read access to the runs of ``lakefs_gc``; a page that starts runs also requires access
+    to its DAG.
     """
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 
-    from airflow_dredge.operators.pages_airflow import AirflowSurroundings
-    from airflow_dredge.operators.pages_user import keep_user, requires_access
+    from airflow_dredge.operators.pages_airflow import AirflowFacts, keep_user, requires_access
     from dredge.pages.drawing import Pages
     from dredge.pages.surroundings import ServerAsker
     from dredge.pages.web import CHANGING, make_app, warm_up
@@ -174,6 +170,6 @@ def make_pages(core: FastAPI) -> FastAPI:
     return make_app(
         Pages(places, ServerAsker(places.client)),
         [requires_access("GET", READERS_OF), keep_user],
-        AirflowSurroundings(core),
+        AirflowFacts(core),
         {name: [requires_access("POST", name, DagAccessEntity.RUN)] for name in CHANGING},
     )

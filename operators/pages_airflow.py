@@ -1,23 +1,31 @@
-"""What Airflow knows, for Dredge's pages: by its public API, in the name of the one who asks, within this process.
+"""Airflow's facts for Dredge's pages, read from its public API in this process, as the user of the page.
 
-    schedules        DAGs with the tag ``dredge`` that have one, and the Params that their runs are started with
-    waiting          tasks of these that wait for a person
-    gaps             what Airflow would run if it were asked for a backfill of the last weeks
-    start            a run, if the user may start runs of the DAG
+    schedules        DAGs with the tag ``dredge`` and a schedule, with their Params
+    waiting          tasks of these DAGs in state ``awaiting_input``
+    gaps             intervals without a successful run in the last weeks
+    start            starts a run, if the user may
 
-So nobody sees more here than in Airflow's own pages, and nobody can do more.
+Pages show and do only what the user may see and do in Airflow.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import inspect
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+from fastapi import Depends, HTTPException, Request
 
 from dredge.errors import ConfigError, UnavailableError
 from dredge.pages.restoring import ROWS_DAG, UNDOING
@@ -25,15 +33,15 @@ from dredge.pages.surroundings import Blocking, Facts, Gaps, NotAllowedError, Sc
 
 if TYPE_CHECKING:
     import httpx
-    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-    from fastapi import FastAPI, Request
+    from fastapi import FastAPI
+
 
 TAG = "dredge"
-#: DAGs that pages start runs of, for who may.
+#: DAGs that pages can start.
 STARTED = (*(item.dag for item in UNDOING.values()), ROWS_DAG)
-#: How far back windows without a run are looked for.
+#: Search range for intervals without a run.
 GAPS_SINCE = timedelta(days=30)
-#: Params that say what a DAG collects, and how.
+#: Params that pages show.
 _SETTINGS = ("repository", "storage", "state_uri", "mode", "clean_every_days", "kv_conn_id")
 _REMEMBERED_SECONDS = 60.0
 _ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
@@ -41,10 +49,10 @@ _DAGS_MAX = 100
 _RUNS_MAX = 100
 
 
-class AirflowSurroundings:
-    """Asks Airflow.
+class AirflowFacts:
+    """Reads Airflow's API.
 
-    :param core: Airflow's own application, which has the API
+    :param core: Airflow's own application
     """
 
     def __init__(self, core: FastAPI) -> None:
@@ -52,7 +60,7 @@ class AirflowSurroundings:
         self._settings: dict[str, tuple[float, dict[str, Any]]] = {}
 
     async def facts(self, request: Request) -> Facts:
-        """Return what Airflow knows, as far as the user may know it."""
+        """Return Airflow's facts with the user's permissions."""
         user = request.state.dredge_user
         answer = await self._ask(
             request, "GET", f"/dags?tags={TAG}&limit={_DAGS_MAX}&exclude_stale=true&order_by=dag_id"
@@ -71,7 +79,7 @@ class AirflowSurroundings:
         )
 
     async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
-        """Return the windows of a schedule without a run that ended well."""
+        """Return the intervals of a schedule without a successful run."""
         now = datetime.now(UTC)
         asked = {
             "dag_id": schedule.dag_id,
@@ -95,18 +103,16 @@ class AirflowSurroundings:
         return Gaps(schedule, now - GAPS_SINCE, starts, tuple(_blocking(found_runs)))
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
-        """Start a run in the name of the user.
+        """Start a run as the user.
 
         :return: address of its page, relative to Airflow's
-        :raises NotAllowedError: the user may not
-        :raises ConfigError: the DAG is switched off, or does not take these settings
-        :raises UnavailableError: Airflow could not do it now
+        :raises NotAllowedError: the user lacks the permission
+        :raises ConfigError: the DAG is paused, or rejects the settings
+        :raises UnavailableError: Airflow failed
         """
         found = await self._ask(request, "GET", f"/dags/{quote(dag_id, '')}")
         if found.status_code == 200 and found.json()["is_paused"]:
-            raise ConfigError(
-                f"the DAG {dag_id} is switched off: switch it on in Airflow. Nothing was started."
-            )
+            raise ConfigError(f"the DAG {dag_id} is paused: unpause it in Airflow. Nothing was started.")
         body = {"logical_date": None, "conf": dict(settings)}
         answer = await self._ask(request, "POST", f"/dags/{quote(dag_id, '')}/dagRuns", body)
         if answer.status_code in (401, 403):
@@ -122,15 +128,15 @@ class AirflowSurroundings:
         types = found.get("allowed_run_types")
         return Schedule(
             dag_id=found["dag_id"],
-            settings=await self._settings_of(request, found["dag_id"]),
+            settings=await self._read_settings(request, found["dag_id"]),
             text=found["timetable_description"] or found["timetable_summary"],
             next_at=None if next_at is None else datetime.fromisoformat(next_at),
             may_backfill=found.get("timetable_periodic", True) and (types is None or "backfill" in types),
             is_off=found["is_paused"],
         )
 
-    async def _settings_of(self, request: Request, dag_id: str) -> dict[str, Any]:
-        """What runs of a DAG are started with that says what they collect; asked once a minute."""
+    async def _read_settings(self, request: Request, dag_id: str) -> dict[str, Any]:
+        """Return the Params in `_SETTINGS` of a DAG; cached for a minute."""
         until, found = self._settings.get(dag_id, (0.0, {}))
         if time.monotonic() < until:
             return found
@@ -151,7 +157,7 @@ class AirflowSurroundings:
     async def _ask(
         self, request: Request, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> httpx.Response:
-        """Call the API with what the user showed; on the event loop, so that no thread waits for another."""
+        """Call the API with the user's credentials, on the event loop, without another thread."""
         import httpx
 
         shown = {
@@ -162,7 +168,7 @@ class AirflowSurroundings:
             return await client.request(method, f"/api/v2{path}", headers=shown, json=body)
 
     def _form_token(self, user: BaseUser) -> str:
-        """A word that only pages of this user have; the same in every process of the API server."""
+        """Return a token for forms of this user; the same in every process of the API server."""
         key = str(self._core.state.secret_key).encode()
         return hmac.new(key, f"dredge pages {user.get_id()}".encode(), hashlib.sha256).hexdigest()
 
@@ -177,7 +183,7 @@ def _may_start(user: BaseUser, dag_id: str) -> bool:
 
 
 def _blocking(runs: Iterable[Mapping[str, Any]]) -> Iterator[Blocking]:
-    """Runs that failed while the next one by its date is active; of DAGs whose runs wait for the one before."""
+    """Yield failed runs before an active run by date; for DAGs with depends_on_past."""
     dated = sorted((run for run in runs if run["logical_date"]), key=lambda run: str(run["logical_date"]))
     for one, following in pairwise(dated):
         if one["state"] == "failed" and following["state"] in ("running", "queued"):
@@ -208,8 +214,34 @@ def _address(dag_id: str, run_id: str) -> str:
 
 
 def _said(answer: httpx.Response) -> str:
-    """What Airflow said, for people."""
+    """Return the error text of Airflow's answer."""
     try:
         return f"{answer.status_code} {answer.json()['detail']}"
     except (ValueError, KeyError, TypeError):
         return str(answer.status_code)
+
+
+# FastAPI reads the annotations, so they are no text.
+
+
+def keep_user(request: Request, user: BaseUser = Depends(get_user)) -> None:  # noqa: B008
+    """Store the user for the pages."""
+    request.state.dredge_user = user
+
+
+def requires_access(
+    method: ResourceMethod, dag_id: str, entity: DagAccessEntity | None = None
+) -> Callable[..., Any]:
+    """Return a dependency that requires a permission of the user."""
+    if "param_dag_id" in inspect.signature(requires_access_dag).parameters:
+        return requires_access_dag(method, entity, param_dag_id=dag_id)
+
+    # Airflow 3.0 takes the DAG from the path only.
+    def ask(user: BaseUser = Depends(get_user)) -> None:  # noqa: B008
+        details = DagDetails(id=dag_id)
+        if not get_auth_manager().is_authorized_dag(
+            method=method, access_entity=entity, details=details, user=user
+        ):
+            raise HTTPException(403, "Forbidden")
+
+    return ask

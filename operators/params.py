@@ -1,4 +1,4 @@
-"""Params of a DAG, made from the fields that describe a setting, and the arguments that tasks read from them."""
+"""Params of a DAG, made from settings, and their templates."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from dredge.settings import Setting, with_nearest
+from dredge.settings import Setting, setting, with_nearest
 
 
-def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
-    """Return a Param for each setting, in their order.
+def make_params(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
+    """Return a Param for each setting.
 
-    :param settings: what the form asks for
-    :param defaults: values that differ from ours, by name, such as ``repository`` for a DAG with a schedule
-    :raises TypeError: a default that no setting has
+    :raises TypeError: a default without a setting
     """
     known = {setting.name: setting for setting in settings}
     if unknown := sorted(set(defaults) - known.keys()):
@@ -24,12 +22,22 @@ def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str
 
 
 def templates(settings: Iterable[Setting]) -> dict[str, str]:
-    """Return a template for each setting that renders the Param of its name."""
+    """Return a template for each setting with its Param."""
     return {setting.name: f"{{{{ params.{setting.name} }}}}" for setting in settings}
+
+
+def check_only_setting() -> Any:
+    """Return the field of the Param ``check_only``."""
+    return setting(
+        "Check only",
+        "Check everything that a run needs (`dredge … check`, a few seconds) and skip the run. The task `check` lists"
+        " the results, and fails where a run would.",
+        default=False,
+    )
 
 
 def _param(setting: Setting, defaults: dict[str, Any]) -> Param:
     given = defaults.get(setting.name, setting.default)
-    # A required text without a value has no default at all, so that the form asks for it.
+    # Without a default the form requires a value.
     value = () if setting.required and given is None else (given,)
     return Param(*value, title=setting.title, description_md=setting.description, **setting.schema())

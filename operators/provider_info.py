@@ -1,4 +1,4 @@
-"""What Airflow's providers manager asks: the connection type `lakefs` and the form for it."""
+"""Provider metadata for Airflow: the connection type `lakefs` and its form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Describe this package to Airflow; named by the entry point `apache_airflow_provider`."""
+    """Return the metadata; entry point `apache_airflow_provider`."""
     return {
         "package-name": "dredge",
         "name": "Dredge",

@@ -1,5 +1,4 @@
-"""Schedules of collections: what they mean, and those that people name in Airflow's pages, in a Variable with DAG ids
-and what each is made with."""
+"""Schedules of collections: DAG arguments, data windows, and the Variables with scheduled repositories."""
 
 from __future__ import annotations
 
@@ -21,45 +20,41 @@ _NO_INTERVALS = ("@once", "@continuous")
 _WINDOWED = ("scheduled", "backfill")
 _OF_A_SCHEDULE = ("schedule", "mode", "default_args")
 LEASE_RETRIES = 10
-"""Of the task that waits for the lease: a try that the scheduler takes for lost while it waits costs nothing."""
+"""Retries of the task that waits for the lease. A waiting task may look lost to the scheduler; a retry does
+no harm.
+"""
 BY_HAND = ("manual", "operator_triggered", "asset_triggered")
-#: Runs of a DAG that cannot be backfilled: there is nothing that intervals could mean.
+#: Kinds of runs without data intervals.
 NO_BACKFILLS = [*BY_HAND, "scheduled"]
 
 
-def on_schedule(schedule: Any) -> dict[str, Any]:
-    """Return what a DAG with runs of one repository is made with.
-
-    :param schedule: a cron text in UTC, such as ``@hourly``, or another schedule; None for runs by hand
+def schedule_arguments(schedule: Any) -> dict[str, Any]:
+    """Return the DAG arguments for a schedule: a cron text in UTC such as ``@hourly``, another schedule, or
+    None for manual runs.
     """
     return {
         "schedule": intervals(schedule),
-        # Runs by hand are of different repositories; the lease keeps two of the same one apart.
+        # Manual runs are for different repositories; the lease separates runs of the same one.
         "max_active_runs": 64 if schedule is None else 1,
         "is_paused_upon_creation": None if schedule is None else True,
         **allowed_run_types(run_types(schedule)),
     }
 
 
-def first_of(schedule: Any) -> dict[str, Any]:
-    """Return what the first task of such a DAG is made with.
+def first_task_arguments(schedule: Any) -> dict[str, Any]:
+    """Return the arguments of the DAG's first task for a schedule.
 
-    Runs on a schedule and backfills follow each other strictly: the next one waits for the tasks directly behind this
-    one's first task, among them the report, which fails with the run, and the lease's return. The lease keeps any two
-    runs apart.
-
-    :param schedule: of the DAG
+    Scheduled runs and backfills never overlap: each waits for the tasks directly downstream of the previous
+    run's first task, among them report and lease release. The lease separates all other runs.
     """
     serial = schedule is not None
     return {"depends_on_past": serial, "wait_for_downstream": serial}
 
 
 def intervals(schedule: Any) -> Any:
-    """Return the schedule of a DAG whose runs each have a data interval of their own.
+    """Return a schedule with a data interval for each run.
 
-    A cron text alone gives runs an interval without length, and so backfills nothing to work on.
-
-    :param schedule: a cron text in UTC, such as ``@hourly``; anything else stays as it is
+    With a plain cron text the interval is empty, and a backfill has nothing to do.
     """
     if not isinstance(schedule, str) or schedule in _NO_INTERVALS:
         return schedule
@@ -67,17 +62,14 @@ def intervals(schedule: Any) -> Any:
 
 
 def run_types(schedule: Any) -> list[str]:
-    """Return which kinds of runs a DAG may have: backfills only where a schedule gives them intervals."""
+    """Return the allowed kinds of runs: backfills only with a schedule, because they need intervals."""
     return [*BY_HAND] if schedule is None else [*BY_HAND, "scheduled", "backfill"]
 
 
 def data_window(context: Context) -> tuple[datetime, datetime] | None:
-    """Return the data interval of a scheduled or backfilled run; None when the run has to look at everything.
+    """Return the data interval of a scheduled or backfilled run; None for other runs, which read everything.
 
-    A run by hand, by an asset or by another DAG has no window: Airflow gives it no interval, one without
-    length, or some interval near the time at which it was started.
-
-    :param context: of the task
+    A manual or triggered run gets no interval from Airflow, an empty one, or one near its start.
     """
     run = context.get("dag_run")
     if run is None or str(getattr(run.run_type, "value", run.run_type)) not in _WINDOWED:
@@ -86,13 +78,11 @@ def data_window(context: Context) -> tuple[datetime, datetime] | None:
     return (begin, end) if begin is not None and end is not None and begin < end else None
 
 
-def schedules_in(variable: str, what: str) -> dict[str, dict[str, Any]]:
-    """Return what each scheduled DAG of a Variable is to be made with, by DAG id.
+def read_schedules(variable: str, what: str) -> dict[str, dict[str, Any]]:
+    """Return the settings of each scheduled DAG in a Variable, by DAG id.
 
-    :param variable: its name
-    :param what: the Param that each must have beside ``schedule``, such as ``repository``
-    :raises ConfigError: the Variable does not say what it should; Airflow shows it as an import error
-    :raises UnavailableError: Airflow cannot tell what it says
+    :raises ConfigError: invalid content; Airflow shows it as an import error
+    :raises UnavailableError: the lookup fails
     """
     found = json_variable(variable)
     if found is None:
@@ -105,7 +95,7 @@ def schedules_in(variable: str, what: str) -> dict[str, dict[str, Any]]:
 def _checked(variable: str, what: str, dag_id: str, settings: Any) -> dict[str, Any]:
     where = f"Variable {variable}, {dag_id!r}"
     if not _DAG_ID.fullmatch(dag_id):
-        raise ConfigError(f"{where}: a DAG id has letters, digits, dots, dashes and underscores only")
+        raise ConfigError(f"{where}: a DAG id may contain letters, digits, dots, dashes and underscores only")
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where}: must be an object with schedule and {what}")
     for name in ("schedule", what):
@@ -114,34 +104,31 @@ def _checked(variable: str, what: str, dag_id: str, settings: Any) -> dict[str, 
     return dict(settings)
 
 
-def settings_in(
+def read_settings(
     variable: str, what: str, form: Collection[Setting]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the settings that repositories have in a Variable, without their schedules.
+    """Return the settings of repositories in a Variable, without their schedules.
 
-    :param variable: its name
-    :param what: the Param that names the repository
-    :param form: what the form of a run asks for
-    :return: settings by repository; and why there are none, by repository, where schedules differ about one in more
-        than when and in which mode it is collected, for which of them should count, nobody said; or cannot be read
-    :raises ConfigError: the Variable does not say what it should, or an entry has an unknown name
+    :return: settings by repository; and reasons by repository for conflicting entries (other than schedule
+        and mode) and invalid values
+    :raises ConfigError: invalid content, or an unknown name
     """
     found: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, str] = {}
-    for dag_id, entry in schedules_in(variable, what).items():
+    for dag_id, entry in read_schedules(variable, what).items():
         repository = entry[what].rstrip("/")
         known = {setting.name: setting for setting in form}
         own = {name: value for name, value in entry.items() if name not in _OF_A_SCHEDULE}
         for name in sorted(own.keys() - known.keys()):
             raise ConfigError(f"Variable {variable}, {dag_id!r}: unknown setting {with_nearest(name, known)}")
         try:
-            # As values: text is none where a run is started with it.
+            # Typed values, because the started run's Params reject text.
             settings = {name: known[name].read(value) for name, value in own.items()} | {what: repository}
         except ConfigError as error:
             conflicts[repository] = f"Variable {variable}, {dag_id!r}: {error}"
             continue
         if found.setdefault(repository, settings) != settings:
             conflicts[repository] = (
-                f"the Variable {variable} has other settings for it in {dag_id} than in an entry before"
+                f"the Variable {variable} has different settings for it in {dag_id} and in an earlier entry"
             )
     return found, conflicts

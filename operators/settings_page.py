@@ -1,6 +1,6 @@
-"""The page of docs that lists every setting, made from the fields that describe them.
+"""Generates docs/settings.md from the settings.
 
-python -m airflow_dredge.operators.settings_page        writes docs/settings.md anew; a test fails while it differs
+python -m airflow_dredge.operators.settings_page        writes the page; a test fails if it is outdated
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Beside the settings above but `repository`, which are those of each run:
 What both collectors have is named and means the same. lakeFS alone has what is about its server, its commits and its
 slices; Icechunk alone has what an expiration asks, old repo infos and kinds to keep. Instead of
 `spark_rows_min` it has `collect_mode`, and the sample that it looks for again is of one size, where lakeFS has
-`verify_looks`.
+`verify_sample_size`.
 
 {icechunk}
 

@@ -1,4 +1,4 @@
-"""The steps that run on Spark: through spark-submit, or over a Spark Connect server."""
+"""Tasks for a step on Spark, with spark-submit or a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_dredge.operators.application import SparkApplication
-from airflow_dredge.operators.connect import TOKEN, remote_of_run
-from airflow_dredge.operators.environment import HasOptions
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.hooks.connections import need_connection
 from airflow_dredge.operators.spark_master import (
+    TOKEN,
     check_answers,
     check_deploy_mode,
     check_kubernetes,
     is_given,
+    make_remote,
     python_conf,
 )
+from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
+from dredge.runs.preflight import Line, line_of, ok
 from dredge.runs.summary import StepSummary
 from dredge.settings import setting
-from dredge.storage import environment_of_child
+from dredge.storage import StorageOptions, environment_of_child
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +46,15 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF_SECONDS_MAX = 240
 _JOBS = "airflow_dredge.spark_jobs"
 _CONF_COMMAND = (sys.executable, "-m", f"{_JOBS}.session")
-#: Connect's server is a part of Spark from this version on.
+#: First version of Spark with a Connect server.
 _CONNECT_SINCE = 4
-#: The line by which a job says why it ended; see spark_jobs/job.py.
+#: Last line of a failed job; see spark_jobs/job.py.
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkSettings:
-    """What the form of a DAG with Spark steps asks for."""
+    """Params of a DAG with Spark steps."""
 
     spark_engine: str = setting(
         "Spark engine",
@@ -64,13 +66,17 @@ class SparkSettings:
     spark_python: str | None = setting(
         "Python of Spark's executors",
         "A path on their machines, the address of an environment that `dredge spark-env` packed (`.tar.gz`), or"
-        " `image:NAME` on Kubernetes. Empty: the path that the Airflow worker's own Python has.",
+        " `image:NAME` on Kubernetes. Empty: the path of the Airflow worker's own Python.",
         default=None,
     )
 
 
-class PlannedRun(HasOptions, Protocol):
-    """A planned run of any collection."""
+class PlannedRun(Protocol):
+    """A planned run of any collector."""
+
+    @property
+    def options(self) -> StorageOptions | None:
+        """Access to its store; None if the environment has it already."""
 
     @property
     def folder(self) -> RunFolder:
@@ -78,19 +84,20 @@ class PlannedRun(HasOptions, Protocol):
 
 
 class SparkJobOperator(SparkSubmitOperator):
-    """Do one step of a planned run on Spark.
+    """Run one step of a planned run on Spark.
 
-    The job is ``spark_jobs/step.py``: it is told the step, and reads everything else from the run's folder.
-    Credentials reach it through its environment only, never through arguments, Spark settings or rendered
-    fields. Killing the task ends the job; the step can then be run again and goes on where it stopped.
+    The job ``spark_jobs/step.py`` gets the step's name, and reads the rest from the run folder. Credentials
+    are passed in its environment only, never in arguments, Spark settings or rendered fields. Killing the
+    task stops the job; a retry continues where it stopped.
 
-    :param run_uri: folder of the run, as the plan step returned it (templated)
+    :param run_uri: folder of the run, from the plan task (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
-    :param spark_python: how executors get their Python, see `SparkSettings` (templated)
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
-    :param spark_conn_id: connection that names the Spark master; must exist
-    :param spark_connect_conn_id: connection that names the Spark Connect server
-    :param conf: Spark settings on top of our defaults (templated)
+    :param spark_python: Python of the executors, see `SparkSettings` (templated)
+    :param aws_conn_id: connection of the object store; None, or a missing ``aws_default``, for local folders
+        and machine roles
+    :param spark_conn_id: connection of the Spark master; must exist
+    :param spark_connect_conn_id: connection of the Spark Connect server
+    :param conf: Spark settings that replace the defaults (templated)
 
     Further parameters are those of ``SparkSubmitOperator``.
     """
@@ -125,37 +132,36 @@ class SparkJobOperator(SparkSubmitOperator):
         self._application_of_run: SparkApplication | None = None
 
     def secrets(self, run: PlannedRun) -> dict[str, str]:
-        """Return the variables that let the job reach the object store."""
+        """Return the variables of the object store."""
         return environment_of_child(run.options) if run.options is not None else {}
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
-        """Return the summary that the job left in the run's folder; None when there is none."""
+        """Return the job's summary in the run folder; None if missing."""
         return run.folder.read_summary(self.step)
 
     def run_job(self, run: PlannedRun) -> StepSummary:
-        """Run the job and return the summary that its step left."""
+        """Run the job and return its step's summary."""
         self.do_step(self.secrets(run))
         summary = self.read_summary(run)
         if summary is None:
             raise FormatError(
-                f"run {run.folder.run_id}: the job {self.step} left no summary in {run.folder.uri}."
-                " Nothing may be concluded from it; clear the task."
+                f"run {run.folder.run_id}: the job {self.step} left no summary in {run.folder.uri}. Clear the task."
             )
         return summary
 
     def do_step(self, secrets: Mapping[str, str]) -> None:
-        """Do the step with the engine that is set."""
+        """Run the step with the configured engine."""
         match self.spark_engine:
             case "submit":
                 self.submit(secrets)
             case "connect":
                 self.connect(secrets)
             case other:
-                raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
+                raise ConfigError(f"spark_engine is {other!r}; valid are submit and connect")
 
     def submit(self, secrets: Mapping[str, str]) -> None:
-        """Do the step through spark-submit, in the application of the run."""
-        # The provider takes a connection that does not exist for "yarn", so it is looked up first.
+        """Run the step with spark-submit."""
+        # The provider uses "yarn" for a missing connection, so look it up first.
         found = need_connection(self._conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
         check_kubernetes(found.host or "")
         extra_variables, self.env_vars = self.env_vars or {}, None
@@ -170,26 +176,28 @@ class SparkJobOperator(SparkSubmitOperator):
     def _ask_application(
         self, hook: SparkSubmitHook, env: Mapping[str, Any], secrets: Mapping[str, str]
     ) -> None:
-        """Let the application of the run do this step."""
         hook._name = f"dredge {self.run_uri.rstrip('/').rpartition('/')[2]}"
         command = hook._build_spark_submit_command(self.application)
         variables = {name: str(value) for name, value in env.items()}
         try:
             self._do_in(SparkApplication(self.run_uri, command, variables), secrets)
         except FileNotFoundError as error:
-            raise not_on_path(error) from None
+            raise ConfigError(f"{error.filename} is not on the PATH of the Airflow worker") from None
         finally:
             hook._run_post_submit_commands()
 
     def _do_in(self, application: SparkApplication, secrets: Mapping[str, str]) -> None:
-        """Have an application do this step."""
         self._application_of_run = application
         code, said = application.do(self.step, secrets)
         if code != 0:
-            raise job_error(self.step, code, [said]) or UnavailableError(ended_text(self.step, code))
+            how = "ended" if code is None else f"ended with code {code}"
+            raise job_error(self.step, code, [said]) or UnavailableError(
+                f"the job {self.step} {how} without an error message; it may have been killed, or out of memory. Its"
+                " last lines are in the log above. Run the task again; it continues."
+            )
 
     def connect(self, secrets: Mapping[str, str]) -> None:
-        """Run the job over a Spark Connect server, in the application of the run."""
+        """Run the step on a Spark Connect server."""
         need_connection(
             self.spark_connect_conn_id,
             "Spark",
@@ -197,64 +205,43 @@ class SparkJobOperator(SparkSubmitOperator):
         )
         if is_given(self.spark_python):
             raise ConfigError(
-                f"spark_python is {self.spark_python!r}, and with spark_engine connect the server says which Python"
-                " executors have. Nothing was touched. Leave spark_python empty."
+                f"spark_python is {self.spark_python!r}, but with spark_engine connect the server sets the Python"
+                " of the executors. Nothing was changed. Leave spark_python empty."
             )
         if int(version("pyspark").partition(".")[0]) < _CONNECT_SINCE:
             raise ConfigError(
-                f"spark_engine connect needs PySpark {_CONNECT_SINCE} or newer, and this is {version('pyspark')}. Set"
+                f"spark_engine connect needs PySpark {_CONNECT_SINCE} or newer, not {version('pyspark')}. Set"
                 " spark_engine to submit."
             )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
         env = {name: str(value) for name, value in (self.env_vars or {}).items()}
-        remote, token = remote_of_run(url, self.run_uri)
+        remote, token = make_remote(url, self.run_uri)
         command = [sys.executable, self.application, "--remote", remote]
         self._do_in(SparkApplication(self.run_uri, command, env, {TOKEN: token} if token else {}), secrets)
 
     def on_kill(self) -> None:
-        """End the job. What it wrote stays, and the step can be run again."""
+        """Stop the job. Its output stays, and the step can run again."""
         if self._application_of_run is not None:
             self._application_of_run.kill()
 
     @staticmethod
     def _environment(master: str) -> dict[str, Any]:
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        # This Python's folder has a spark-submit of the right version; one already on the PATH wins.
+        # This Python's folder has a spark-submit of the right version; one on the PATH takes precedence.
         path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
         env = {
             "PYSPARK_PYTHON": python,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,  # the driver runs here, and needs what this task has
+            "PYSPARK_DRIVER_PYTHON": sys.executable,  # the driver runs in this task's Python
             "PATH": path,
             **own_spark_home(path),
         }
         return env | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else env
 
 
-def not_on_path(error: FileNotFoundError) -> ConfigError:
-    """Word the error of a program that was not found.
-
-    :param error: of the system
-    """
-    return ConfigError(f"{error.filename} is not on the PATH of the Airflow worker")
-
-
-def ended_text(step: str, code: int | None) -> str:
-    """Word the end of a job that did not say why.
-
-    :param step: its step
-    :param code: its exit code; None where nobody knows it
-    """
-    how = "ended" if code is None else f"ended with code {code}"
-    return (
-        f"the job {step} {how} and did not say why; it may have been killed, or out of memory. Its last lines are in"
-        " the log above. Run the task again; it goes on where it stopped."
-    )
-
-
 def own_spark_home(path: str) -> dict[str, str]:
-    """Return SPARK_HOME when spark-submit is this environment's own; its search for it breaks on a space.
+    """Return SPARK_HOME for this environment's own spark-submit: it does not find it in a path with a space.
 
-    :param path: where spark-submit will be looked for
+    :param path: PATH of spark-submit
     """
     found, spec = shutil.which("spark-submit", path=path), importlib.util.find_spec("pyspark")
     if "SPARK_HOME" in os.environ or found is None or spec is None or spec.origin is None:
@@ -264,7 +251,7 @@ def own_spark_home(path: str) -> dict[str, str]:
 
 
 def job_file() -> Path:
-    """Return the file that does a step; jobs are started, never imported."""
+    """Return the path of the job; jobs are started, never imported."""
     spec = importlib.util.find_spec(_JOBS)
     if spec is None or spec.origin is None:
         raise ConfigError(f"the package {_JOBS} is not installed beside the operators")
@@ -274,12 +261,10 @@ def job_file() -> Path:
 def submit_conf(
     command: Sequence[str] = _CONF_COMMAND, seconds_max: float = _CONF_SECONDS_MAX
 ) -> dict[str, str]:
-    """Ask the jobs' code for their settings on this machine; {} when it cannot tell, which costs speed.
+    """Return Spark's settings for this machine from the jobs' code; {} after an error, which only costs
+    speed.
 
-    What it says meanwhile is logged as it is said, because it may build the class archive first.
-
-    :param command: prints the settings as JSON, and on stderr what it does
-    :param seconds_max: how long it may take
+    Its stderr is logged line by line, because a first build of the class archive takes minutes.
     """
     try:
         with subprocess.Popen(
@@ -300,12 +285,12 @@ def submit_conf(
         conf: dict[str, str] = json.loads(said)
         return conf
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        log.warning("Spark starts with its own settings: %s", error)
+        log.warning("Spark starts with its default settings: %s", error)
         return {}
 
 
 def merged_conf(defaults: Mapping[str, str], conf: Mapping[Any, Any]) -> dict[str, str]:
-    """Put a user's settings over the defaults; JVM options of both count, the user's last."""
+    """Return the user's settings over the defaults; JVM options are concatenated, the user's last."""
     merged = dict(defaults) | {str(key): str(value) for key, value in conf.items()}
     if _JVM_OPTIONS in defaults and _JVM_OPTIONS in conf:
         merged[_JVM_OPTIONS] = f"{defaults[_JVM_OPTIONS]} {conf[_JVM_OPTIONS]}"
@@ -313,7 +298,7 @@ def merged_conf(defaults: Mapping[str, str], conf: Mapping[Any, Any]) -> dict[st
 
 
 def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError | None:
-    """Make a job's error again from its exit code and its last words; None when it died without any."""
+    """Return a job's error from its exit code and last line; None without an error line."""
     families = {
         family.exit_code: family
         for family in DredgeError.__subclasses__()
@@ -324,3 +309,32 @@ def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError 
     if family is None or said is None:
         return None
     return family(f"{step}: {said[2]}")
+
+
+SECONDS_MAX = 120.0
+"""Timeout for a start of Spark, an unpacked environment, and one round of tasks."""
+_CHECK = "spark"
+
+
+def check_spark(operator: SparkJobOperator, seconds_max: float = SECONDS_MAX) -> Line:
+    """Run a Spark job on the executors in a separate application, and return the preflight's line."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        operator.on_kill()
+
+    timer = threading.Timer(seconds_max, end)
+    timer.start()
+    try:
+        operator.do_step({})
+    except DredgeError as error:
+        if not late.is_set():
+            return line_of(_CHECK, error)
+        todo = "Check in Spark's UI that executors are free and can reach this machine."
+        text = f"no executor finished its task within {seconds_max:.0f} s"
+        return Line(_CHECK, "error", text, todo, UnavailableError.kind)
+    finally:
+        timer.cancel()
+        end_applications(operator.run_uri)
+    return ok(_CHECK, f"executors run tasks with the driver's Python and Dredge {__version__}")

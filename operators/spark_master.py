@@ -1,12 +1,39 @@
-"""Where Spark is: what of a connection cannot be used is refused before Spark is started, and so is a silent master."""
+"""Spark's address and environment: connection checks, Connect URL, Python of the executors."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import re
 import socket
+import uuid
 
 from dredge.errors import ConfigError, UnavailableError
+
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+
+#: Environment of Spark drivers, clients and Connect servers, inherited by their workers. By default glibc has eight
+#: arenas a processor and keeps freed memory: a third of the peak of two workers.
+SMALL_MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
+
+
+def make_remote(url: str, run_uri: str) -> tuple[str, str | None]:
+    """Return the Connect URL of a run, with one session id for all steps, and the token separately.
+
+    :return: the URL without token, and the token
+    """
+    place, _, settings = url.partition("/;")
+    kept, token = [], None
+    for item in filter(None, settings.split(";")):
+        name, _, value = item.partition("=")
+        if name == "token":
+            token = value
+        elif name != "session_id":
+            kept.append(item)
+    # The same id in every step and retry, so that the server keeps the session's Python workers.
+    session_id = uuid.UUID(bytes=hashlib.sha256(run_uri.encode()).digest()[:16], version=4)
+    return f"{place.rstrip('/')}/;{';'.join([*kept, f'session_id={session_id}'])}", token
+
 
 _SECONDS_MAX = 10.0
 _STANDALONE = re.compile(r"spark://(.+)")
@@ -18,10 +45,9 @@ _IMAGE = "image:"
 
 
 def check_kubernetes(host: str) -> None:
-    """Look whether what Airflow needs for a master on Kubernetes is installed.
+    """Check that Airflow's Kubernetes provider is installed for a master on Kubernetes.
 
-    :param host: of the connection
-    :raises ConfigError: it is not; Airflow's own hook would say no more than that a name is not defined
+    :raises ConfigError: the provider is missing; Airflow's hook would fail with a NameError
     """
     if "k8s" not in host:
         return
@@ -30,30 +56,28 @@ def check_kubernetes(host: str) -> None:
     except ImportError:
         raise ConfigError(
             f"the Spark master {host} is on Kubernetes, and Airflow's provider for it is not installed. Nothing was"
-            " touched. Install apache-airflow-providers-cncf-kubernetes where Airflow's workers run."
+            " changed. Install apache-airflow-providers-cncf-kubernetes where Airflow's workers run."
         ) from None
 
 
 def check_deploy_mode(asked: str | None) -> None:
-    """Look whether the driver is to run beside the task.
+    """Check that the driver runs in the worker.
 
-    :param asked: deploy mode that the connection or a setting asks for
-    :raises ConfigError: it is to run elsewhere
+    :raises ConfigError: it is ``cluster``
     """
     if asked == "cluster":
         raise ConfigError(
-            "the deploy mode cluster is refused: a driver elsewhere has no credentials of Airflow's connections, and"
-            " would go on deleting when its task is gone. Nothing was touched. Set deploy-mode to client in the"
-            " connection (spark.submit.deployMode in conf): the executors are in the cluster all the same."
+            "the deploy mode cluster is refused: a driver in the cluster has no credentials of Airflow's connections,"
+            " and would continue to delete after its task was killed. Nothing was changed. Set deploy-mode to client in"
+            " the connection (spark.submit.deployMode in conf): the executors still run in the cluster."
         )
 
 
 def check_answers(master: str, seconds_max: float = _SECONDS_MAX) -> None:
-    """Look whether a standalone master listens; Spark itself would try for a minute. Other kinds have no one address.
+    """Check that a standalone master listens; Spark itself would try for a minute. Other masters have no
+    single address.
 
-    :param master: URL, such as ``spark://first:7077,second:7077``, of which one must answer
-    :param seconds_max: for each address
-    :raises UnavailableError: none does
+    :raises UnavailableError: no address answers
     """
     found = _STANDALONE.fullmatch(master)
     if found is None:
@@ -74,31 +98,27 @@ def check_answers(master: str, seconds_max: float = _SECONDS_MAX) -> None:
 
 
 def is_given(spark_python: str | None) -> bool:
-    """Say whether there is a value.
-
-    :param spark_python: as rendered
-    """
+    """Return whether the rendered Param ``spark_python`` has a value."""
     return spark_python not in (None, "", "None")
 
 
 def python_conf(given: str | None, master: str) -> dict[str, str]:
-    """Return the Spark settings by which executors get their Python.
+    """Return the Spark settings for the Python of the executors.
 
     :param given: the Param ``spark_python``: a path on the executors, a packed environment, or ``image:NAME``
-    :param master: URL of the master
-    :raises ConfigError: it is none of these, or not for this master
+    :raises ConfigError: an invalid value, or one that this master does not support
     """
     if given is None or not is_given(given):
         return {}
     if master.startswith("local") and not master.startswith("local-cluster"):
         raise ConfigError(
-            f"spark_python is {given!r}, and tasks of the master {master} run the Python of the Airflow worker. Nothing"
-            " was touched. Leave spark_python empty."
+            f"spark_python is {given!r}, but the master {master} uses the Python of the Airflow worker. Nothing"
+            " was changed. Leave spark_python empty."
         )
     if given.startswith(_IMAGE):
         if not master.startswith("k8s://"):
             raise ConfigError(
-                f"spark_python is {given!r}, and the master {master} is not on Kubernetes. Nothing was touched. Give a"
+                f"spark_python is {given!r}, but the master {master} is not on Kubernetes. Nothing was changed. Set a"
                 " path or a packed environment."
             )
         image = given.removeprefix(_IMAGE)
@@ -108,6 +128,6 @@ def python_conf(given: str | None, master: str) -> dict[str, str]:
     if given.startswith("/"):
         return {"spark.pyspark.python": given}
     raise ConfigError(
-        f"spark_python is {given!r}; it is a path such as /opt/dredge/bin/python, an environment packed by `dredge"
-        f" spark-env` ({', '.join(_ARCHIVES)}), or image:NAME. Nothing was touched."
+        f"spark_python is {given!r}; valid are a path such as /opt/dredge/bin/python, an environment packed by `dredge"
+        f" spark-env` ({', '.join(_ARCHIVES)}), or image:NAME. Nothing was changed."
     )

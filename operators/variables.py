@@ -1,7 +1,7 @@
 """Airflow's Variables as JSON.
 
-Airflow says "not found" also where a secrets backend does not answer. So the state of a repository knows which
-Variables its runs were bound by (`dredge.runs.consents`), and a missing one stops the run.
+Airflow reports "not found" also for a secrets backend without an answer. Therefore the state of a repository
+stores the Variables that limited earlier runs (`dredge.runs.consents`), and a missing one stops the run.
 """
 
 from __future__ import annotations
@@ -16,23 +16,21 @@ from dredge.errors import ConfigError, UnavailableError
 
 
 def json_variable(name: str) -> Any:
-    """Return what a Variable says; None when there is none.
+    """Return the JSON value of a Variable; None if it does not exist.
 
-    Asked for JSON, Airflow would log a text that is none, and give the default: settings that were to keep a run from
-    deleting would be gone.
+    Airflow's own JSON option would log invalid text and return the default, without the limits in the text.
 
-    :param name: of the Variable
-    :raises ConfigError: it is no JSON, or null, or may not be read
-    :raises UnavailableError: Airflow fails to look it up
+    :raises ConfigError: the value is invalid JSON or null, or access is denied
+    :raises UnavailableError: the lookup fails
     """
     try:
-        text = _text_of(name)
+        text = _read_text(name)
     except AccessDenied:
         raise ConfigError(f"Airflow does not let this process read the Variable {name}") from None
     except Exception as error:
-        # The words of the error may have secrets, so they are in no log and in no cause.
+        # The error text may contain secrets, so it is in no log and no cause.
         raise UnavailableError(
-            f"Airflow failed to look up the Variable {name} ({type(error).__name__}). Nothing was touched."
+            f"Airflow failed to look up the Variable {name} ({type(error).__name__}). Nothing was changed."
         ) from None
     if text is None:
         return None
@@ -40,13 +38,13 @@ def json_variable(name: str) -> Any:
     try:
         found = json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
-        raise ConfigError(f"Variable {name} is no JSON: {error}") from None
+        raise ConfigError(f"Variable {name} is invalid JSON: {error}") from None
     if found is None:
-        raise ConfigError(f"Variable {name} is null; remove it, or write what it should say")
+        raise ConfigError(f"Variable {name} is null; delete it or set a value")
     return found
 
 
-def _text_of(name: str) -> str | None:
+def _read_text(name: str) -> str | None:
     from airflow.sdk import Variable
 
     try:
@@ -60,9 +58,9 @@ def _text_of(name: str) -> str | None:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two members of one name the last would count, and what keeps a run from deleting may be in the first."""
+    """Raise for a duplicate name: JSON parsers keep the last value, and the first may be the limit."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} occurs twice")
     return found

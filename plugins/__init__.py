@@ -1,1 +1,1 @@
-"""What hangs Dredge into Airflow's UI, by the entry point `airflow.plugins`."""
+"""Airflow plugin, by the entry point `airflow.plugins`."""

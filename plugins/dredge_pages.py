@@ -1,4 +1,4 @@
-"""Hangs Dredge's pages into Airflow: an entry of the menu, and a tab at each DAG run; see `operators/pages.py`."""
+"""Dredge's pages in Airflow: an entry of the menu, and a tab at each DAG run; see `operators/pages.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_dredge.operators.pages import LazyPages
 
 
 class DredgePages(AirflowPlugin):
-    """Pages about what collections found, did and kept."""
+    """Pages about the results of collections."""
 
     name = "dredge_pages"
     fastapi_apps = [{"app": LazyPages(), "url_prefix": "/dredge", "name": "Dredge"}]

@@ -1,1 +1,1 @@
-"""The distributed steps: one program, `step.py`, whose table names the function of each."""
+"""Steps on Spark. `step.py` is the program; its table names the function of each step."""

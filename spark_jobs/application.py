@@ -1,21 +1,21 @@
-"""One Spark application for all steps of a run: it does each when it is asked to, on a socket.
+"""One Spark application for all steps of a run. Tasks request steps on a socket.
 
     spark-submit spark_jobs/step.py --serve /tmp/dredge-1000/spark-….sock
     python spark_jobs/step.py --serve /tmp/dredge-1000/spark-….sock --remote 'sc://host:15002'
 
-A start of Spark takes longer than most steps, and so does loading a client of Spark Connect: a run has one. What is
-said, a JSON object a message:
+A start of Spark, or of a Spark Connect client, takes longer than most steps, so a run has only one. Messages,
+one JSON object each:
 
-    application   {"free": true, "group": 4711}                 or {"free": false}: it does somebody else's step
+    application   {"free": true, "group": 4711}                 or {"free": false}: busy with another task
     task          {"step": …, "run": URI, "environment": {…}}   or {"end": true}
-    application   {"code": 0, "said": ""}                       exit code and last line, as a job has them
+    application   {"code": 0, "said": ""}                       exit code and last line, as of a job
 
-A driver that nobody watches must not go on deleting: when the task that asked is gone, its step is stopped and the
-application ends. It also ends after a step that failed, so that the next try starts afresh; after the last step of a
-run; and when nobody has asked for anything for some minutes.
+A driver without its task must not continue to delete: if the task disconnects, its step is stopped and the
+application ends. It also ends after a failed step, so that a retry starts a new one; after the last step of a
+run; and after some idle minutes.
 
-The socket lies in a folder that only its user can enter. Secrets come over it and are in the environment while their
-step runs; they are in no argument, setting or file.
+The folder of the socket belongs to this user only. Secrets are sent over the socket and are in the
+environment during their step; no argument, setting or file has them.
 """
 
 from __future__ import annotations
@@ -49,20 +49,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 300.0
-"""How long the application waits for the next step. A run that waits for a person does not keep a cluster."""
+"""Idle time before the application ends. A run that waits for an approval does not occupy a cluster."""
 _BACKLOG = 8
 
 
 class Application:
-    """Does the steps that tasks ask for, one at a time.
-
-    Args:
-        jobs: what can be asked for, by step.
-        session: Spark's, which may still be opening.
-        idle_seconds: it ends when nobody has asked for anything for that long.
+    """Runs the requested steps, one at a time; ends after `idle_seconds` without a request.
 
     Attributes:
-        is_over: whether the run has no step left for Spark.
+        is_over: whether the run has no further step on Spark.
     """
 
     def __init__(
@@ -77,11 +72,7 @@ class Application:
         self._tasks: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def serve(self, listener: Listener) -> None:
-        """Serve tasks until there is a reason to end.
-
-        Args:
-            listener: on the socket.
-        """
+        """Serve tasks until the application ends."""
         threading.Thread(target=self._accept, args=(listener,), name="accept", daemon=True).start()
         try:
             while not self._ending:
@@ -90,15 +81,15 @@ class Application:
             self._ending = True
 
     def _accept(self, listener: Listener) -> None:
-        """Greet everybody at once, so that nobody waits for an application that is busy."""
+        """Greet every client at once, even when busy."""
         while True:
             try:
                 with listener.accept() as task:
-                    # Who hears nothing starts another one.
+                    # A client without a greeting starts another application.
                     if not self._ending and is_of_this_user(task):
                         self._greet(task)
             except OSError:
-                if self._ending:  # the socket is closed, and would only say so again and again
+                if self._ending:  # the socket is closed
                     return
 
     def _greet(self, task: Connection) -> None:
@@ -107,7 +98,7 @@ class Application:
             _say(task, {"free": is_free, "group": os.getpgid(0)})
             if is_free:
                 self._tasks.put(_kept(task))
-        except OSError:  # it is gone already
+        except OSError:  # the client disconnected
             if is_free:
                 self._in_use.release()
 
@@ -116,13 +107,13 @@ class Application:
         try:
             task = self._tasks.get(timeout=self._idle_seconds)
         except queue.Empty:
-            log.info("No step for %.0f s: Spark ends, the next step starts it again", self._idle_seconds)
+            log.info("No step for %.0f s: stopping Spark; the next step starts it again", self._idle_seconds)
             self._ending = True
             return
         with task:
             try:
                 asked = json.loads(task.recv_bytes()) if task.poll(self._idle_seconds) else None
-            except (EOFError, OSError):  # it only looked whether somebody is here
+            except (EOFError, OSError):  # the client only tested the connection
                 asked = None
             if asked is None or "end" in asked:
                 self.is_over = asked is not None
@@ -138,12 +129,12 @@ class Application:
 
     def _do(self, task: Connection, asked: Json) -> None:
         step, run_uri, done = asked["step"], asked["run"], threading.Event()
-        # A line of its own: when this one is closed, its number is the next task's, who would lose a request to it.
+        # A duplicate: after `task` is closed, its descriptor number may belong to the next task.
         threading.Thread(target=_stop_when_gone, args=(_kept(task), done), name="watch", daemon=True).start()
         with environment(asked["environment"]):
             code, said = outcome(step, run_uri, lambda: self._step(step, run_uri))
         done.set()
-        # Before it is told: who hears it may come with the next step at once.
+        # Before the answer, because the next step may follow at once.
         self.is_over = code == 0 and self._jobs[step].last
         self._settle(goes_on=code == 0 and not self.is_over)
         with suppress(OSError):
@@ -156,12 +147,7 @@ class Application:
 
 
 class LateRunner:
-    """Runs tasks on a Spark session that may still be opening; a `dredge.runs.tasks.TaskRunner`.
-
-    Args:
-        session: Spark's.
-        environ: variables that the workers need, as for `SparkRunner`.
-    """
+    """Runs tasks on a Spark session that may still be opening; a `dredge.runs.tasks.TaskRunner`."""
 
     def __init__(self, session: Future[SparkSession], environ: Mapping[str, str]) -> None:
         self._session = session
@@ -173,7 +159,7 @@ class LateRunner:
 
     @property
     def default_parallelism(self) -> int:
-        """How many tasks the cluster runs at once."""
+        """Number of parallel tasks of the cluster."""
         return self._runner.default_parallelism
 
     def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
@@ -182,28 +168,20 @@ class LateRunner:
 
 
 def serve(jobs: Mapping[str, Job], address: str, remote: str | None) -> None:
-    """Be the application of a run; what `job_main` does with a socket.
-
-    Args:
-        jobs: what can be asked for, by step.
-        address: path of the socket.
-        remote: URL of a Spark Connect server; None where this is Spark's driver.
+    """Run the application of a run on a socket; `remote` is the URL of a Spark Connect server, or None for
+    Spark's driver.
     """
     session = opening(lambda: open_session("dredge", remote))
     with Listener(address, "AF_UNIX", backlog=_BACKLOG) as listener:
         application = Application(jobs, session)
         application.serve(listener)
     if session.done():
-        with suppress(Exception):  # a server lets go of it by itself after a while
+        with suppress(Exception):  # the server drops the session after a while
             close_session(session.result(), application.is_over)
 
 
 def opening(start: Callable[[], SparkSession]) -> Future[SparkSession]:
-    """Open a session and get its workers ready, while the step that wants it reads and plans.
-
-    Args:
-        start: opens it.
-    """
+    """Open a session and warm up its workers, while the first step reads and plans."""
     session: Future[SparkSession] = Future()
 
     def work() -> None:
@@ -213,7 +191,7 @@ def opening(start: Callable[[], SparkSession]) -> Future[SparkSession]:
             session.set_exception(error)
             return
         session.set_result(spark)
-        with suppress(Exception):  # what is wrong with it, the step will say
+        with suppress(Exception):  # the step will report the error
             runner = SparkRunner(spark)
             runner.run("warm-up", load_modules, {}, [{}] * runner.default_parallelism)
 
@@ -222,13 +200,13 @@ def opening(start: Callable[[], SparkSession]) -> Future[SparkSession]:
 
 
 def load_modules(config: Json, task: Json) -> Json:
-    """Let a worker load what the tasks of a run have in common. A partition function."""
+    """Import the common modules of tasks in a worker. A partition function."""
     load_common()
     return {}
 
 
 def _kept(task: Connection) -> Connection:
-    """The same line, open when the block ends that was given it."""
+    """Return a duplicate of a connection, independent of the caller's `with`."""
     return Connection(os.dup(task.fileno()))
 
 
@@ -237,9 +215,9 @@ def _say(task: Connection, message: Mapping[str, Any]) -> None:
 
 
 def _stop_when_gone(task: Connection, done: threading.Event) -> None:
-    """Wait until a task hangs up; end everything if its step is not done by then."""
+    """Wait for the task to disconnect; if its step is unfinished then, stop this process."""
     with task, suppress(EOFError, OSError):
         task.recv_bytes()
     if not done.is_set():
-        log.warning("The task that asked for this step is gone: Spark ends")
+        log.warning("The task of this step disconnected: stopping Spark")
         stop_this_process()

@@ -1,13 +1,14 @@
-"""A class-data archive for Spark's driver: loading Spark's classes from one mapped file halves each start.
+"""A class-data archive for Spark's driver: loading Spark's classes from a mapped file halves each start.
 
-A JVM that runs Spark loads some ten thousand classes, parses and verifies them, and does so again in each
-of a run's steps. HotSpot can dump the loaded classes at exit (`-XX:ArchiveClassesAtExit`) and map them at
-the next start (`-XX:SharedArchiveFile`). The dump fits one Java and one set of jars, so its name carries
-both; the JVM checks it again and starts without it when it does not fit.
+A JVM with Spark loads, parses and verifies some ten thousand classes at each start. HotSpot can dump the
+loaded classes at exit (`-XX:ArchiveClassesAtExit`) and map them at the next start (`-XX:SharedArchiveFile`).
+A dump fits one Java and one set of jars, so its name is a hash of both; the JVM starts without an archive
+that does not fit.
 
-    python -m airflow_dredge.spark_jobs.archive        build it now (a minute at most) and print its path
+    python -m airflow_dredge.spark_jobs.archive        build the archive now (a minute at most) and print its
+    path
 
-Nothing here is needed for a right result: whatever goes wrong is logged and the job starts the slow way.
+Results never depend on the archive: errors are logged, and the job starts without one.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-#: Flags that pay for short jobs: no second compiler, no collector threads, a heap that grows with what it holds instead
-#: of beginning with a 64th of the machine's memory. Measured in docs/decisions/spark-jobs.md.
+#: Flags for short jobs: no second compiler, no collector threads, and a small initial heap instead of a 64th of the
+#: machine's memory. Measured in docs/decisions/spark-jobs.md.
 SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
-#: An archive is mapped where it was made for. Elsewhere (as newer Javas do, so that addresses are hard to guess) every
-#: pointer in it is rewritten, and 120 of its 160 MiB are a private copy. A Java without the option starts as it does.
+#: Map the archive at its original address. At another address (the default of newer Javas) every pointer is rewritten,
+#: and 120 of its 160 MiB become a private copy. A Java without the option ignores it.
 IN_PLACE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:ArchiveRelocationMode=0",
 )
-#: Set to "off" to start without an archive, for example where 160 MB of cache are too much.
+#: "off" starts without an archive, for example to save 160 MB of cache.
 SWITCH = "DREDGE_SPARK_ARCHIVE"
 CACHE_DIR = "DREDGE_CACHE_DIR"
 
@@ -47,7 +48,7 @@ _RETRY_AFTER_SECONDS = 24 * 3600
 
 
 def spark_home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder whose `bin/spark-submit` and `jars/` a job will use, None when there is no Spark."""
+    """Return the folder with Spark's `bin/spark-submit` and `jars/`; None without Spark."""
     if environ.get("SPARK_HOME"):
         return Path(environ["SPARK_HOME"])
     spec = importlib.util.find_spec("pyspark")  # finds, does not import
@@ -55,7 +56,7 @@ def spark_home(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def java_binary(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the `java` that Spark's launcher picks: JAVA_HOME first, then the PATH."""
+    """Return Spark's `java`: from JAVA_HOME, else from the PATH."""
     if environ.get("JAVA_HOME"):
         java = Path(environ["JAVA_HOME"]) / "bin" / "java"
         return java.resolve() if java.exists() else None
@@ -64,9 +65,7 @@ def java_binary(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder for things that can be made again (`DREDGE_CACHE_DIR`, else the user's cache
-    folder).
-    """
+    """Return the cache folder: `DREDGE_CACHE_DIR`, else the user's cache folder."""
     if environ.get(CACHE_DIR):
         return Path(environ[CACHE_DIR])
     base = environ.get("XDG_CACHE_HOME")
@@ -74,7 +73,7 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def archive_path(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return where the archive for this Java and this Spark belongs, None when either is missing."""
+    """Return the path of the archive for this Java and this Spark; None if either is missing."""
     home, java = spark_home(environ), java_binary(environ)
     if home is None or java is None:
         return None
@@ -86,10 +85,9 @@ def archive_path(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def ensure_archive(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the archive, building it when it is missing; None when there is none to be had now.
+    """Return the archive, and build it if missing; None if it is not available now.
 
-    One process builds, any other that comes meanwhile goes on without. A build that failed is tried again a
-    day later. Never raises.
+    One process builds; others meanwhile start without. A failed build is repeated after a day. Never raises.
     """
     if environ.get(SWITCH, "").lower() in ("off", "0", "false", "no"):
         return None
@@ -104,11 +102,10 @@ def ensure_archive(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def java_options(archive: Path | None) -> str:
-    """Return the driver's JVM options as one string, quoted the way Spark's launcher splits it."""
+    """Return the driver's JVM options as a string, quoted for Spark's launcher."""
     options = list(SHORT_JOB_OPTIONS)
     if archive is not None:
-        # cds=off: an archive that does not fit (any more) costs speed only, and says so on every start
-        # otherwise.
+        # cds=off: no warning at every start about an archive that does not fit.
         options += [
             f'"-XX:SharedArchiveFile={archive}"',
             "-Xlog:cds=off",
@@ -128,13 +125,13 @@ def _build_once(path: Path, environ: Mapping[str, str]) -> Path | None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            log.info("Another process builds Spark's class archive; this one starts without it")
+            log.info("Another process builds Spark's class archive; this one starts without")
             return None
-        if path.exists():  # built while we came here
+        if path.exists():  # another process just built it
             return path
         log.info(
             "Building Spark's class archive, once for this Java and Spark: usually a minute or two, at most %d; each"
-            " later start is twice as quick: %s",
+            " later start takes half the time: %s",
             _BUILD_SECONDS_MAX // 60,
             path,
         )
@@ -174,12 +171,12 @@ def _build(path: Path, environ: Mapping[str, str]) -> bool:
         if done.returncode or not dump.exists():
             log.warning("Spark's class archive could not be built: %s", (done.stderr or "no dump")[-2000:])
             return False
-        os.replace(dump, path)  # whole or not at all
+        os.replace(dump, path)  # atomic
         return True
 
 
 def _exercise() -> None:
-    """Do in small what a job does, so that its classes are loaded when the JVM dumps them."""
+    """Run a small job to load its classes for the dump."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("dredge-class-archive").getOrCreate()

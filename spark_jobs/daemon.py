@@ -1,14 +1,14 @@
-"""Spark's Python daemon, which loads what tasks have in common before it forks its workers.
+"""Spark's Python daemon, with the common modules of tasks imported before it forks its workers.
 
-Spark starts one daemon for each executor, and that one forks a worker for each task at a time. Spark's own is bare, so
-every worker loads pyarrow, the compiled kernels and the collector by itself: some three processor seconds and a hundred
-MiB each. Workers forked from this one share both.
+Spark starts one daemon an executor, and the daemon forks a worker for each parallel task. With Spark's own
+daemon every worker imports pyarrow, the compiled kernels and the collector itself: some three CPU seconds and
+a hundred MiB each. Workers of this daemon share both.
 
-It is what `spark.python.daemon.module` names where the driver is the whole cluster (`session.LOCAL_DEFAULTS`). A Spark
-Connect server may be started with the same setting; executors that lack this package must not.
+`spark.python.daemon.module` names this module for a local master (`session.LOCAL_DEFAULTS`). A Spark Connect
+server may be started with the same setting; executors without this package must not.
 
-A Connect server starts a daemon for each session, and so for each run, and keeps all of them as long as it lives. This
-one ends by itself when it has had no worker for a while; Spark starts another when a session wants workers again.
+A Connect server starts a daemon for each session, and so for each run, and keeps it. This daemon ends after
+some time without workers; Spark starts another one if needed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import sys
 from collections.abc import Callable
 
 MODULE = "airflow_dredge.spark_jobs.daemon"
-#: Nothing may run beside the thread that forks: Arrow's allocator would have one of its own, and so would BLAS.
+#: No threads beside the one that forks: Arrow's allocator and BLAS would start some.
 WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
 
-#: Between two looks for workers. Spark itself ends a worker that had no task for a minute.
-LOOK_EVERY_SECONDS = 30.0
+#: Seconds between two checks. Spark itself ends a worker after a minute without a task.
+CHECK_SECONDS = 30.0
 
 
 def load_common() -> None:
-    """Load what the tasks of a run have in common, compiled kernels included; opens and starts nothing."""
+    """Import the common modules of tasks and compile the kernels, without opening connections."""
     import pyarrow as pa
 
     from dredge.compiled import kernels
@@ -40,25 +40,22 @@ def load_common() -> None:
     kernels()
 
 
-def end_when_idle(look_every_seconds: float = LOOK_EVERY_SECONDS) -> None:
-    """Let this process end when two looks in a row find no worker.
+def end_when_idle(check_seconds: float = CHECK_SECONDS) -> None:
+    """End this process after two checks in a row without workers.
 
-    The alarm is this process's alone: what it forks has the handler, and no timer.
-
-    Args:
-        look_every_seconds: between two looks, in seconds.
+    Forked workers inherit the handler, but not the timer.
     """
-    idle_looks = 0
+    idle_checks = 0
 
-    def look(*_: object) -> None:
-        nonlocal idle_looks
-        idle_looks = 0 if _has_children() else idle_looks + 1
-        if idle_looks == 2:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # an interpreter that ends no longer knows the handler
+    def check(*_: object) -> None:
+        nonlocal idle_checks
+        idle_checks = 0 if _has_children() else idle_checks + 1
+        if idle_checks == 2:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # the handler is invalid during interpreter shutdown
             sys.exit()
 
-    signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, look_every_seconds, look_every_seconds)
+    signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_REAL, check_seconds, check_seconds)
 
 
 def _has_children() -> bool:
@@ -69,23 +66,18 @@ def _has_children() -> bool:
     return True
 
 
-def main(load: Callable[[], None] = load_common, look_every_seconds: float = LOOK_EVERY_SECONDS) -> None:
-    """Load, then be Spark's own daemon; it forks before anything else happens in a worker.
-
-    Args:
-        load: what to load.
-        look_every_seconds: see `end_when_idle`.
-    """
+def main(load: Callable[[], None] = load_common, check_seconds: float = CHECK_SECONDS) -> None:
+    """Import, then run Spark's own daemon."""
     for name, value in WITHOUT_THREADS.items():
         os.environ.setdefault(name, value)
-    # Spark reads the daemon's port from its standard output. What cannot be loaded here, a task will say.
+    # Spark reads the daemon's port from stdout. A task will report an import error.
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(Exception):
         load()
     gc.collect()
-    gc.freeze()  # or each worker's first collection would copy every page
+    gc.freeze()  # otherwise the first collection of each worker copies every page
     from pyspark import daemon
 
-    end_when_idle(look_every_seconds)
+    end_when_idle(check_seconds)
     daemon.manager()
 
 

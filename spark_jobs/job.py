@@ -1,15 +1,13 @@
-"""What every job has in common: arguments, logging, sessions, and how a run ends.
+"""Common parts of all jobs: arguments, logging, sessions, exit codes.
 
     spark-submit spark_jobs/step.py --step STEP --run URI
     python spark_jobs/step.py --step STEP --run URI --remote 'sc://host:15002/;session_id=…'
     spark-submit spark_jobs/step.py --serve SOCKET        every step of a run; see spark_jobs/application.py
 
-The folder at URI holds `plan.json`, which says everything else. Credentials come by the environment only
-(`AWS_…`, `LAKECTL_…`). Exit codes are those of `dredge.errors`, one a family, and the last line on stderr is
+The folder at URI has `plan.json` with everything else. Credentials come from the environment only (`AWS_…`,
+`LAKECTL_…`). The exit code is that of the error's family in `dredge.errors`, and the last line on stderr is
 
     dredge: <kind>: <message>
-
-so that whoever started the job can tell a safety stop from a busy store without reading a stack trace.
 """
 
 from __future__ import annotations
@@ -36,43 +34,37 @@ from dredge.storage import StorageOptions, environment_of_child
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: First word of the line that says why a job ended.
+#: Prefix of the last line of a failed job.
 MARK = "dredge: "
 _STOP_SECONDS_MAX = 10
 
 type StepFunction = Callable[[str, StorageOptions, TaskRunner], Any]
-"""Does a step and gives its summary: takes the URI of the run folder, how to reach the object store, and the runner
-that spreads tasks."""
+"""Runs a step and returns its summary: takes the run folder's URI, the store's options, and the task runner.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A step that can be run as a program.
+    """A step as a program.
 
     Attributes:
-        do: the step.
-        last: it is the last of its run on Spark, so a Connect session may end when it succeeded.
+        last: whether it is the run's last step on Spark; its success ends a Connect session.
     """
 
     do: StepFunction
     last: bool = False
 
     def ending(self) -> Job:
-        """The same job, as the last of its run on Spark."""
+        """Return the same job as the last of its run."""
         return replace(self, last=True)
 
     def run(self, spark: SparkSession, run_uri: str, options: StorageOptions | None = None) -> Any:
-        """Do the step over a session, and return its summary.
+        """Run the step in a session and return its summary.
 
         Args:
             spark: classic or Connect session.
-            run_uri: URI of the run folder, whose plan says everything else.
-            options: how to reach the object store, for the driver and (inside the task functions) for the workers;
-                None reads the environment.
-
-        Raises:
-            ConfigError: not such a URI.
-            DredgeError: as the step says.
+            run_uri: URI of the run folder.
+            options: access to the object store, for driver and workers; None reads the environment.
         """
         check_run_uri(run_uri)
         options = options or StorageOptions.from_env()
@@ -80,14 +72,10 @@ class Job:
 
 
 def check_run_uri(run_uri: str) -> None:
-    """Look whether something can be the URI of a run folder.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Raise `ConfigError` unless the text is a URI."""
     if "://" not in run_uri:
         raise ConfigError(
-            "--run wants the URI of a run folder such as s3://bucket/repo/_lakefs/…/<run id>,"
+            "--run must be the URI of a run folder such as s3://bucket/repo/_lakefs/…/<run id>,"
             f" not {run_uri!r}"
         )
 
@@ -97,20 +85,14 @@ def job_main(
     argv: Sequence[str] | None = None,
     serve: Callable[[Mapping[str, Job], str, str | None], None] | None = None,
 ) -> NoReturn:
-    """Run a job as a program.
-
-    Args:
-        jobs: those that can be asked for, by step.
-        argv: arguments; defaults to the program's.
-        serve: does jobs for whoever asks on a socket; it is given its path, and the URL of a Connect server or None.
-    """
+    """Run a job as a program; `serve` runs jobs for clients of a socket."""
     arguments = _arguments(jobs, argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     for name in ("dredge", "airflow_dredge"):
         logging.getLogger(name).setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _stop)
     if arguments.serve is None or arguments.remote is None:
-        _end_with_parent()  # a client of Connect that serves was started by a task, and serves those after it
+        _end_with_parent()  # a serving Connect client outlives the task that started it
     if arguments.serve is None or serve is None:
         _exit(_run(arguments.step, jobs[arguments.step], arguments))
     with suppress(SystemExit):
@@ -119,15 +101,8 @@ def job_main(
 
 
 def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str]:
-    """Do a step, and say on stderr how it ended.
-
-    Args:
-        step: its name.
-        run_uri: folder of the run.
-        do: does it.
-
-    Returns:
-        The exit code of its error's family, 0 without an error; and the line that was said, "" without an error.
+    """Run a step and print its error on stderr; returns the family's exit code and the printed line, or 0 and
+    "".
     """
     try:
         do()
@@ -136,7 +111,7 @@ def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str
         code, said = error.exit_code, f"{error.kind}: {' '.join(str(error).split())}"
     except SystemExit as asked:
         code = asked.code if isinstance(asked.code, int) else 1
-        said = f"stopped: {step} was asked to stop; the run can be resumed"
+        said = f"stopped: {step} received a signal; the run can be resumed"
     except KeyboardInterrupt:
         code, said = 130, f"stopped: {step} was interrupted; the run can be resumed"
     except Exception as error:
@@ -151,7 +126,7 @@ def _run(step: str, job: Job, arguments: argparse.Namespace) -> int:
     opened: list[SparkSession] = []
 
     def do() -> None:
-        check_run_uri(arguments.run)  # before a session is opened, which takes seconds
+        check_run_uri(arguments.run)  # first, because opening a session takes seconds
         opened.append(open_session(f"dredge {step}", arguments.remote, arguments.master))
         job.run(opened[0], arguments.run)
 
@@ -166,12 +141,12 @@ def _arguments(jobs: Mapping[str, Job], argv: Sequence[str] | None) -> argparse.
     parser = argparse.ArgumentParser(description="One step of a collection, spread over Spark.")
     parser.add_argument("--step", choices=sorted(jobs), help="the step")
     parser.add_argument("--run", metavar="URI", help="folder of the run, with its plan.json")
-    parser.add_argument("--serve", metavar="SOCKET", help="do every step that is asked for on this socket")
+    parser.add_argument("--serve", metavar="SOCKET", help="run the steps that clients of this socket request")
     parser.add_argument("--remote", metavar="URL", help="Spark Connect server, sc://host:port/;session_id=…")
-    parser.add_argument("--master", metavar="MASTER", help="Spark master when started without spark-submit")
+    parser.add_argument("--master", metavar="MASTER", help="Spark master without spark-submit")
     arguments = parser.parse_args(argv)
     if arguments.serve is None and (arguments.step is None or arguments.run is None):
-        parser.error("--step and --run are wanted, or --serve")
+        parser.error("--step and --run are required, or --serve")
     return arguments
 
 
@@ -180,9 +155,7 @@ def _stop(signum: int, frame: object) -> NoReturn:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone: a driver nobody watches must not go on
-    deleting.
-    """
+    """End this process with its parent: a driver without its task must not continue to delete."""
     parent = os.getppid()
 
     def watch() -> None:
@@ -190,19 +163,19 @@ def _end_with_parent() -> None:
             time.sleep(1)
         stop_this_process()
 
-    if parent > 1:  # started by init in a container: there is nobody to lose
+    if parent > 1:  # init, in a container, never ends
         threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 def stop_this_process() -> None:
-    """Ask this process to stop, and end it when it does not, with all that is its own; for a thread beside it."""
+    """Ask this process to stop, and end it with its threads after a timeout; called from another thread."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_STOP_SECONDS_MAX)
     os._exit(128 + signal.SIGTERM)
 
 
 def _exit(code: int) -> NoReturn:
-    """Leave without waiting for the threads of storage and gRPC clients."""
+    """Exit without waiting for the threads of storage and gRPC clients."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,23 +1,22 @@
-"""The only place where work and results cross between the driver and Spark's workers.
+"""Tasks and results between the driver and Spark's workers.
 
-A step's work is a partition function over small task descriptions (`dredge.runs.tasks`). Here each task
-becomes one partition of one Spark job; the worker opens its own stores, writes its rows itself, and one
-JSON row a task comes back:
+A step is a partition function over small task descriptions (`dredge.runs.tasks`). Each task is one partition
+of one Spark job; the worker opens its own stores, writes its rows itself, and returns one JSON row:
 
     driver   spark.range(0, n, 1, numPartitions=n).mapInArrow(work, "result string")
     worker   id 3 -> fn(config, tasks[3]) -> '{"index": 3, "result": {…}}' or '{"index": 3, "error": {…}}'
 
-DataFrame API only, so the same lines run in a classic session and over Spark Connect.
+DataFrame API only, so the code runs in a classic session and over Spark Connect.
 
-An error of a task comes back as a row too, so that Spark does not cancel the job: when `run` raises, no
-task is still running anywhere, and the error has its own class again. Only a lost worker fails the job
-itself; Spark has then tried as often as the cluster is set to, and the step may be retried.
+An error of a task is also a row, so that Spark does not cancel the job: when `run` raises, no task is
+running, and the error has its original class. Only a lost worker fails the job itself, after Spark's own
+retries.
 
-The workers' Python needs Dredge of the driver's version, without Airflow and without an extra. A worker that has
-another one does nothing and says so: its rules of what is garbage may be others.
+The workers' Python needs Dredge in the driver's version, without Airflow and extras. A worker with another
+version refuses its task, because its rules of garbage may differ.
 
-Credentials of the object store travel inside the pickled function, which is in no argument, setting, log or
-page, and are in the worker's environment only while a task runs.
+Credentials of the object store are inside the pickled function, not in arguments, settings, logs or pages.
+They are in the worker's environment only during a task.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_dredge.spark_jobs.failures import spark_reason
-from airflow_dredge.spark_jobs.session import is_remote
+from airflow_dredge.spark_jobs.session import is_remote, spark_reason
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.process import environment
@@ -50,41 +48,39 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESULT_SCHEMA = "result string"
-#: What an executor's Python says that has nothing of ours: a worker that unpickles one of our functions, or a daemon.
+#: Error of an executor's Python without Dredge, in a worker or a daemon.
 _NOT_INSTALLED = re.compile(r"No module named '?((?:airflow_)?dredge\b[\w.]*)")
-#: What the JVM says of an executor where there is no Python.
+#: The JVM's error on an executor without Python.
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
-#: What Spark says where the executors' Python has another minor version than the driver's.
+#: Spark's error for executors with another minor version of Python.
 _OTHER_PYTHON = "PYTHON_VERSION_MISMATCH"
 _NAME_ONE = (
-    "The Param spark_python names a Python that executors have, or an environment that `dredge spark-env` packed for"
-    " them. Then run the step again; it goes on where it stopped."
+    "Set the Param spark_python to a Python on the executors, or to an environment packed by `dredge spark-env`. Then"
+    " run the step again; it continues."
 )
 
 
 class SparkRunner:
     """Runs tasks in the workers of a Spark session; a `dredge.runs.tasks.TaskRunner`.
 
-    Args:
-        spark: classic or Connect session.
-        environ: variables that the workers need to reach the object store (`dredge.storage.environment_of_child`).
-            Empty leaves them to their own (an instance role, the cluster's environment).
+    `environ` has the environment variables for the workers' access to the object store
+    (`dredge.storage.environment_of_child`). If empty, workers use their own credentials.
     """
 
     def __init__(self, spark: SparkSession, environ: Mapping[str, str] | None = None) -> None:
         self._spark = spark
-        self._tags = _tags_of(spark)
+        self._tags = _make_tags(spark)
         self._environ = dict(environ or {})
 
     @cached_property
     def default_parallelism(self) -> int:
-        """How many tasks the cluster runs at once."""
+        """Number of parallel tasks of the cluster."""
         if not is_remote(self._spark):
             return max(1, self._spark.sparkContext.defaultParallelism)
         local = re.fullmatch(r"local\[(\d+)\]", self._spark.conf.get("spark.master") or "")
         if local is not None:
             return max(1, int(local[1]))
-        # Over Connect nobody tells; a range without a number of partitions gets as many as there are slots.
+        # Connect has no API for it; a range without a number of partitions gets one for each slot.
         from pyspark.sql.connect import functions
 
         ids = self._spark.range(0, 1 << 16).select(functions.spark_partition_id().alias("id"))
@@ -94,9 +90,9 @@ class SparkRunner:
         """Run `fn(config, task)` for every task; see `TaskRunner.run`.
 
         Raises:
-            DredgeError: of the family that a task raised; the gravest when several did.
-            TaskDefect: a task raised something else.
-            ConfigError: the executors' Python has no Dredge, another version of it, or is another Python.
+            DredgeError: the error of a task; the gravest of several.
+            TaskDefect: an unexpected error of a task.
+            ConfigError: the executors' Python has no Dredge, another version of it, or another minor version.
             UnavailableError: Spark lost workers or could not finish.
         """
         if not tasks:
@@ -119,27 +115,27 @@ class SparkRunner:
             raise _spark_failed(name, error) from error
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | SystemExit):
-                self._tags.cancel(tag)  # asked to stop: take the workers along
+                self._tags.cancel(tag)  # stop the workers, too
             elif _is_py4j(error):
                 raise _spark_failed(name, error) from error
             raise
         finally:
-            with contextlib.suppress(Exception):  # the session may be gone
+            with contextlib.suppress(Exception):  # the session may be closed
                 self._tags.remove(tag)
 
 
 class _Tags(NamedTuple):
-    """How jobs of this thread are marked, and cancelled by their mark."""
+    """Functions for the tags of this thread's jobs."""
 
     add: Callable[[str], None]
     cancel: Callable[[str], object]
     remove: Callable[[str], None]
 
 
-def _tags_of(spark: SparkSession) -> _Tags:
+def _make_tags(spark: SparkSession) -> _Tags:
     if is_remote(spark):
         return _Tags(spark.addTag, spark.interruptTag, spark.removeTag)
-    # Tags of a classic session came with Spark 4.0; those of its context are in 3.5 as well.
+    # A classic session has tags from Spark 4.0 on; its context also in 3.5.
     context = spark.sparkContext
     return _Tags(context.addJobTag, context.cancelJobsWithTag, context.removeJobTag)
 
@@ -148,7 +144,7 @@ type Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def worker(fn: TaskFunction, config: Json, tasks: Sequence[Json], environ: Mapping[str, str]) -> Worker:
-    """Return the function that Spark ships: ids in, JSON rows out."""
+    """Return the pickled function of the workers: ids in, JSON rows out."""
     shipped = [zlib.compress(json.dumps(task).encode(), 1) for task in tasks]
     plain_config = json.dumps(config)
     variables, version = dict(environ), __version__
@@ -168,17 +164,11 @@ def worker(fn: TaskFunction, config: Json, tasks: Sequence[Json], environ: Mappi
 
 
 def other_version(index: int, wanted: str, found: str = __version__) -> str:
-    """Return the row of a task that is not done because this worker has another Dredge; "" when it has the same.
-
-    Args:
-        index: of the task.
-        wanted: version of the driver's Dredge.
-        found: version of the one here.
-    """
+    """Return the error row for a worker with another version of Dredge; "" if the versions are equal."""
     if found == wanted:
         return ""
     message = (
-        f"the executors' Python has Dredge {found}, the driver's has {wanted}. This task was not begun."
+        f"the executors' Python has Dredge {found}, the driver's has {wanted}. This task did not start."
         f" Install dredge=={wanted} for the executors ({sys.executable}), and run the step again."
     )
     failure = {"class": "ConfigError", "kind": "config", "message": message, "traceback": "", "places": []}
@@ -186,9 +176,9 @@ def other_version(index: int, wanted: str, found: str = __version__) -> str:
 
 
 def answer(index: int, fn: TaskFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
-    """Run one task and return its row; never raises for an error of the task."""
+    """Run a task and return its row; does not raise."""
     try:
-        # A worker process runs one task at a time, so nobody else sees them.
+        # A worker process runs one task at a time, so no other task sees the variables.
         with environment(environ):
             result = fn(json.loads(config), json.loads(task))
         return json.dumps({"index": index, "result": result})
@@ -210,20 +200,17 @@ def _in_order(name: str, rows: Sequence[str], count: int) -> list[Json]:
         answers[found["index"]] = found
     if len(rows) != count or sorted(answers) != list(range(count)):
         raise FormatError(
-            f"{name}: Spark gave back {len(rows)} results for {count} tasks. Nothing was concluded from them;"
-            " run the step again."
+            f"{name}: Spark returned {len(rows)} results for {count} tasks. They were ignored; run the step again."
         )
     errors = [_restored(name, found["error"]) for found in answers.values() if "error" in found]
     if errors:
-        # A safety stop or bad bytes must not hide behind "try again later".
+        # A refusal or a damaged file takes precedence over a transient error.
         raise min(errors, key=lambda error: isinstance(error, UnavailableError))
     return [answers[index]["result"] for index in range(count)]
 
 
 def _restored(name: str, failure: Json) -> Exception:
-    """Make the exception of a task again: its class if Dredge knows it, else its family, else one that the step
-    reports as a defect.
-    """
+    """Return a task's exception: of its own class if known, else of its family, else a `TaskDefect`."""
     families = {family.__name__: family for family in _families(DredgeError)}
     by_kind = {family.kind: family for family in reversed(families.values())}
     family = families.get(failure["class"]) or by_kind.get(failure["kind"])
@@ -235,8 +222,8 @@ def _restored(name: str, failure: Json) -> Exception:
 
 
 def _families(base: type[DredgeError]) -> Iterator[type[DredgeError]]:
-    """Yield the classes of `dredge.errors`; subclasses elsewhere may want more than a message, so their
-    family stands in.
+    """Yield the classes of `dredge.errors`. Subclasses elsewhere may need more arguments, so their family
+    replaces them.
     """
     if base.__module__ == DredgeError.__module__:
         yield base
@@ -249,20 +236,17 @@ def _is_py4j(error: BaseException) -> bool:
 
 
 def _spark_failed(name: str, error: BaseException) -> ConfigError | UnavailableError:
-    """Make the error of a job that Spark gave up: of wrong input where a retry would end the same."""
-    # Not the chosen line alone: where a daemon does not start, the cause is in the text of a lost task.
+    """Return the error of a failed job: `ConfigError` if a retry would fail, too."""
+    # Search the whole text: if a daemon does not start, the cause is in the text of a lost task.
     missing = _NOT_INSTALLED.search(str(error))
     if missing is not None:
         return ConfigError(
-            f"{name}: the executors' Python has no Dredge (No module named '{missing[1]}'), so that no task"
-            f" could begin there. Install dredge=={__version__} for them (Airflow does not come with it). {_NAME_ONE}"
+            f"{name}: the executors' Python has no Dredge (No module named '{missing[1]}'); no task"
+            f" started there. Install dredge=={__version__} for them (without Airflow). {_NAME_ONE}"
         )
     absent = _NO_PYTHON.search(str(error))
     if absent is not None:
-        return ConfigError(
-            f"{name}: executors cannot start the Python {absent[1]}: there is none, so that no task could begin."
-            f" {_NAME_ONE}"
-        )
+        return ConfigError(f"{name}: executors have no Python at {absent[1]}; no task started. {_NAME_ONE}")
     reason = spark_reason(error)
     if _OTHER_PYTHON in str(error):
         return ConfigError(
@@ -270,6 +254,6 @@ def _spark_failed(name: str, error: BaseException) -> ConfigError | UnavailableE
             f" {_NAME_ONE}"
         )
     return UnavailableError(
-        f"{name}: Spark could not finish: {reason}. What was written so far is kept, a retry goes on from there. If it"
-        " repeats, look into the log of the executors."
+        f"{name}: Spark could not finish: {reason}. Files written so far are kept, and a retry continues. If the error"
+        " repeats, see the log of the executors."
     )

@@ -1,9 +1,9 @@
-"""Spark sessions for the jobs: small and quick to start, the same through spark-submit, in process and over
-Connect.
+"""Spark sessions for the jobs: spark-submit, local, or Connect.
 
-    python -m airflow_dredge.spark_jobs.session     print the configuration for spark-submit as JSON (operators ask it)
+    python -m airflow_dredge.spark_jobs.session     print the settings for spark-submit as JSON, for the
+    operators
 
-A setting that the user made (spark-defaults, `--conf`, the Airflow connection) always wins.
+The user's settings (spark-defaults, `--conf`, the Airflow connection) take precedence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, cast
 
 from airflow_dredge.spark_jobs import daemon
 from airflow_dredge.spark_jobs.archive import ensure_archive, java_options
-from airflow_dredge.spark_jobs.failures import spark_reason
 from dredge.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
@@ -31,18 +30,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Settings for every job. No rows are shuffled through the JVM, so a handful of partitions is plenty.
+_PYTHON_CAUSE = re.compile(r"^(?:[\w.]*\.)?\w+(?:Error|Exception|Interrupt)(?:: .*)?$")
+_REASON_LENGTH_MAX = 500
+
+#: Settings for every job. No rows are shuffled, so few partitions suffice.
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.log.level": "WARN",
     "spark.sql.shuffle.partitions": "8",
-    # A second copy of a task would only ask the object store twice; results are safe, the requests are
-    # wasted.
+    # A second copy of a task would be safe, but would repeat its requests to the object store.
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
 }
-#: For a driver that is the whole cluster: no dependence on how the machine's name resolves, and workers that share
-#: what they have loaded.
+#: For a local master: independent of the machine's DNS name, and with workers that share their imports.
 LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -53,10 +53,10 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 def submit_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the settings that must be known before the driver's JVM starts, and the defaults.
+    """Return the defaults, and the settings that the driver's JVM needs at its start.
 
-    Builds the class archive on first use. The paths in it are this machine's, so it fits a driver that runs
-    here (client mode) only.
+    Builds the class archive on first use. Paths are of this machine, so they fit a driver here (client mode)
+    only.
     """
     options = java_options(ensure_archive(environ))
     conf_dir = environ.get("SPARK_CONF_DIR")
@@ -66,22 +66,22 @@ def submit_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         **DEFAULTS,
         "spark.driver.extraJavaOptions": options,
         "spark.pyspark.python": environ.get("PYSPARK_PYTHON", sys.executable),
-        # PYSPARK_PYTHON is a path on the executors' machines; without this one the driver would be started with it.
+        # PYSPARK_PYTHON is a path on the executors; without this setting the driver would use it, too.
         "spark.pyspark.driver.python": sys.executable,
     }
 
 
 def open_session(name: str, remote: str | None = None, master: str | None = None) -> SparkSession:
-    """Return a session: the one of spark-submit, a remote one, or a local one started here.
+    """Return a session: of spark-submit, remote, or local.
 
     Args:
-        name: application name, shown in cluster pages, unless spark-submit was given one.
-        remote: `sc://host:port/;session_id=…` for Spark Connect. A fixed session id lets all steps of a run
-            share the server's warm Python workers.
-        master: for a session started here, when neither spark-submit nor spark-defaults names one.
+        name: application name, unless spark-submit has one.
+        remote: `sc://host:port/;session_id=…` for Spark Connect. With a fixed session id all steps of a run
+            share the server's Python workers.
+        master: for a local session, unless spark-submit or spark-defaults name one.
 
     Raises:
-        UnavailableError: Spark does not start, or the Connect server cannot be reached.
+        UnavailableError: Spark does not start, or the Connect server does not answer.
     """
     quiet_pandas_notice()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -91,24 +91,19 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
 
     try:
         return SparkSession.builder.config(conf=session_conf(name, master)).getOrCreate()
-    except Exception as error:  # Py4J's, Spark's, or none of both where the JVM ended
+    except Exception as error:  # of Py4J, of Spark, or another one if the JVM ended
         raise UnavailableError(
-            f"Spark did not start: {spark_reason(error)}. Nothing was touched. The log above says more; see whether the"
+            f"Spark did not start: {spark_reason(error)}. Nothing was changed. See the log above; check that the"
             " cluster answers and can reach this machine."
         ) from error
 
 
 def session_conf(name: str, master: str | None = None) -> SparkConf:
-    """Return the configuration of a session that is no remote one: the user's settings, and ours where there are none.
-
-    Args:
-        name: application name.
-        master: where neither spark-submit nor spark-defaults names one.
-    """
+    """Return the configuration of a local or spark-submit session: the user's settings, and our defaults."""
     from pyspark import SparkConf, SparkContext
 
     if _inside_submit():
-        SparkContext._ensure_initialized()  # before that, a SparkConf has none of spark-submit's settings
+        SparkContext._ensure_initialized()  # loads spark-submit's settings for SparkConf
     conf = SparkConf()
     if master is not None:
         conf.setIfMissing("spark.master", master)
@@ -123,46 +118,37 @@ def session_conf(name: str, master: str | None = None) -> SparkConf:
 def close_session(spark: SparkSession, last: bool = False) -> None:
     """End a session.
 
-    Args:
-        spark: a local one stops, with its JVM. A remote one stays on the server, its workers warm for the
-            run's next step, and only this client's channel closes.
-        last: no step of the run will come back for it, so the server may let go of it too.
+    A local one stops, with its JVM. A remote one stays on the server for the run's next step, and only this
+    client's channel closes, unless it is the `last` step.
     """
     if is_remote(spark) and not last:
         spark.client.close()
     elif is_remote(spark) or not _inside_submit():
         spark.stop()
-    # spark-submit's JVM stops its context when it ends, which is now; asking for it costs another second.
+    # spark-submit's JVM is about to stop its context itself; an explicit stop costs another second.
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Say whether a session is a Spark Connect one."""
+    """Return whether a session is a Spark Connect session."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def with_session_id(remote: str, session_id: str) -> str:
-    """Return a Connect URL with its session id set.
-
-    Args:
-        remote: `sc://host:port/;key=value;…`; the part after the port may be missing.
-        session_id: a UUID.
-
-    Raises:
-        ConfigError: not such a URL.
+    """Return a Connect URL with a session id; raises `ConfigError` for an invalid URL.
 
     Source: https://github.com/apache/spark/blob/master/sql/connect/docs/client-connection-string.md
     """
     match = re.fullmatch(r"(sc://[^/;]+)(?:/([^/]*))?", remote)
     if match is None:
         raise ConfigError(
-            f"a Spark Connect URL looks like sc://host:15002/;key=value, not like {_plain(remote)!r}"
+            f"a Spark Connect URL has the form sc://host:15002/;key=value, not {_plain(remote)!r}"
         )
     settings = [item for item in (match[2] or "").split(";") if item and not item.startswith("session_id=")]
     return f"{match[1]}/;{';'.join([*settings, f'session_id={session_id}'])}"
 
 
 def quiet_pandas_notice() -> None:
-    """Silence pyspark's notice that pandas 3 is new to it: rows pass as Arrow, pandas takes no part."""
+    """Ignore pyspark's warning about pandas 3: rows are Arrow data, without pandas."""
     warnings.filterwarnings(
         "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
     )
@@ -177,20 +163,20 @@ def _open_remote(remote: str) -> SparkSession:
         spark = None
         try:
             spark = RemoteSession.builder.remote(url).create()
-            # An earlier attempt of this run may have been killed while its tasks went on.
+            # Tasks of an earlier, killed try may still be running.
             spark.interruptAll()
             return cast("SparkSession", spark)
         except PySparkException as error:
             if spark is not None:
                 with suppress(Exception):
                     spark.client.close()
-            # A server forgets a session after an hour without a call, and then refuses its id for good.
+            # A server drops a session after an idle hour, and then rejects its id permanently.
             if "SESSION_CLOSED" not in str(error) or url != remote:
                 text = f"Spark Connect at {_plain(remote)} cannot be used: {spark_reason(error)}"
                 raise UnavailableError(
-                    f"{text}. Nothing was touched; start the server or correct the address."
+                    f"{text}. Nothing was changed; start the server or correct the address."
                 ) from error
-            log.info("The run's Spark Connect session is closed; going on in a new one")
+            log.info("The run's Spark Connect session is closed; continuing in a new one")
             url = with_session_id(remote, str(uuid.uuid4()))
     raise AssertionError("unreachable")
 
@@ -200,8 +186,22 @@ def _inside_submit() -> bool:
 
 
 def _plain(remote: str) -> str:
-    """The address without settings, one of which may be a token."""
+    """Return the URL without settings, because they may contain a token."""
     return remote.partition(";")[0]
+
+
+def spark_reason(error: BaseException) -> str:
+    """Return one line of a Spark error: a worker's exception, else the reason of the abort, else the first
+    line.
+    """
+    lines = [line.strip(" :.\t") for line in str(error).partition("JVM stacktrace")[0].splitlines()]
+    lines = [line for line in lines if line and not line.startswith("An error occurred while calling")]
+    chosen = lines[:1] or [type(error).__name__]
+    if any("Python worker" in line for line in lines) and any("Traceback" in line for line in lines):
+        chosen = [line for line in lines if _PYTHON_CAUSE.match(line)][-1:] or chosen
+    else:
+        chosen = [line for line in lines if "Job aborted due to stage failure" in line][:1] or chosen
+    return chosen[0][:_REASON_LENGTH_MAX].rstrip(" .:")
 
 
 if __name__ == "__main__":

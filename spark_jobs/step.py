@@ -1,10 +1,11 @@
-"""One step of a planned run, spread over Spark.
+"""One step of a planned run on Spark.
 
-    spark-submit spark_jobs/step.py --step subtract --run s3://bucket/repo/_lakefs/retention/gc/unified/<run id>
+    spark-submit spark_jobs/step.py --step subtract --run s3://bucket/repo/_lakefs/retention/gc/unified/<run
+    id>
     python spark_jobs/step.py --step subtract --run URI --remote 'sc://host:15002'
     spark-submit spark_jobs/step.py --serve SOCKET
 
-What a step reads, writes and raises is said by the function that the table names; this file only brings Spark to it.
+The functions in the table document input, output and errors of each step.
 """
 
 from __future__ import annotations
@@ -20,11 +21,7 @@ from dredge.storage import StorageOptions
 
 
 def on_lakefs(step: str) -> Job:
-    """Make a job of a step of a lakeFS collection.
-
-    Args:
-        step: name of a function of `dredge.gc.steps`.
-    """
+    """Return the job of a lakeFS step, by the name of its function in `dredge.gc.steps`."""
 
     def do(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
         work: Callable[[lakefs.Run, TaskRunner], StepSummary] = getattr(lakefs, step)
@@ -34,54 +31,25 @@ def on_lakefs(step: str) -> Job:
 
 
 def check_executors(run_uri: str, options: StorageOptions, runner: TaskRunner) -> None:
-    """Let executors load what the tasks of a run have in common: part of a preflight; reads and writes nothing.
-
-    Args:
-        run_uri: names the preflight; there is no run.
-        options: how the object store would be reached.
-        runner: spreads the tasks.
-
-    Raises:
-        DredgeError: as `SparkRunner.run` says.
-    """
+    """Import the common modules of tasks on the executors, for a preflight, without reading or writing data."""
     runner.run("check", load_modules, {}, [{}] * runner.default_parallelism)
 
 
 def icechunk_mark(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
-    """Do the steps of a planned Icechunk collection up to its guards that are not done yet: mark, candidates, guards.
-
-    Args:
-        run_uri: the run.
-        options: how the object store is reached.
-        runner: spreads the tasks.
-
-    Raises:
-        DredgeError: see `dredge.icechunk.collection.steps.find_garbage`.
-    """
+    """Run the unfinished steps of an Icechunk collection up to its safety checks."""
     from dredge.icechunk.collection.steps import Run, find_garbage
 
     return find_garbage(Run.open(run_uri, options), runner)
 
 
 def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
-    """Do every step of a planned Icechunk collection that is not done yet: after `icechunk_mark`, sweep and verify.
-
-    A job that is run again goes on where the last one stopped.
-
-    Args:
-        run_uri: the run.
-        options: how the object store is reached.
-        runner: spreads the tasks.
-
-    Raises:
-        DredgeError: see `dredge.icechunk.collection.steps.run_steps`.
-    """
+    """Run all unfinished steps of an Icechunk collection, with sweep and verification."""
     from dredge.icechunk.collection.steps import Run, run_steps
 
     return run_steps(Run.open(run_uri, options), runner)
 
 
-#: Every step that runs on Spark. `last` ones are the last of their run, so that a Connect session may end with them.
+#: Every step on Spark. A `last` step ends the run's Connect session.
 JOBS: Mapping[str, Job] = {
     "check_executors": Job(check_executors).ending(),
     "slice_listing": on_lakefs("slice_listing"),

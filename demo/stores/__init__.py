@@ -1,11 +1,11 @@
-"""Object stores for the demo and the benchmarks: emulators that are started for it, and gone at the end.
+"""Object stores for the demo and the benchmarks: temporary emulators.
 
     local   a folder; no emulator
     s3      moto, a server in Python
-    azure   Azurite, which `./run` installs by npm
+    azure   Azurite, which `./run` installs with npm
     gcs     fake-gcs-server, a program in a wheel
 
-What each does not do like the service is listed in docs/stores.
+docs/stores lists the differences between each emulator and its service.
 """
 
 from demo.stores.open import STORES, Store, open_store

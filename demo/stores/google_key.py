@@ -1,8 +1,8 @@
-"""A service account that no project has: its key, and the server that gives access tokens to who signs with it.
+"""A fake service account: its key, and a token server.
 
-The emulator asks nobody for a token; with the key everything else is as with Google: a connection holds it, it travels
-to executors, each process signs with it and fetches a token of its own. (google-auth asks Google in the background
-which regions such an account may use, and goes on without an answer.)
+The emulator needs no token; with the key everything else is as with Google: a connection has the key,
+executors receive it, and each process signs with it and fetches its own token. (google-auth asks Google in
+the background for the regions of the account, and continues without an answer.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROJECT = "dredge-demo"
 
 @contextmanager
 def service_account() -> Iterator[str]:
-    """Make an account and serve its tokens; gives the content of its key file."""
+    """Create an account and serve its tokens; yields the content of its key file."""
     private, public = _key_pair()
 
     class Tokens(BaseHTTPRequestHandler):
@@ -61,7 +61,7 @@ def service_account() -> Iterator[str]:
 
 
 def _token(assertion: str, public: str) -> tuple[int, dict[str, object]]:
-    """The answer to somebody who asks for a token."""
+    """Return the answer to a token request."""
     from google.auth import jwt
 
     try:
@@ -72,7 +72,7 @@ def _token(assertion: str, public: str) -> tuple[int, dict[str, object]]:
 
 
 def _key_pair() -> tuple[str, str]:
-    """A fresh private and public key, as PEM."""
+    """Return a new private and public key as PEM."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 

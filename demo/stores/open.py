@@ -1,4 +1,4 @@
-"""Opens a store by its name."""
+"""Opens a store by name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Store:
     """A running store with an empty bucket.
 
     Attributes:
-        blockstore: what the embedded lakeFS calls its kind.
-        uri: storage namespaces go below it.
-        options: how it is reached, with keys; None for a folder.
-        pid: of its process; None where it has none of its own.
+        blockstore: kind in the embedded lakeFS.
+        uri: parent of storage namespaces.
+        options: access with keys; None for a folder.
+        pid: process id; None without a separate process.
     """
 
     blockstore: Blockstore
@@ -74,7 +74,7 @@ def open_store(name: str, folder: Path, log: Path | None = None) -> AbstractCont
 
     Args:
         name: one of STORES.
-        folder: absolute; objects of `local` go there.
-        log: where a store with a process of its own writes a line for each request; None for none.
+        folder: absolute; for objects of `local`.
+        log: gets a line for each request of a store in a separate process; None for none.
     """
     return _OPEN[name](folder, log)

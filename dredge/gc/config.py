@@ -168,7 +168,7 @@ class GCConfig:
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
         because=f"lakeFS lets uploads be linked for {LINK_HOURS:g} h, and its servers' clocks may differ. A shorter age"
-        " can delete live objects. On a repository that nobody writes to, for a test, pass unsafe_min_age_seconds"
+        " can delete live objects. In a test on a repository without writers pass unsafe_min_age_seconds"
         " instead",
     )
     unsafe_min_age_seconds: float | None = setting(
@@ -241,7 +241,7 @@ class GCConfig:
         minimum=SLICE_OPEN_HOURS,
         maximum=HOURS_MAX,
     )
-    upload_hours: float = setting(
+    multipart_idle_hours: float = setting(
         "Hours that an upload in parts may pause",
         "On Google Cloud Storage lakeFS keeps the parts of an upload as objects. They are kept until the"
         " upload has not been written to for this long. 0: they are deleted after the minimum age.",
@@ -276,7 +276,7 @@ class GCConfig:
         kind="string",
         multiline=True,
     )
-    verify_looks: int | None = setting(
+    verify_sample_size: int | None = setting(
         "Deleted objects to verify",
         "After deleting, a run checks a sample of at most this many deleted objects in the store (one in"
         " five, at least 200, of fewer than 5,000), and every object without a clear answer. If one in 300"

@@ -1,7 +1,7 @@
 """Verify: deleted objects no longer exist, and live objects still do.
 
-deleted   a sample (`verify_looks`) from all files of the ledger, and each object with an unclear first answer of the
-          store, is looked up
+deleted   a sample (`verify_sample_size`) from all files of the ledger, and each object with an unclear first answer
+          of the store, is looked up
 live      a new sample of canaries, and of staged addresses: none of them may be deleted in the ledger (all are
           compared), and some are looked up
 
@@ -111,7 +111,8 @@ def _look_everywhere(
         living=_write_living(run, living),
     )
     todo = [
-        PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_looks)) for part in parts
+        PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
+        for part in parts
     ]
     tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
     return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
@@ -159,7 +160,7 @@ def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str
         doubtful: addresses in the ledger as deleted, or missing in a listing.
         seen: addresses in a listing after the sweep.
     """
-    if run.plan.config.verify_looks is None:
+    if run.plan.config.verify_sample_size is None:
         return living
     found = [canary for canary in living if canary.address in doubtful]
     others = [canary for canary in living if canary.address not in doubtful | seen]

@@ -35,7 +35,7 @@ class ManyConfig:
         " directly in that folder. Empty: the repositories in the Variable `dredge_icechunk_schedules`.",
         default=None,
     )
-    leave_out: str | None = setting(
+    exclude: str | None = setting(
         "Excluded repositories",
         "URIs or globs of repositories that are not collected. Empty: none.",
         default=None,
@@ -55,7 +55,7 @@ class ManyConfig:
         for word in self.unwanted:
             if "://" not in word and not word.startswith(_ANY_BEGINNING):
                 raise ConfigError(
-                    f"leave_out has {word!r}, which leaves no repository out: write its URI, or a glob such as */{word}"
+                    f"exclude has {word!r}, which leaves no repository out: write its URI, or a glob such as */{word}"
                 )
 
     @property
@@ -66,7 +66,7 @@ class ManyConfig:
     @property
     def unwanted(self) -> list[str]:
         """URIs and globs of those that are left out."""
-        return _words(self.leave_out)
+        return _words(self.exclude)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:

@@ -1,1 +1,1 @@
-"""Airflow connections, turned into what Dredge and its jobs understand."""
+"""Airflow connections for Dredge and its jobs."""

@@ -1,4 +1,4 @@
-"""How a task reaches lakeFS's key-value store: by a connection to its database."""
+"""Connections to lakeFS's key-value store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.hooks.connections import need_connection
 from dredge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,28 +36,27 @@ _OF_AIRFLOW = frozenset(
         "workgroup-name",
     }
 )
-"""Words of an extra that Airflow's own hook takes, and does not pass on."""
+"""Names in an extra for Airflow's own hook."""
 _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 
 
 @dataclass(frozen=True)
 class LakeFSKVConnection:
-    """Where a key-value store is and who may enter.
+    """Address and credentials of a key-value store.
 
-    :param url: as `dredge.kv.row_opening` takes it; it may hold a password, so it goes nowhere but there
-    :param keys: a key pair for DynamoDB, or None for the worker's own means
+    :param url: for `dredge.kv.row_opening`; it may contain a password
+    :param keys: key pair for DynamoDB; None for the worker's own credentials
     """
 
     url: str = field(repr=False)
     keys: AwsKeys | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, kv_conn_id: str) -> LakeFSKVConnection:
+    def read(cls, kv_conn_id: str) -> LakeFSKVConnection:
         """Read a connection.
 
-        :param kv_conn_id: of type ``postgres`` (its database is lakeFS's), ``aws`` (DynamoDB; its extra
-            may have ``dynamodb_table``, ``region_name`` and ``endpoint_url``) or ``sqlite`` (its host is
-            the file)
+        :param kv_conn_id: of type ``postgres`` (lakeFS's database), ``aws`` (DynamoDB; extra
+            ``dynamodb_table``, ``region_name``, ``endpoint_url``) or ``sqlite`` (the host is the file)
         """
         connection = need_connection(kv_conn_id, "key-value store's", _EXAMPLE)
         if connection.conn_type == "postgres":
@@ -67,41 +66,35 @@ class LakeFSKVConnection:
         if connection.conn_type == "sqlite":
             return cls(f"sqlite://{quote(connection.host or '')}")
         raise ConfigError(
-            f"connection {kv_conn_id} is of type {connection.conn_type!r}; postgres, aws (DynamoDB) and sqlite can be"
-            " looked at"
+            f"connection {kv_conn_id} is of type {connection.conn_type!r}; valid are postgres, aws (DynamoDB) and"
+            " sqlite"
         )
 
     def reader(self, rate: ReadRate | None = None) -> closing[RowReader]:
-        """Open the store to look at it."""
+        """Open the store for reading."""
         from dredge.kv.row_opening import open_row_reader
 
         return closing(open_row_reader(self.url, rate, self.keys))
 
     def cleaner(self, rate: ReadRate | None = None) -> closing[RowCleaner]:
-        """Open the store to clean it."""
+        """Open the store for cleaning."""
         from dredge.kv.row_opening import open_row_cleaner
 
         return closing(open_row_cleaner(self.url, rate, self.keys))
 
 
 def is_named(kv_conn_id: str | None) -> bool:
-    """Say whether a connection was named.
-
-    :param kv_conn_id: as rendered
-    """
+    """Return whether the rendered Param names a connection."""
     return kv_conn_id not in (None, "", "None")
 
 
 def kv_env(kv_conn_id: str | None) -> dict[str, str]:
-    """Return the variables that let a collection reach lakeFS's staging records; secrets included.
-
-    :param kv_conn_id: as rendered; None and empty text give none
-    """
+    """Return the environment variables of the key-value store, with secrets; empty without a connection."""
     if not is_named(kv_conn_id):
         return {}
     from dredge.gc.steps import KVAccess
 
-    connection = LakeFSKVConnection.of(str(kv_conn_id))
+    connection = LakeFSKVConnection.read(str(kv_conn_id))
     return KVAccess(connection.url, connection.keys).to_env()
 
 
@@ -116,8 +109,8 @@ def _postgres_url(connection: Any) -> str:
     extra = connection.extra_dejson
     if extra.get("iam"):
         raise ConfigError(
-            f"the key-value store's connection {connection.conn_id!r} has iam, a login by a token of a cloud, which"
-            " Dredge does not support: give a password. Nothing was touched."
+            f"the key-value store's connection {connection.conn_id!r} has iam, a login with a cloud token, which"
+            " Dredge does not support: set a password. Nothing was changed."
         )
     left_out = [
         name
@@ -126,10 +119,10 @@ def _postgres_url(connection: Any) -> str:
     ]
     if left_out:
         log.info(
-            "Connection %s: not heeded for the key-value store: %s", connection.conn_id, ", ".join(left_out)
+            "Connection %s: ignored for the key-value store: %s", connection.conn_id, ", ".join(left_out)
         )
     words = {name: str(value) for name, value in extra.items() if name not in left_out}
-    if host.startswith("/"):  # a folder with a socket, which has the port in its name
+    if host.startswith("/"):  # a socket folder; the port is part of the socket's name
         words["host"] = host
         if connection.port:
             words["port"] = str(connection.port)

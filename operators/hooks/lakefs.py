@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.hooks.connections import need_connection
 from dredge.errors import ConfigError, DredgeError
 from dredge.lakefs import LakeFSClient
 
@@ -20,12 +20,12 @@ EXAMPLE = '{"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "<key 
 
 
 class LakeFSHook(BaseHook):
-    """Speak to a lakeFS server.
+    """Connect to a lakeFS server.
 
     The connection's host is the server's URL, with or without ``/api/v1``; login and password are the key
-    pair of a user who may read, list branches and prepare garbage collection. A connection of type ``https`` or
-    ``http``, which is what Airflow makes of a URL with a key pair in it, is taken as well. ``verify`` of the extra may
-    name the PEM file of a private certificate authority.
+    pair of a user with permission to read, list branches and prepare garbage collection. The types ``https``
+    and ``http``, which Airflow makes from a URL with a key pair, work too. ``verify`` of the extra is the PEM
+    file of a private certificate authority.
 
     :param lakefs_conn_id: connection of the server
     """
@@ -41,32 +41,32 @@ class LakeFSHook(BaseHook):
 
     @cached_property
     def client(self) -> LakeFSClient:
-        """The client, made from the connection on first use."""
-        return _client_of(need_connection(self.lakefs_conn_id, "lakeFS", EXAMPLE))
+        """The client of the connection."""
+        return _make_client(need_connection(self.lakefs_conn_id, "lakeFS", EXAMPLE))
 
     def get_conn(self) -> LakeFSClient:
         """Return the client."""
         return self.client
 
     def env(self) -> dict[str, str]:
-        """Return the variables that let a job reach the same server, the secret among them."""
+        """Return the environment variables for a job, with the secret."""
         return self.client.to_env()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Try the connection, for the button in the UI."""
+        """Test the connection, for the button in the UI."""
         try:
-            # Airflow's own way finds the one of the form, which nobody has saved yet.
-            client = _client_of(self.get_connection(self.lakefs_conn_id))
+            # Airflow's own lookup also finds the unsaved connection of the form.
+            client = _make_client(self.get_connection(self.lakefs_conn_id))
             return True, f"lakeFS {client.version() or 'of an unknown version'} answers"
         except DredgeError as error:
             return False, str(error)
 
 
-def _client_of(connection: Connection) -> LakeFSClient:
+def _make_client(connection: Connection) -> LakeFSClient:
     if not (connection.host and connection.login and connection.password):
         raise ConfigError(
-            f"the lakeFS connection {connection.conn_id!r} is not complete: host is the URL, login"
-            " and password are an access key id and its secret"
+            f"the lakeFS connection {connection.conn_id!r} is incomplete: host is the URL, login and password are an"
+            " access key id and its secret"
         )
     extra = connection.extra_dejson
     if extra.get("verify") is False:
@@ -81,8 +81,9 @@ def _client_of(connection: Connection) -> LakeFSClient:
 def _endpoint(connection: Connection) -> str:
     """Return the URL of the server.
 
-    Airflow reads `https://key:secret@host/path` as type `https`, host `host` and schema `path`. So the scheme may be in
-    the type, in the host or in the schema, and a schema that is none is a path. Without any, it is that of the port.
+    Airflow reads `https://key:secret@host/path` as type `https`, host `host` and schema `path`. So the scheme
+    may be in the type, the host or the schema; another schema is a path. The default scheme depends on the
+    port.
     """
     host, kind, schema = connection.host or "", connection.conn_type or "", connection.schema or ""
     before, found, rest = host.rpartition("://")
@@ -99,7 +100,7 @@ def _endpoint(connection: Connection) -> str:
 
 
 def _with_port(place: str, port: int | None) -> str:
-    """Return host and port; the brackets of an IPv6 address may be missing, as where Airflow read a URI."""
+    """Return host and port; adds missing brackets of an IPv6 address, as in a connection from a URI."""
     if place.count(":") > 1 and not place.startswith("["):
         place = f"[{place}]"
     has_port = ":" in place.rpartition("]")[2]
@@ -108,5 +109,5 @@ def _with_port(place: str, port: int | None) -> str:
 
 def _wrong(connection: Connection, what: str) -> ConfigError:
     return ConfigError(
-        f"the lakeFS connection {connection.conn_id!r} is not used, so that no key is sent: {what}"
+        f"the lakeFS connection {connection.conn_id!r} is invalid, and no key was sent: {what}"
     )

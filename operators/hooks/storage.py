@@ -1,20 +1,23 @@
-"""How a task reaches object stores: by connections where there are some, else by the worker's own means."""
+"""Object stores of a task: connections, or the worker's own credentials."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.log import mask_secret
 
-from airflow_dredge.operators.hooks import azure, google
-from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
+from airflow_dredge.operators.hooks.clouds import AZURE_TYPE, GOOGLE_TYPE, azure_options, google_options
+from airflow_dredge.operators.hooks.connections import UnreadableError, find_connection
 from dredge.causes import CREDENTIALS, UNUSABLE, cause_of_code, cause_without_answer
 from dredge.errors import ConfigError, DredgeError, UnavailableError
-from dredge.storage import StorageOptions
+from dredge.process import environment
+from dredge.storage import StorageOptions, environment_of_child
 from dredge.storage.azure.clients import is_installed as is_azure_installed
 
 if TYPE_CHECKING:
@@ -22,33 +25,48 @@ if TYPE_CHECKING:
 
     from dredge.storage.schemes import Driver
 
+
+@contextmanager
+def tasks_environment(
+    options: StorageOptions | None, more: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Set the environment of a step's tasks in the worker: access to the object store and further variables.
+
+    :param options: access to the store; None if the environment has it already
+    """
+    variables = (environment_of_child(options) if options is not None else {}) | dict(more or {})
+    with environment(variables):
+        yield
+
+
 log = logging.getLogger(__name__)
 
 GOOGLE_DEFAULT = "google_cloud_default"
 AZURE_DEFAULT = "wasb_default"
 AWS_DEFAULT = "aws_default"
-"""The connections that the providers take when none is named."""
+"""The providers' default connections."""
 
 _BY_KEYS = "assume_role"
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
 
 def storage_options(aws_conn_id: str | None) -> StorageOptions:
-    """Return the options that a connection describes.
+    """Return the access to object stores.
 
-    :param aws_conn_id: connection of type ``aws``; its extra may have ``endpoint_url`` and ``region_name``.
-        None, ``aws_default`` where it does not exist (local folders need none), and one without credentials leave
-        those to the environment and to the machine's role. One of type ``google_cloud_platform`` or ``wasb`` is
-        taken as well; else ``google_cloud_default`` says how Google Cloud Storage is reached, and ``wasb_default`` how
-        Azure is, where there are such connections (and, for Azure, the extra ``azure`` is installed).
-        Where Airflow cannot tell whether there is a default connection, stores that it may be about cannot be opened.
-    :raises ConfigError: the connection that was named does not exist, or cannot be used
-    :raises UnavailableError: Airflow cannot tell what the connection that was named says
+    A missing ``aws_default``, None, and a connection without credentials leave S3 to the environment and to
+    the machine's role; local folders need none. Google Cloud Storage and Azure use the connections
+    ``google_cloud_default`` and ``wasb_default`` if they exist (Azure with the extra ``azure``). If Airflow
+    cannot look up a default connection, its kind of store cannot be opened.
+
+    :param aws_conn_id: connection of type ``aws`` (extra ``endpoint_url``, ``region_name``),
+        ``google_cloud_platform`` or ``wasb``
+    :raises ConfigError: the named connection does not exist, or is invalid
+    :raises UnavailableError: the lookup of the named connection fails
     """
     own = StorageOptions.from_env()
-    options = _with_default(own, GOOGLE_DEFAULT, google.CONN_TYPE)
+    options = _with_default(own, GOOGLE_DEFAULT, GOOGLE_TYPE)
     if is_azure_installed():
-        options = _with_default(options, AZURE_DEFAULT, azure.CONN_TYPE)
+        options = _with_default(options, AZURE_DEFAULT, AZURE_TYPE)
     if not aws_conn_id:
         return options
     try:
@@ -60,29 +78,28 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     if connection is None:
         if aws_conn_id != AWS_DEFAULT:
             raise ConfigError(
-                f"the connection {aws_conn_id!r} does not exist. Make it, or name none where the worker's own means are"
-                " meant. Nothing was touched."
+                f"the connection {aws_conn_id!r} does not exist. Create it, or set none to use the worker's own"
+                " credentials. Nothing was changed."
             )
-        log.info("No connection %s: object stores are reached by the worker's own means", aws_conn_id)
+        log.info("No connection %s: object stores use the worker's own credentials", aws_conn_id)
         return options
 
-    if connection.conn_type in (google.CONN_TYPE, azure.CONN_TYPE):
+    if connection.conn_type in (GOOGLE_TYPE, AZURE_TYPE):
         return _with_connection(options, own, connection)
     return _with_aws(options, connection)
 
 
 def _with_aws(options: StorageOptions, connection: Connection) -> StorageOptions:
-    """Add what a connection says of S3."""
     try:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
     except ImportError as error:
         raise UNUSABLE.error(
-            f"the AWS connection {connection.conn_id!r} needs Airflow's provider of Amazon ({type(error).__name__})",
-            "Install apache-airflow-providers-amazon. Nothing was touched.",
+            f"the AWS connection {connection.conn_id!r} needs Airflow's Amazon provider ({type(error).__name__})",
+            "Install apache-airflow-providers-amazon. Nothing was changed.",
         ) from None
 
     class Hook(AwsGenericHook[Any]):
-        """It would ask for the connection again, and go on without one when there is no answer."""
+        """Uses the found connection: a second lookup could fail, and the hook would continue without one."""
 
         @classmethod
         def get_connection(cls, conn_id: str) -> Connection:
@@ -93,11 +110,11 @@ def _with_aws(options: StorageOptions, connection: Connection) -> StorageOptions
     except DredgeError:
         raise
     except Exception as error:
-        # The words of AWS's client have values of the connection, and a log shows those of causes.
-        raise _of_aws(connection.conn_id, error) from None
+        # The error text contains values of the connection, and a log shows causes.
+        raise _aws_error(connection.conn_id, error) from None
 
 
-def _of_aws(conn_id: str, error: Exception) -> DredgeError:
+def _aws_error(conn_id: str, error: Exception) -> DredgeError:
     answer: Any = getattr(error, "response", None)
     if isinstance(answer, dict) and "Error" in answer:
         code = str(answer["Error"].get("Code") or "")
@@ -112,7 +129,7 @@ def _of_aws(conn_id: str, error: Exception) -> DredgeError:
         f"the AWS connection {conn_id!r}: {asked}",
         ""
         if cause.family is UnavailableError
-        else "Check its role, profile, region and endpoint. Nothing was touched.",
+        else "Check its role, profile, region and endpoint. Nothing was changed.",
     )
 
 
@@ -131,7 +148,7 @@ def _with_hook(options: StorageOptions, connection: Connection, hook: Any) -> St
         return _with_renewed(options, settings)
     if not connection.login and not any(connection.extra_dejson.get(name) for name in _OWN_CREDENTIALS):
         return options
-    keys = hook.get_credentials()  # also hides them in the log
+    keys = hook.get_credentials()  # also masks them in the log
     return replace(
         options,
         access_key_id=keys.access_key,
@@ -145,10 +162,10 @@ def _addressing(extra: dict[str, Any]) -> Any:
 
 
 def with_key_pair(options: StorageOptions) -> StorageOptions:
-    """Return the options with the key pair that their role or profile has at this moment, for who takes nothing else.
+    """Return the options with the current key pair of their role or profile, for clients that accept only
+    keys.
 
-    :param options: of a connection
-    :raises ConfigError: the role or the profile gives none
+    :raises ConfigError: the role or the profile has no keys
     :raises UnavailableError: STS does not answer
     """
     if options.role is None and options.profile is None:
@@ -163,7 +180,7 @@ def with_key_pair(options: StorageOptions) -> StorageOptions:
 
 
 def _with_renewed(options: StorageOptions, settings: Any) -> StorageOptions:
-    """Add a role or a profile: each process has its credentials for itself, and renews them in a run of any length."""
+    """Add a role or a profile: each process fetches and renews its own credentials."""
     if settings.aws_access_key_id:
         options = replace(
             options,
@@ -191,11 +208,10 @@ def _with_renewed(options: StorageOptions, settings: Any) -> StorageOptions:
 
 
 def _with_connection(options: StorageOptions, own: StorageOptions, connection: Connection) -> StorageOptions:
-    """Add what a connection says of its store to what the environment says of it."""
-    if connection.conn_type == google.CONN_TYPE:
-        known = replace(options, gcs=google.google_options(connection.extra_dejson, own.gcs))
+    if connection.conn_type == GOOGLE_TYPE:
+        known = replace(options, gcs=google_options(connection.extra_dejson, own.gcs))
         return _with(known, "gcs")
-    return _with(replace(options, azure=azure.azure_options(connection, own.azure)), "azure")
+    return _with(replace(options, azure=azure_options(connection, own.azure)), "azure")
 
 
 def _with(options: StorageOptions, driver: Driver) -> StorageOptions:
@@ -203,25 +219,23 @@ def _with(options: StorageOptions, driver: Driver) -> StorageOptions:
 
 
 def _with_default(options: StorageOptions, conn_id: str, conn_type: str) -> StorageOptions:
-    """Add what a default connection says. It may be there for something else, so that what is wrong with it matters
-    only to who stores objects there, who finds the warning above the error."""
+    """Add a default connection. An invalid one may exist for another purpose, so it only causes a warning."""
     try:
         connection = find_connection(conn_id)
         if connection is None:
-            log.info("No connection %s: its kind of store is reached by the worker's own means", conn_id)
+            log.info("No connection %s: its kind of store uses the worker's own credentials", conn_id)
             return options
         if connection.conn_type != conn_type:
             return options
         return _with_connection(options, options, connection)
     except (UnavailableError, UnreadableError) as error:
-        return _without(options, error, "gcs" if conn_type == google.CONN_TYPE else "azure")
+        return _without(options, error, "gcs" if conn_type == GOOGLE_TYPE else "azure")
     except ConfigError as error:
         log.warning("Connection %s is not used: %s", conn_id, error)
         return options
 
 
 def _without(options: StorageOptions, error: DredgeError, *drivers: Driver) -> StorageOptions:
-    """Note that nobody knows how stores are reached: by the worker's own means it may be with other rights, or another
-    store of the same name."""
+    """Block a kind of store: the worker's own credentials may have other rights, or reach another store."""
     log.warning("%s", error)
     return replace(options, unknown=(*options.unknown, *((driver, error) for driver in drivers)))

@@ -1,4 +1,4 @@
-"""The Params of the Icechunk DAG, what a person sees in the form before a run, and how tasks read them."""
+"""Params of the Icechunk DAGs, their defaults, and the Variable of schedules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.check import check_only_setting
-from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import by_family
+from airflow_dredge.operators.failures import retry_arguments
+from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
@@ -19,12 +18,14 @@ from dredge.icechunk.many import ManyConfig
 from dredge.settings import setting, settings_of
 
 ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
-"""Variable: a JSON object of DAG ids, each with `schedule`, `storage` and other Params of `icechunk_expiration`."""
+"""Variable: a JSON object of DAG ids, each with `schedule`, `storage` and other Params of
+`icechunk_expiration`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IcechunkTaskSettings(SparkSettings):
-    """What the form asks for besides the settings of expiration and collection: which tasks work, and where."""
+    """Params of tasks, beside the settings of expiration and collection."""
 
     collect: bool = setting("Collect", "Then delete unreachable objects.", default=True)
     collect_mode: str = setting(
@@ -39,11 +40,11 @@ class IcechunkTaskSettings(SparkSettings):
 _STORAGE, *_COLLECTION = settings_of(CollectConfig)
 FORM = (_STORAGE, *settings_of(ExpireConfig), *settings_of(IcechunkTaskSettings), *_COLLECTION)
 
-#: For every task of the DAG.
+#: Arguments of every task.
 RUN_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    **by_family(),
+    **retry_arguments(),
     "storage": "{{ params.storage }}",
     "report_only": "{{ params.dry_run }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan_collection') or {}).get('run_uri', '') }}",
@@ -54,32 +55,32 @@ RUN_DEFAULTS: dict[str, Any] = {
     "spark_python": "{{ params.spark_python }}",
 }
 
-#: What the forms of a restore and of a purge ask for.
+#: Forms of a restore and a purge.
 RESTORE_FORM = tuple(settings_of(IcechunkRestoreConfig))
 PURGE_FORM = tuple(settings_of(IcechunkPurgeConfig))
 
-#: For the task of a restore or a purge, which is a whole run of its own, and for those about many repositories.
+#: Arguments of the task of a one-task DAG, and of the tasks for many repositories.
 UNDO_DEFAULTS: dict[str, Any] = {
     name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
 }
 
-#: What the form of many repositories asks for: which ones, and for each what the form of one asks for.
+#: Form for many repositories: the choice, and the form of one repository.
 FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name not in ("storage", "check_only"))
 ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
 
-#: Which repositories, read from the Params.
+#: Argument `which` of the choice.
 WHICH: dict[str, str] = templates(settings_of(ManyConfig))
 
-#: The `config` of the step that plans the expiration, read from the Params.
+#: Argument `config` of the expiration's plan task.
 EXPIRATION: dict[str, str] = templates(settings_of(ExpireConfig))
 
-#: The `config` of the step that plans the collection, read from the Params.
+#: Argument `config` of the collection's plan task.
 COLLECTION: dict[str, str] = templates(_COLLECTION)
 
 
 def icechunk_params(**defaults: Any) -> dict[str, Param]:
-    """Return the Params of an Icechunk maintenance run.
+    """Return the Params of an Icechunk run.
 
-    :param defaults: values that differ from ours, by name, such as ``storage`` for a DAG with a schedule
+    :param defaults: values by name that replace the defaults, such as ``storage`` for a DAG with a schedule
     """
-    return params_of(FORM, defaults)
+    return make_params(FORM, defaults)

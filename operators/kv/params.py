@@ -1,4 +1,4 @@
-"""The Params of the trash cleaner's DAGs, and how their tasks read them."""
+"""Params of the trash cleaner's DAGs, and their defaults."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.check import check_only_setting
+from airflow_dredge.operators.failures import retry_arguments
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
-from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import by_family
+from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from dredge.settings import setting, settings_of
 from dredge.trash.config import TrashConfig
 from dredge.trash.restore_config import TrashRestoreConfig
@@ -19,7 +18,7 @@ from dredge.trash.restore_config import TrashRestoreConfig
 
 @dataclass(frozen=True, kw_only=True)
 class LakeFSKVTaskSettings:
-    """What the form asks for besides the cleaner's own settings."""
+    """Params of tasks, beside the cleaner's settings."""
 
     kv_conn_id: str = setting(
         "Connection of the key-value store",
@@ -30,7 +29,7 @@ class LakeFSKVTaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeFSKVCheckSettings:
-    """What the form of the cleaner asks for about its first task."""
+    """Params of the cleaner's first task."""
 
     check_only: bool = check_only_setting()
 
@@ -42,10 +41,10 @@ RESTORE_FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashRestoreCon
 _DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    **by_family(),
+    **retry_arguments(),
     **templates(settings_of(LakeFSKVTaskSettings)),
 }
-#: For every task of the cleaner's DAG, and of the one that puts rows back.
+#: Arguments of every task of the cleaner's DAG, and of the restore.
 TRASH_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashConfig)), **templates(CHECK)}
 RESTORE_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashRestoreConfig))}
 
@@ -53,6 +52,6 @@ RESTORE_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashRestoreCon
 def trash_params(**defaults: Any) -> dict[str, Param]:
     """Return the Params of the trash cleaner.
 
-    :param defaults: values that differ from ours, by name, such as ``state_uri`` for a DAG with a schedule
+    :param defaults: values by name that replace the defaults, such as ``state_uri`` for a DAG with a schedule
     """
-    return params_of(FORM, defaults)
+    return make_params(FORM, defaults)

@@ -1,4 +1,4 @@
-"""The Params of the collection's DAGs, what a person sees in the form before a run, and how tasks read them."""
+"""Params of the lakeFS DAGs, their defaults, and the Variable of schedules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.check import check_only_setting
-from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import by_family
+from airflow_dredge.operators.failures import retry_arguments
+from airflow_dredge.operators.params import check_only_setting, make_params, templates
+from airflow_dredge.operators.schedules import read_schedules, read_settings
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
 from dredge.gc.many.choose import ManyConfig
@@ -20,7 +20,7 @@ from dredge.settings import setting, settings_of
 
 @dataclass(frozen=True, kw_only=True)
 class LakeFSTaskSettings(SparkSettings):
-    """What the form asks for besides the collector's own settings: how its tasks reach what they work with."""
+    """Params of tasks, beside the collector's settings."""
 
     kv_conn_id: str | None = setting(
         "Connection of lakeFS's key-value store",
@@ -39,50 +39,63 @@ class LakeFSTaskSettings(SparkSettings):
     check_only: bool = check_only_setting()
 
 
-#: The collector's settings that the form asks for. `kv_conn_id` says whether it reads the key-value store.
+#: The collector's settings in the form. `kv_conn_id` replaces `read_kv`.
 COLLECTION = tuple(found for found in settings_of(GCConfig) if found.name != "read_kv")
 FORM = (*COLLECTION, *settings_of(LakeFSTaskSettings))
-#: What the forms of a restore and of a purge ask for.
+#: Forms of a restore and a purge.
 RESTORE_FORM = tuple(settings_of(RestoreConfig))
 PURGE_FORM = tuple(settings_of(PurgeConfig))
-#: What the form of the metadata DAG asks for: the settings, and how the task reaches the key-value store.
+#: Form of the metadata DAG: its settings and the key-value store.
 METADATA = tuple(settings_of(MetadataConfig))
 METADATA_FORM = (*METADATA, *(found for found in FORM if found.name == "kv_conn_id"))
 
-#: For every task of a DAG: which run it belongs to, and tries enough to sit out a restart of a server.
+#: Arguments of every task: its run, and enough retries for a restart of a server.
 RUN_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    **by_family(),
+    **retry_arguments(),
     "repository": "{{ params.repository }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan') or {}).get('run_uri', '') }}",
     **templates(settings_of(LakeFSTaskSettings)),
 }
 
-#: For the task of a restore or a purge, which is a whole run of its own.
+#: Arguments of the task of a one-task DAG, and of the tasks for all repositories.
 UNDO_DEFAULTS: dict[str, Any] = {
     name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
 }
 
-#: The plan step's `config`, read from the Params.
+#: Argument `config` of the plan task.
 CONFIG: dict[str, str] = templates(COLLECTION)
 
-#: What the form of all repositories asks for: which ones, and for each what the form of one asks for.
+#: Form for all repositories: the choice, and the form of one repository.
 FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name not in ("repository", "check_only"))
 ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
 
-#: For the tasks about all repositories.
-ALL_DEFAULTS: dict[str, Any] = {
-    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
-}
-
-#: Which repositories, read from the Params.
+#: Argument `which` of the choice.
 WHICH: dict[str, str] = templates(settings_of(ManyConfig))
 
 
 def gc_params(**defaults: Any) -> dict[str, Param]:
     """Return the Params of a lakeFS collection.
 
-    :param defaults: values that differ from ours, by name, such as ``repository`` for a DAG with a schedule
+    :param defaults: values by name that replace the defaults, such as ``repository`` for a DAG with a
+        schedule
     """
-    return params_of(FORM, defaults)
+    return make_params(FORM, defaults)
+
+
+GC_SCHEDULES = "dredge_gc_schedules"
+"""Variable: a JSON object of DAG ids, each with `schedule`, `repository` and other Params of `lakefs_gc`."""
+
+
+def gc_schedules() -> dict[str, dict[str, Any]]:
+    """Return the settings of each scheduled collection, by DAG id.
+
+    :raises ConfigError: the Variable is invalid; Airflow shows it as an import error
+    """
+    return read_schedules(GC_SCHEDULES, "repository")
+
+
+def repository_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return the settings of repositories in the Variable; see ``read_settings``."""
+    return read_settings(GC_SCHEDULES, "repository", FORM)

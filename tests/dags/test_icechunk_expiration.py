@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
-from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
-from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
-from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from airflow_dredge.operators.icechunk.collection import (
+    IcechunkAcquireLeaseOperator,
+    IcechunkCollectOperator,
+    IcechunkPlanCollectionOperator,
+)
+from airflow_dredge.operators.icechunk.expiration import (
+    IcechunkExpireOperator,
+    IcechunkPlanExpirationOperator,
+)
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import plan_collection
@@ -28,140 +30,6 @@ from dredge.runs.payload import from_json
 from dredge.storage import open_reader
 from tests.support.airflow import Airflow
 from tests.support.icechunk import build, contents, graph_of, local_storage, objects, quiet, scenarios
-
-ROOT = Path(__file__).resolve().parents[2]
-ORDER = (
-    "check",
-    "acquire_lease",
-    "plan_expiration",
-    "expire",
-    "plan_collection",
-    "mark",
-    "approve",
-    "collect",
-    "save_report",
-    "release_lease",
-)
-
-
-@pytest.fixture(scope="module")
-def dag() -> DAG:
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(dag_folder=str(ROOT / "dags" / "icechunk_expiration.py"))
-    assert bag.import_errors == {}
-    return bag.dags["icechunk_expiration"]
-
-
-def after(dag: DAG, start: str) -> set[str]:
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        new = dag.get_task(waiting.pop()).downstream_task_ids - found
-        found |= new
-        waiting += new
-    return found
-
-
-def test_each_step_waits_for_every_earlier_one(dag: DAG) -> None:
-    assert set(dag.task_ids) == set(ORDER)
-    for earlier, later in itertools.combinations(ORDER, 2):
-        assert later in after(dag, earlier), (earlier, later)
-
-
-def test_params_are_these(dag: DAG) -> None:
-    """Their names are a public interface: triggers and DAG files of users have them."""
-    assert set(dag.params) == {
-        "storage",
-        "keep_lost_days",
-        "keep_old_refs",
-        "referring_repositories",
-        "older_than",
-        "rule",
-        "delete_expired_branches",
-        "delete_expired_tags",
-        "keep_refs",
-        "keep_refs_younger_hours",
-        "estimate",
-        "collect",
-        "collect_mode",
-        "dry_run",
-        "mode",
-        "clean_every_days",
-        "min_age_hours",
-        "unsafe_min_age_seconds",
-        "grace_hours",
-        "unsafe_grace_seconds",
-        "overwritten_min_age_hours",
-        "keep_chunks",
-        "keep_transactions",
-        "inventory",
-        "undo",
-        "keep_runs_days",
-        "max_delete_objects",
-        "max_delete_bytes",
-        "max_delete_percent",
-        "approval",
-        "approval_hours",
-        "approvers",
-        "run_root",
-        "spark_engine",
-        "check_only",
-        "spark_python",
-    }
-
-
-def test_nothing_is_done_after_a_failure_but_the_report_and_giving_the_lease_back(dag: DAG) -> None:
-    report = dag.get_task("save_report")
-    assert (report.is_teardown, report.on_failure_fail_dagrun) == (True, True)
-    assert not any(dag.get_task(name).is_setup for name in report.upstream_task_ids)
-    assert dag.get_task("release_lease").is_teardown
-    for task_id in (
-        "plan_expiration",
-        "expire",
-        "plan_collection",
-        "mark",
-        "approve",
-        "collect",
-    ):
-        assert dag.get_task(task_id).trigger_rule == "all_success"
-
-
-def test_nobody_who_is_asked_keeps_a_worker_and_no_answer_is_a_no(dag: DAG) -> None:
-    approve = dag.get_task("approve")
-    assert (approve.options, approve.defaults) == (["Approve", "Reject"], ["Reject"])
-    assert not approve.fail_on_reject
-    assert set(approve.template_fields) == {"run_uri"}, "names from a lake are never rendered as templates"
-
-
-@pytest.fixture(scope="module")
-def scheduled() -> DAG:
-    from airflow_dredge.dags.icechunk_expiration import icechunk_dag
-
-    return icechunk_dag("expire_weather", "@daily", storage="s3://lake/weather", dry_run=False)
-
-
-def test_a_schedule_can_be_backfilled_a_run_at_a_time_and_runs_by_hand_cannot(
-    dag: DAG, scheduled: DAG
-) -> None:
-    def kinds(found: DAG) -> set[str]:
-        return {str(getattr(item, "value", item)) for item in found.allowed_run_types or ()}
-
-    assert {"backfill", "scheduled", "manual"} <= kinds(scheduled)
-    assert "backfill" not in kinds(dag)
-    assert (scheduled.max_active_runs, scheduled.catchup) == (1, False)
-    assert scheduled.timetable == CronDataIntervalTimetable("@daily", timezone="UTC")
-    assert (scheduled.is_paused_upon_creation, dag.is_paused_upon_creation) == (True, None)
-
-
-def test_runs_on_a_schedule_follow_each_other_and_one_that_failed_blocks_the_next(
-    dag: DAG, scheduled: DAG
-) -> None:
-    first = scheduled.get_task("check")
-    assert first.depends_on_past
-    assert first.wait_for_downstream
-    assert {"save_report", "release_lease"} <= first.downstream_task_ids
-    assert not dag.get_task("check").depends_on_past
 
 
 @pytest.fixture(scope="module")
@@ -230,12 +98,6 @@ def test_a_check_asks_for_all_and_begins_no_run(airflow: Airflow, repo: Path, wh
     assert run.returned["check"]["lines"]
     assert {name for name, state in run.tasks.items() if state != "skipped"} == {"check"}
     assert objects(repo) == before
-
-
-def test_a_check_fails_where_there_is_no_repository(airflow: Airflow, tmp_path: Path, when: str) -> None:
-    run = airflow.run("icechunk_expiration", conf(tmp_path / "none", when, check_only=True))
-    assert (run.state, run.tasks["check"]) == ("failed", "failed")
-    assert not (tmp_path / "none").exists()
 
 
 def test_expiration_without_a_collection_deletes_nothing(airflow: Airflow, repo: Path, when: str) -> None:

@@ -11,14 +11,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from airflow.sdk import DAG
 
 from dredge.kv import open_store
 from tests.support.airflow import Airflow, connections
 from tests.support.kv_world import World
 from tests.support.postgres import PostgresServer
 
-ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "p%ss/w@rd:s3cret"
 
 
@@ -45,52 +43,11 @@ def database(postgres: PostgresServer) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def dag() -> DAG:
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(dag_folder=str(ROOT / "dags"))
-    assert bag.import_errors == {}
-    return bag.dags["kv_trash_cleaner"]
-
-
 def rows_in(url: str) -> int:
     with psycopg.connect(url) as connection:
         found = connection.execute("SELECT count(*) FROM kv").fetchone()
         assert found is not None
         return int(found[0])
-
-
-def test_params_are_these(dag: DAG) -> None:
-    """Their names are a public interface: triggers and DAG files of users have them."""
-    assert set(dag.params) == {
-        "kv_conn_id",
-        "state_uri",
-        "dry_run",
-        "grace_hours",
-        "unsafe_grace_seconds",
-        "kinds",
-        "max_partitions",
-        "max_rows",
-        "max_bytes",
-        "max_percent",
-        "read_rate",
-        "check_only",
-    }
-
-
-def test_a_clean_waits_for_the_look_whose_plan_bounds_it(dag: DAG) -> None:
-    assert set(dag.task_ids) == {"check", "scan", "clean"}
-    clean = dag.get_task("clean")
-    assert clean.upstream_task_ids == {"scan"}
-    assert "xcom_pull(task_ids='scan')" in clean.planned
-    assert "get('digest'" in clean.planned_digest
-
-
-def test_the_dag_is_a_dry_run_without_backfills(dag: DAG) -> None:
-    assert dag.params["dry_run"] is True
-    assert dag.max_active_runs == 1
-    assert "backfill" not in {str(kind) for kind in dag.allowed_run_types or ()}
 
 
 def test_a_check_asks_for_all_and_removes_nothing(airflow: Airflow, database: str, tmp_path: Path) -> None:
@@ -101,16 +58,6 @@ def test_a_check_asks_for_all_and_removes_nothing(airflow: Airflow, database: st
     assert {name for name, found in run.tasks.items() if found != "skipped"} == {"check"}
     assert rows_in(database) == before
     assert [path for path in state.rglob("*") if path.is_file()] == []
-
-
-def test_a_check_fails_where_the_database_does_not_answer(
-    airflow: Airflow, database: str, tmp_path: Path
-) -> None:
-    conf = {"state_uri": f"file://{tmp_path}/state", "check_only": True, "kv_conn_id": "lakefs_kv_gone"}
-    gone = {"conn_type": "postgres", "host": str(tmp_path), "schema": "gone", "login": "postgres"}
-    with connections(lakefs_kv_gone=gone):
-        run = airflow.run("kv_trash_cleaner", conf)
-    assert (run.state, run.tasks["check"], run.tasks["scan"]) == ("failed", "failed", "upstream_failed")
 
 
 def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(

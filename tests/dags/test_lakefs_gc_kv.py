@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_store import URL
 from dredge.kv import open_store
@@ -50,7 +50,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
-    """Do what a job does, without Spark; which steps were handed the store."""
     handed: dict[str, bool] = {}
 
     def submit(operator: LakeFSSparkOperator, secrets: Mapping[str, str]) -> None:

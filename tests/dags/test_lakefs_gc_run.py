@@ -16,11 +16,10 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators import approve
-from airflow_dredge.operators.events import EVENT
-from airflow_dredge.operators.lakefs import plan
-from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators import gates
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.run import LakeFSAcquireLeaseOperator, LakeFSPlanRunOperator
+from airflow_dredge.operators.reporting import EVENT
 from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.gc import steps
 from dredge.gc.run import make_lease, open_state
@@ -43,8 +42,6 @@ CONF: dict[str, Any] = {
 
 
 class InProcess:
-    """Does what a job does, without Spark, and notes what it was given."""
-
     def __init__(self) -> None:
         self.started: list[str] = []
         self.before: Callable[[str], None] = lambda step: None
@@ -89,18 +86,16 @@ def few_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The runs of tests/system have all of them.
     """
-    checked = plan.LakeFSPlanRunOperator.checked
+    checked = LakeFSPlanRunOperator.checked
 
-    def fewer(operator: plan.LakeFSPlanRunOperator, *window: Any) -> steps.GCConfig:
+    def fewer(operator: LakeFSPlanRunOperator, *window: Any) -> steps.GCConfig:
         config = checked(operator, *window)
         return replace(config, safety=replace(config.safety, canary_branches=1, canary_objects=3))
 
-    monkeypatch.setattr(plan.LakeFSPlanRunOperator, "checked", fewer)
+    monkeypatch.setattr(LakeFSPlanRunOperator, "checked", fewer)
 
 
 class Held:
-    """Somebody else's right to the lake."""
-
     def __init__(self, server: Server) -> None:
         client = LakeFSClient(server.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
         self.grant = steps.acquire_lease(steps.GCConfig(repository="lake"), "somebody else", client)
@@ -211,15 +206,12 @@ def test_run_with_a_failed_step_is_never_a_success(
 
 
 class Person:
-    """Answers what waits under Required Actions, as Airflow's API does for a user who clicks."""
-
     def __init__(self, option: str, user: str = "ada") -> None:
         self.option = option
         self.user = user
         self.asked: list[Any] = []
 
     def answer(self) -> None:
-        """Answer everything that waits."""
         from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
         from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
         from airflow.models.hitl import HITLDetail
@@ -249,10 +241,8 @@ class Person:
 
 @pytest.fixture
 def asks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
-    """Have a person answer what `dag.test()` waits for."""
-
     def answering(person: Person) -> None:
-        monkeypatch.setattr(approve, "_in_dag_test", lambda: False)
+        monkeypatch.setattr(gates, "_in_dag_test", lambda: False)
         honest = time.sleep
 
         def sleep(seconds: float) -> None:
@@ -322,7 +312,6 @@ def test_runs_are_optimized_once_a_complete_run_came_before(
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, when_asked: Callable[[int], None]) -> None:
-    """Let the first task ask often, and do something each time before it asks."""
     asked: list[None] = []
     poke = LakeFSAcquireLeaseOperator.poke
 

@@ -72,7 +72,6 @@ def token(app: Any, role: str) -> str:
 
 @pytest.fixture(scope="module")
 def dags(api: Any) -> Iterator[None]:
-    """Airflow knows the DAGs, one of them with a schedule."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
@@ -87,7 +86,6 @@ def dags(api: Any) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def swept_run() -> tuple[Place, str]:
-    """A repository, and the address of the page of a run that deleted."""
     world, _, _ = undo_world("quarantine")
     run = world.plan()
     world.run(run)
@@ -98,7 +96,6 @@ def swept_run() -> tuple[Place, str]:
 
 @pytest.fixture
 def swept(swept_run: tuple[Place, str], monkeypatch: pytest.MonkeyPatch) -> tuple[Place, str]:
-    """The same; its repository is the only one that the pages know."""
     monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [swept_run[0]])
     return swept_run
 
@@ -129,7 +126,7 @@ def test_who_may_start_the_dag_starts_a_restore_with_a_form_of_their_own(
     assert ask(api, "POST", address, "user", data={"all": "true", "form_token": others}).status_code == 403
     fields = {"prefix": "data/slice0/", "form_token": own}
     off = ask(api, "POST", address, "user", data=fields)
-    assert (off.status_code, "is switched off" in off.text) == (400, True)
+    assert (off.status_code, "is paused" in off.text) == (400, True)
     switch_on = ask(api, "PATCH", "/api/v2/dags/lakefs_gc_restore", "admin", json={"is_paused": False})
     assert switch_on.status_code == 200
     assert ask(api, "POST", address, "user", data=fields).status_code == 303
@@ -139,7 +136,6 @@ def test_who_may_start_the_dag_starts_a_restore_with_a_form_of_their_own(
 
 
 def restores(api: Any) -> list[dict[str, Any]]:
-    """Runs of the DAG that restores."""
     answer = get(api, "/api/v2/dags/lakefs_gc_restore/dagRuns", "admin")
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["dag_runs"]

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from dredge.gc import steps
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
@@ -43,7 +43,6 @@ _EXTRA = dict.fromkeys(
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """A server with garbage, and connections that work and have the secret wherever they can."""
     whole = {"login": SECRET, "password": SECRET, "extra": _EXTRA}
     key_pair = {"login": KEY_PAIR.access_key_id, "password": KEY_PAIR.secret_access_key}
     with (
@@ -70,7 +69,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
-    """Do what a job does, without Spark; or end a step with an exception."""
     failures: dict[str, Exception] = {}
 
     def submit(operator: LakeFSSparkOperator, secrets: Mapping[str, str]) -> None:
@@ -86,7 +84,6 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
 def assert_untold(
     airflow: Airflow, run: DagRun, lake: Lake, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The secret is in nothing that the run left or said. The database holds XCom values and rendered fields."""
     assert run.xcom
     assert SECRET not in json.dumps(run.xcom) + json.dumps(run.rendered)
     assert files_with_secret(airflow.home) == []

@@ -84,7 +84,6 @@ class Tour:
         return self.page.frame_locator("iframe")
 
     def until(self, text: str | re.Pattern[str]) -> None:
-        """Look at a page again and again until it says something."""
         for _ in range(int(WAIT_SECONDS)):
             if self.page.get_by_text(text).count():
                 return

@@ -76,7 +76,6 @@ def gallery() -> Iterator[Gallery]:
 
 
 def _world() -> World:
-    """A lake with some of everything that is garbage, and of what is not."""
     world = make_world(tuning={"candidate_rows": 40, "delete_keys": 1000})
     world.rules(30)
     for number in range(6):
@@ -93,7 +92,6 @@ def _world() -> World:
 
 
 def _runs(world: World, place: Place) -> dict[str, str]:
-    """Runs in every state, the last of them at work; gives their pages."""
     home = f"place/{place.key}"
     found = {"repository-empty": home}
     dry = world.plan(dry_run=True)
@@ -185,7 +183,6 @@ def _trash(folder: Path) -> tuple[Place, str]:
 
 
 def _around(world: World, place: Place) -> Around:
-    """Airflow, as somebody sees it who may do everything."""
     now = world.lake.clock()
     settings = {"repository": world.lake.repository}
     daily = Schedule("demo_daily", settings, "every day at 03:00", now + timedelta(hours=9), True)

@@ -45,7 +45,6 @@ def tour(home: House) -> Iterator[Tour]:
 
 @pytest.fixture(scope="module")
 def story() -> dict[str, str]:
-    """What earlier tests found that later ones go on with: addresses of pages."""
     return {}
 
 
@@ -73,7 +72,6 @@ def ended(home: House, dag_id: str, run: str) -> None:
 
 
 def run_page(tour: Tour, dag_id: str, run: str) -> str:
-    """Open the page of what a DAG run planned, as its tab does; gives the address."""
     for _ in range(int(WAIT_SECONDS)):
         tour.dredge(f"run?{urlencode({'dag': dag_id, 'run': unquote(run)})}")
         if "/place/" in tour.page.url:

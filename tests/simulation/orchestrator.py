@@ -364,7 +364,7 @@ class Orchestrator:
 
 
 def is_retried(error: BaseException) -> bool:
-    """Whether the DAG tries a task again that failed so (operators/retry.py)."""
+    """Whether the DAG tries a task again that failed so (operators/failures.py)."""
     if isinstance(error, Killed):
         return True
     if isinstance(error, DredgeError):

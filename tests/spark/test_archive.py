@@ -28,8 +28,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 class Builder:
-    """Stands in for spark-submit; writes the dump it is asked for."""
-
     def __init__(self, works: bool = True) -> None:
         self.works, self.calls = works, 0
 

@@ -30,7 +30,6 @@ pytestmark = [
 
 
 def collect(lake: Lake, runner: TaskRunner) -> Run:
-    """A run that trusts every object to be old; gives its context."""
     client = LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
     config = GCConfig(
         repository="lake",

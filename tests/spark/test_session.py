@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_dredge.spark_jobs import session
-from airflow_dredge.spark_jobs.session import submit_conf, with_session_id
+from airflow_dredge.spark_jobs.session import spark_reason, submit_conf, with_session_id
 from dredge.errors import ConfigError
 
 
@@ -47,3 +47,34 @@ def test_python_of_the_user_wins() -> None:
     conf = submit_conf({"PYSPARK_PYTHON": "/opt/python"})
     assert conf["spark.pyspark.python"] == "/opt/python"
     assert conf["spark.pyspark.driver.python"] == sys.executable
+
+
+WORKER = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "worker.py", line 5, in main
+ModuleNotFoundError: No module named 'dredge'
+
+JVM stacktrace:
+org.apache.spark.api.python.PythonException
+"""
+LOST = """An error occurred while calling o212.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times:
+"""
+CASES = {
+    "a worker's own exception": (WORKER, "ModuleNotFoundError: No module named 'dredge'"),
+    "a lost worker": (
+        LOST,
+        "Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times",
+    ),
+    "anything else": ("[SESSION_CLOSED] no such session.\nmore", "[SESSION_CLOSED] no such session"),
+    "nothing": ("", "Exception"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reason_is_the_line_that_tells_most(case: str) -> None:
+    text, reason = CASES[case]
+    assert spark_reason(Exception(text)) == reason

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
-from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
+from airflow_dredge.operators.icechunk.collection import (
+    IcechunkAcquireLeaseOperator,
+    IcechunkPlanCollectionOperator,
+    IcechunkReleaseLeaseOperator,
+)
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import Graph

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskAwaitingInput
 
-from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
-from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
+from airflow_dredge.operators.lakefs.run import (
+    LakeFSAcquireLeaseOperator,
+    LakeFSPlanRunOperator,
+    LakeFSReleaseLeaseOperator,
+)
 from dredge.lakefs import Environment
 from dredge.runs.summary import StepSummary
 

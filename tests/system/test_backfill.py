@@ -54,8 +54,6 @@ WAIT = 600 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
 
 @dataclass
 class Days:
-    """A lake with one live object and one that nothing references for each day; a clean run came before them."""
-
     lake: Lake
     folder: Path
     live: set[str]
@@ -79,7 +77,6 @@ class Days:
         return state
 
     def plans(self) -> list[dict[str, Any]]:
-        """What each run was planned to do."""
         return [json.loads(path.read_text()) for path in (self.folder / RUNS).glob("*/plan.json")]
 
 
@@ -109,7 +106,6 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Days]:
 
 
 def _collected_before(days: Days) -> None:
-    """Have a clean run that covers nothing of the days, as if it had been made before them."""
     config = steps.GCConfig(
         repository="lake",
         dry_run=False,
@@ -246,7 +242,6 @@ def _assert_apart(days: Days, airflow: LiveAirflow, failed: str) -> None:
 
 
 def _assert_complete(days: Days) -> None:
-    """Every window was some run's, all of them are covered, and the garbage of each is gone."""
     planned = {plan["config"]["window_begin"]: plan["mode"] for plan in days.plans()}
     for begin, _ in [*WINDOWS, (TODAY - DAY, TODAY)]:
         assert planned[begin.isoformat()] == "optimized", begin

@@ -39,7 +39,6 @@ TASKS = "/api/v2/dags/lakefs_gc/dagRuns/{run}/taskInstances"
 
 @pytest.fixture(scope="module")
 def dot_env() -> dict[str, str]:
-    """What a user writes into `.env`."""
     made = {name: secrets.token_hex(24) for name in secrets_wanted()}
     return made | {"AIRFLOW_FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}
 
@@ -98,7 +97,6 @@ def ended(stack: Stack, run: str) -> str | None:
 
 
 def executors(stack: Stack) -> set[str]:
-    """The workers on which an executor ran."""
     with urllib.request.urlopen(f"{stack.master_url}/json/", timeout=30) as answer:
         assert json.loads(answer.read())["aliveworkers"] == stack.services["spark-worker"].replicas
     workers = stack.folder.glob("spark-worker-*")

@@ -44,5 +44,5 @@ def test_demo_fails_when_a_row_that_nobody_called_trash_is_gone(
     monkeypatch.setattr(demo, "clean", careless)
     assert not demo.trash_demo(tmp_path / "demo")
     said = capsys.readouterr().out
-    assert "is gone or changed" in said
+    assert "is missing or changed" in said
     assert "reads otherwise" in said

@@ -57,7 +57,6 @@ class Server:
         )
 
     def growth(self, work: Callable[[], Any]) -> float:
-        """MiB that the process's memory grew at most while something was done."""
         proc = Path(f"/proc/{self.process.pid}")
         (proc / "clear_refs").write_text("5")  # the peak begins anew at the present size
         before = self._status(proc, "VmHWM")

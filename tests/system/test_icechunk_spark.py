@@ -40,8 +40,6 @@ def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Twins:
-    """A repository in a bucket, and a copy of it on which the library works."""
-
     bucket: TestBucket
     threshold: datetime
     before: dict[str, list[int]]
@@ -68,13 +66,11 @@ class Twins:
         return open_library(f"{self.bucket.uri}/{prefix}", self.bucket.options)
 
     def refs(self) -> dict[str, list[int]]:
-        """What every ref reads as, chunk by chunk."""
         library = self.library("ours")
         read = {f"branch {name}": contents(library, branch=name) for name in library.list_branches()}
         return read | {f"tag {name}": contents(library, tag=name) for name in library.list_tags()}
 
     def names(self, prefix: str) -> set[str]:
-        """The objects that a collection may touch."""
         return {
             key.removeprefix(f"{prefix}/")
             for folder in OBJECT_FOLDERS
@@ -82,7 +78,6 @@ class Twins:
         }
 
     def collect_theirs(self) -> dict[str, int]:
-        """Let the library expire and collect its copy; gives what its dry run said."""
         library = self.library("theirs")
         expire_with_library(library, self.threshold, delete_branches=False, delete_tags=False)
         cutoff = datetime.now(UTC) + timedelta(seconds=2)

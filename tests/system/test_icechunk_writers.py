@@ -65,7 +65,6 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestBucket]:
 
 
 def make_repository(bucket: TestBucket, spec: int, names: list[str]) -> str:
-    """A repository with a branch for each writer and one for all, and an array for each writer on both."""
     import zarr
 
     config = quiet().RepositoryConfig.default()
@@ -91,7 +90,6 @@ def make_repository(bucket: TestBucket, spec: int, names: list[str]) -> str:
 
 
 def start(python: str, bucket: TestBucket, name: str, amends: bool, stop: Path) -> subprocess.Popen[str]:
-    """Start a writer, which goes on until there is a file."""
     asked = {
         "endpoint_url": bucket.options.endpoint_url,
         "bucket": bucket.bucket,
@@ -113,7 +111,6 @@ def start(python: str, bucket: TestBucket, name: str, amends: bool, stop: Path) 
 
 
 def ours(uri: str) -> int:
-    """Expire and collect as Dredge does; gives how many objects went."""
     expire(uri, utc_now() - EXPIRED)
     config = CollectConfig(
         uri=uri,
@@ -128,7 +125,6 @@ def ours(uri: str) -> int:
 
 
 def theirs(uri: str) -> int:
-    """Expire and collect as the library does; gives how many objects went."""
     repository = open_library(uri)
     expire_with_library(repository, utc_now() - EXPIRED, delete_branches=False, delete_tags=False)
     return sum(deleted_of(repository.garbage_collect(utc_now() - AGE)).values())
@@ -137,7 +133,6 @@ def theirs(uri: str) -> int:
 def beside(
     bucket: TestBucket, uri: str, spec: int, pythons: Mapping[str, str], collector: Any, stop: Path
 ) -> dict[str, dict[str, Any]]:
-    """Let writers write while a collector works; gives what each writer said."""
     names = {f"w{number}": release for number, release in enumerate(WRITERS[spec])}
     writers = {
         name: start(pythons[release], bucket, name, spec == 2, stop) for name, release in names.items()
@@ -165,7 +160,6 @@ def _said(writer: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def read_back(uri: str, name: str) -> dict[str, list[int]]:
-    """What a writer's arrays hold now."""
     import zarr
 
     found = {}

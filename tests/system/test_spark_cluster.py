@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dredge.operators.lakefs.check import LakeFSCheckOperator
-from airflow_dredge.operators.spark_check import check_spark
+from airflow_dredge.operators.lakefs.run import LakeFSCheckOperator
+from airflow_dredge.operators.spark import check_spark
 from dredge.commands.spark_env import pack
 from dredge.runs.preflight import Line
 from tests.support.airflow import FILTERS, Airflow, connections

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.sdk.definitions.retry_policy import RetryAction
 
-from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.failures import RETRY_BY_FAMILY
 from airflow_dredge.operators.spark import job_error
 from airflow_dredge.spark_jobs.archive import spark_home
 from airflow_dredge.spark_jobs.session import submit_conf
@@ -40,7 +40,6 @@ job_main({"s": Job(run)})
 
 
 def submit(script: Path, *arguments: str, environ: Mapping[str, str], **conf: str) -> tuple[int, str]:
-    """Run a script through spark-submit, with the settings that operators give it and further ones."""
     home = spark_home()
     assert home is not None
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT), **environ}
@@ -60,7 +59,6 @@ def submit(script: Path, *arguments: str, environ: Mapping[str, str], **conf: st
 
 
 def seen(tmp_path: Path, environ: Mapping[str, str], **conf: str) -> dict[str, Any]:
-    """Return the settings of a session that a job would open, and the Python of its driver."""
     script = tmp_path / "show.py"
     script.write_text(SHOW)
     code, said = submit(script, environ=environ, **conf)

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from airflow_dredge.operators.application import SparkApplication
-from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSSliceListingOperator
 from airflow_dredge.operators.spark import job_file, submit_conf
 from airflow_dredge.spark_jobs.archive import spark_home
 from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id
@@ -87,8 +87,6 @@ job_main({"bulk_delete": Job(sweep)}, serve=serve)
 
 
 class Beats:
-    """A job whose two tasks touch a file ten times a second."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "beats"
         self.folder.mkdir()
@@ -238,7 +236,6 @@ def test_session_that_the_server_has_closed_is_opened_anew(spark_connect: Connec
 
 @pytest.fixture
 def waiting_run(tmp_path: Path) -> Iterator[tuple[PlantedLake, str, dict[str, str]]]:
-    """A run that has done everything but the deleting, with some hundred objects to delete one by one."""
     with lakefs_server(tmp_path) as server:
         planted = PlantedLake.plant(server.client, server.namespace("lake"))
         orphans = [f"data/{index:020d}/{index:020d}" for index in range(400)]

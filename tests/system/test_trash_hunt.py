@@ -99,8 +99,6 @@ class Worker(threading.Thread, ABC):
 
 
 class BranchWorker(Worker):
-    """Branches of one repository: uploads, commits, resets of every kind, deletion with staged changes."""
-
     def run(self) -> None:
         self.repository = f"branches-{self.number}"
         self.ground.create(self.repository)
@@ -146,8 +144,6 @@ class BranchWorker(Worker):
 
 
 class RepositoryWorker(Worker):
-    """One name again and again: created by several at once, filled, deleted with changes on it."""
-
     turns = 0
 
     def turn(self) -> None:
@@ -269,7 +265,6 @@ def test_nothing_live_is_lost_beside_a_busy_server(postgres: PostgresServer, tmp
 
 
 def live_partitions(ground: Ground) -> set[bytes]:
-    """What records name."""
     live: set[bytes] = set()
     for repository in ground.catalog.repositories.list_repositories(amount=1000).results:
         live.add(repository.partition)

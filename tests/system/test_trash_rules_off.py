@@ -96,7 +96,6 @@ def reset_that_ends_between_plan_and_deletion(ground: Ground) -> bool:
 
 
 def reset_that_ends_at_the_very_deletion(ground: Ground) -> bool:
-    """As before, but the token is named after the last look at the references."""
     gate = Gate("set_if", b"lake-", b"branches/main")
 
     def let_it_end() -> None:
@@ -154,7 +153,6 @@ def lost_repository(ground: Ground) -> bool:
 
 
 def live_token_queued(ground: Ground) -> bool:
-    """The server queued the token that the branch names, as a real one does when an answer is lost."""
     wait_for(
         lambda: not list(ground.kv.scan(b"cleanup-tokens"))
     )  # nothing wakes the server's own drop after this
@@ -168,7 +166,6 @@ def live_token_queued(ground: Ground) -> bool:
 
 
 def pull_request_opened_again(ground: Ground) -> bool:
-    """The index of a pull request that is gone is written anew for another one, right at the deletion."""
     partition = ground.catalog.repositories.get_repository("lake").partition
     key = b"repos/" + partition + b"/a/main"
     ground.margins = replace(ground.margins, id_age=ground.margins.grace)
@@ -190,7 +187,6 @@ def pull_request_opened_again(ground: Ground) -> bool:
 
 
 def reset_frozen_beyond_the_grace_period(ground: Ground) -> bool:
-    """Nothing can fence it; what it names comes back with the next run."""
     gate = Gate("set_if", b"lake-", b"branches/main")
     with ground.held(
         gate, lambda: ground.catalog.branches.reset_branch("lake", "main", kind="common_prefix", path="x/")
@@ -203,7 +199,6 @@ def reset_frozen_beyond_the_grace_period(ground: Ground) -> bool:
 
 
 def unreadable_branch(ground: Ground) -> bool:
-    """A branch record of a newer server cannot be read: what it names cannot be known."""
     partition = ground.catalog.repositories.get_repository("lake").partition
     ground.catalog.branches.create_branch("lake", "new", "main")
     ground.upload("lake", "new", "n", 5)
@@ -220,7 +215,6 @@ def unreadable_branch(ground: Ground) -> bool:
 
 
 def task_under_way(ground: Ground) -> bool:
-    """Somebody waits for a task that has not said anything for a while; without its status it is lost."""
     task = ground.catalog.garbage.prepare_commits_async("lake")
     ground.scan()
     ground.rest()
@@ -247,7 +241,6 @@ def hook_before_the_record(ground: Ground) -> bool:
 
 
 def deletion_under_way(ground: Ground) -> bool:
-    """A deletion that was interrupted is repeated; what is left of the repository is its, not the cleaner's."""
     ground.create("pond")
     ground.upload("pond", "main", "f", 7)
     token = ground.catalog.branches.get_branch("pond", "main").staging_token.encode()
@@ -395,7 +388,6 @@ def test_without_this_rule_something_is_lost(lake: Ground, rule: str, monkeypatc
 
 
 def clean_or_put_back(ground: Ground) -> bool:
-    """Clean; returns whether something that was removed had to be put back."""
     try:
         ground.clean()
     except NamedAgainError:

@@ -108,7 +108,6 @@ def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def environment(dags_folder: Path, tmp_path: Path) -> dict[str, str]:
-    """Variables of an Airflow with an empty database; nothing in them leads to this tree."""
     home = tmp_path / "airflow"
     home.mkdir()
     shutil.copy(empty_database(), home / "airflow.db")
@@ -155,8 +154,8 @@ def test_it_lives_beside_another_projects_operators(
     assert found["errors"] == {}
     assert found["dags"] == {
         "theirs": "operators.theirs",
-        "lakefs_gc": "airflow_dredge.operators.lakefs.check",
-        "icechunk_expiration": "airflow_dredge.operators.icechunk.check",
+        "lakefs_gc": "airflow_dredge.operators.lakefs.run",
+        "icechunk_expiration": "airflow_dredge.operators.icechunk.collection",
     }
     assert found["files"]["lakefs_gc"] == str(dags_folder / "dredge_dags.py")
     assert found["plugins"].count("dredge_pages") == 1

@@ -40,8 +40,6 @@ PARTS = ("DAGs", "run", "restore", "pages")
 
 @dataclass(frozen=True)
 class Cell:
-    """Versions that are tried together."""
-
     airflow: str
     spark: str
     python: str
@@ -64,8 +62,6 @@ CELLS = (
 
 
 class Environment:
-    """The environment of a cell, with an Airflow of its own."""
-
     def __init__(self, cell: Cell, wheel: Path) -> None:
         self.cell = cell
         self.home = HOME / cell.name
@@ -90,7 +86,6 @@ class Environment:
         check([uv, "pip", "install", "--quiet", "--python", str(self.python), *excludes, *wanted])
 
     def _variables(self) -> dict[str, str]:
-        """Variables of an Airflow with an empty database; nothing in them leads to this tree."""
         airflow = self.home / "airflow"
         shutil.rmtree(airflow, ignore_errors=True)
         (airflow / "dags").mkdir(parents=True)
@@ -119,7 +114,6 @@ class Environment:
 def check(
     command: Sequence[str], variables: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> str:
-    """Run a command, and return what it printed; its words stand in the error."""
     done = subprocess.run(
         [*command], env=variables, cwd=folder, capture_output=True, text=True, check=False, timeout=3600
     )
@@ -131,7 +125,6 @@ def check(
 
 
 def try_cell(cell: Cell, wheel: Path) -> dict[str, str]:
-    """Return the result of each part, and the versions that were installed."""
     found = Environment(cell, wheel)
     versions: dict[str, str] = found.inside("versions")
     dags = found.inside("dags")

@@ -16,7 +16,6 @@ ADDRESSES = ("/", "/why", "/static/pages.css")
 
 
 def versions() -> dict[str, str]:
-    """The versions that are installed."""
     found = {"Python": ".".join(map(str, sys.version_info[:3])), "Airflow": version("apache-airflow")}
     return found | {"PySpark": version("pyspark"), "protobuf": version("protobuf")}
 
@@ -95,7 +94,6 @@ def pages() -> dict[str, int]:
         return asyncio.run(ask(address, {"Authorization": f"Bearer {token}"}))
 
     def links(address: str, wanted: str) -> set[str]:
-        """Addresses that a page leads to; they are relative to the first page."""
         return {f"/{link}" for link in re.findall(rf'href="({wanted})"', get(address).text)}
 
     (place,) = links("/", r"place/\w+")

@@ -45,7 +45,7 @@ class ManyConfig:
         "Names, or globs such as `team-*`, separated by commas or spaces. Each repository has its own run.",
         default="*",
     )
-    leave_out: str | None = setting(
+    exclude: str | None = setting(
         "Excluded repositories",
         "Names or globs of repositories that are not collected. Empty: none.",
         default=None,
@@ -70,7 +70,7 @@ class ManyConfig:
     @property
     def unwanted(self) -> list[str]:
         """Names and globs of the repositories to leave out."""
-        return _words(self.leave_out or "")
+        return _words(self.exclude or "")
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:

@@ -113,8 +113,7 @@ class _Collection:
         record.details["why_not"] = why_not
         named = found.files | self._about_to_be_named(files, found)
         garbage = self._garbage(files, named)
-        waiting = WaitingFiles(self.run, self._site, self.config, record)
-        chosen = self._chosen(garbage, waiting.advance(garbage, named, why_not))
+        chosen = self._chosen(garbage, self._advance_list(record, garbage, named, why_not))
         record.counts.update(
             files=len(files),
             garbage_files=len(garbage),
@@ -168,6 +167,48 @@ class _Collection:
             File(name, kind, infos[name].size, ids, infos[name].last_modified)
             for (name, kind), ids in zip(unnamed, versions, strict=True)
         ]
+
+    def _advance_list(
+        self, record: StepRecord, garbage: Sequence[File], named: Collection[str], why_not: str
+    ) -> set[str]:
+        """Advance the pending list and write it for the next run; return the names of the files after their wait."""
+        run, now = self.run, self.run.store_now()
+        place = open_writer(_runs_uri(run.plan.namespace), run.options)
+        created_at = self._site.client.repository(run.plan.repository).created_at
+        pending = SmallList.read(place, expected_list(run.state, run.plan.namespace, created_at), now)
+        if pending.problem:
+            record.warn(f"the wait of all files starts again: {pending.problem}")
+        turn = Turn(
+            run_id=run.plan.run_id,
+            marked_at=run.plan.created_at,
+            now=now,
+            cutoff=self._cutoff,
+            min_age=self.config.min_age,
+            grace=self.config.grace(keeps_id(self._site)),
+            waits=self.config.waits,
+            lists_all=True,
+            state_of=None,
+        )
+        confirmed = pending.advance(_found(garbage, why_not), turn, named)
+        record.details["pending"] = pending.figures
+        if self._is_owner(record):
+            now = run.store_now()
+            record.attempt.check()
+            run.lease.check(run.plan.lease, now)
+            pending.leave(place, run.folder.label, run.plan.run_id, run.plan.created_at, now)
+        return confirmed
+
+    def _is_owner(self, record: StepRecord) -> bool:
+        """Whether later runs may use the mark: not that of another server or of an older database."""
+        owner = read_owner(self.run.state)
+        owns = owner is None or owner.includes(self._site.client.environment())
+        if owns and compare_ids(self._site).passes:
+            return True
+        record.warn(
+            "no pending list is left for later runs: another server owns the namespace, or lakeFS lacks the id of the"
+            " last mark"
+        )
+        return False
 
     def _chosen(self, garbage: Sequence[File], confirmed: set[str]) -> list[File]:
         """Files after their wait, metaranges first, without the ranges of metaranges still waiting."""
@@ -311,68 +352,6 @@ class _Collection:
             there |= copies.keys()
             more, found.missing = self.names.closure(found.missing)
             found.files |= more
-
-
-@dataclass(slots=True)
-class WaitingFiles:
-    """The pending list of files, and the run after its mark."""
-
-    run: SideRun
-    site: Site
-    config: MetadataConfig
-    record: StepRecord
-
-    def advance(self, garbage: Sequence[File], named: Collection[str], why_not: str) -> set[str]:
-        """Advance the list and write it for the next run.
-
-        Args:
-            named: names of files in use, or soon in use.
-            why_not: the reason against any deletion, or "".
-
-        Returns:
-            Names of the files after their wait.
-
-        Raises:
-            RefusedError: a newer version of Dredge wrote the list.
-            ConflictError: another run has left its list since.
-        """
-        run, now = self.run, self.run.store_now()
-        place = open_writer(_runs_uri(run.plan.namespace), run.options)
-        created_at = self.site.client.repository(run.plan.repository).created_at
-        pending = SmallList.read(place, expected_list(run.state, run.plan.namespace, created_at), now)
-        if pending.problem:
-            self.record.warn(f"the wait of all files starts again: {pending.problem}")
-        turn = Turn(
-            run_id=run.plan.run_id,
-            marked_at=run.plan.created_at,
-            now=now,
-            cutoff=run.plan.created_at - self.config.min_age,
-            min_age=self.config.min_age,
-            grace=self.config.grace(keeps_id(self.site)),
-            waits=self.config.waits,
-            lists_all=True,
-            state_of=None,
-        )
-        confirmed = pending.advance(_found(garbage, why_not), turn, named)
-        self.record.details["pending"] = pending.figures
-        if self._is_owner():
-            now = run.store_now()
-            self.record.attempt.check()
-            run.lease.check(run.plan.lease, now)
-            pending.leave(place, run.folder.label, run.plan.run_id, run.plan.created_at, now)
-        return confirmed
-
-    def _is_owner(self) -> bool:
-        """Whether later runs may use the mark: not that of another server or of an older database."""
-        owner = read_owner(self.site.state)
-        owns = owner is None or owner.includes(self.site.client.environment())
-        if owns and compare_ids(self.site).passes:
-            return True
-        self.record.warn(
-            "no pending list is left for later runs: another server owns the namespace, or lakeFS lacks the id of the"
-            " last mark"
-        )
-        return False
 
 
 def _found(garbage: Sequence[File], why_not: str) -> pa.Table:

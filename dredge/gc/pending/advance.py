@@ -97,7 +97,6 @@ class AdvanceConfig:
     Attributes:
         live: hashes of all live addresses.
         holds: results of the proofs about held candidates.
-        gone: deletions of the run with the newest state.
         writes: whether the mark leaves a list; else it is only counted.
     """
 

@@ -87,12 +87,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
 
 
 def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
-    """Make the state after a run.
-
-    Args:
-        base: the state before an optimized run.
-        gone: files of hashes of deleted and missing candidates.
-    """
+    """Make the state after a run from the state before an optimized run and the hashes of deleted candidates."""
     listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
     committed = record.input(ListCommittedOutput)
     referred = [from_json(Referred, item) for item in committed.referring]

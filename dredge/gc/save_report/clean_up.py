@@ -9,8 +9,8 @@
     hashes of deleted objects       of earlier checks, a week old; records of deletions with the run's folder
     parts of the committed index    superseded by compaction a week ago, or of a killed run
 
-All files of a version of the state that was the newest at any time of the last week stay. A run at work, awaiting
-approval or resumed was planned on such a version, as its mark expires within hours. Each version refers to files of the
+All files of a version of the state that was the newest at any time of the last week stay. A running, waiting or
+resumed run was planned on such a version, as its mark expires within hours. Each version refers to files of the
 version before it and to new ones. So an old file outside these versions is never needed again, even if another run has
 overtaken this one.
 """

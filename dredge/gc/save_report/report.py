@@ -131,7 +131,7 @@ def write_report(
 
 
 def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str, Any]:
-    """Build the current report of a run at work, failed or complete; see `build_report`.
+    """Build the current report of a running, failed or complete run; see `build_report`.
 
     Raises:
         ConfigError: not the folder of a run.

@@ -196,8 +196,8 @@ class Uploads:
 
     @classmethod
     def of(cls, plan: Plan) -> Uploads | None:
-        """The uploads of a run; None where parts are no objects, or `upload_hours` is 0."""
-        hours = plan.config.upload_hours
+        """The uploads of a run; None where parts are no objects, or `multipart_idle_hours` is 0."""
+        hours = plan.config.multipart_idle_hours
         if not hours or canonical_scheme(plan.namespace.partition("://")[0]) != "gs":
             return None
         return cls(uri=plan.namespace, since=plan.created_at - timedelta(hours=hours))

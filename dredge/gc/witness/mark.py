@@ -31,12 +31,11 @@ from dredge.gc.witness.unnamed import (
     Files,
     Unnamed,
     demand_metaranges,
+    find_metarange_before,
     find_unnamed,
     list_tables,
-    read_kinds,
 )
 from dredge.lakefs import LakeFS, Repository
-from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
@@ -146,7 +145,10 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
     record = past.record
     if record is None or not _is_other_life(record, repository):
         return past
-    older = _older_metarange(run, past, repository) if past.compares else None
+    created = repository.created_at
+    older = None
+    if past.compares and created is not None:
+        older = find_metarange_before(run.reader, created, past.metaranges)
     if older is not None:
         refuse(
             Site.of_run(run),
@@ -226,19 +228,6 @@ def knows_commit(client: LakeFS, repository: str, commit_id: str) -> bool:
 def _is_other_life(record: MarkRecord, repository: Repository) -> bool:
     dates = {record.repository_created_at, repository.created_at}
     return None not in dates and len(dates) > 1
-
-
-def _older_metarange(run: Run, past: Past, repository: Repository) -> str | None:
-    """Find a metarange written before the repository was created."""
-    created = repository.created_at
-    assert created is not None
-    files = list_tables(run.reader)
-    older = [name for name, info in sorted(files.items()) if info.last_modified < created]
-    for name in older:
-        if name in past.metaranges:
-            return name
-    kinds = read_kinds(run.reader, [files[name] for name in older])
-    return next((name for name, kind in kinds.items() if kind == METARANGES), None)
 
 
 def _examples(past: Past, unknown: Sequence[str]) -> str:

@@ -35,9 +35,8 @@ from dredge.gc.witness.ownership import (
     read_visitors,
     write_id,
 )
-from dredge.gc.witness.unnamed import list_tables, read_kinds
+from dredge.gc.witness.unnamed import find_metarange_before
 from dredge.lakefs import Environment
-from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.conditional import replace_tagged
 from dredge.runs.consents import Consent, read_consents, record_consent
 from dredge.runs.payload import to_json
@@ -339,8 +338,7 @@ def _is_new_repository(run: Run, compared: Compared) -> bool:
     before = compared.ids.repository_created_at
     if created_at is None or before is None or created_at <= before:
         return False
-    older = [info for info in list_tables(run.reader).values() if info.last_modified < created_at]
-    return METARANGES not in read_kinds(run.reader, older).values()
+    return find_metarange_before(run.reader, created_at) is None
 
 
 def _refuse_id(site: Site, environment: Environment, compared: Compared) -> None:

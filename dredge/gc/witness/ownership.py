@@ -257,7 +257,7 @@ def write_id(site: Site, compared: Compared | None = None) -> bool:
 
 
 def _set(site: Site, value: str) -> bool:
-    # The key is overwritten and never deleted: an import ends the server's process after the last metadata key is gone.
+    # The key is overwritten and never deleted: without any metadata key, an import ends the server's process.
     for _ in range(_TRIES):
         if not site.client.set_metadata(site.repository, {KEY: value}):
             return False

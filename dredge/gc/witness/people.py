@@ -56,7 +56,7 @@ def take_over(
         what = {"to": to_json(environment), "from": None if before is None else to_json(before.environment)}
         consent = record_consent(site.state, OWN, repository, why, what, who)
         replace_owner(site.state, Owner(environment=environment, since=consent.at))
-        # A new id distinguishes it from the owner before, whatever id that server has.
+        # A new id distinguishes it from the owner before.
         return _result(site, consent, before, has_id=write_id(site))
 
 
@@ -67,12 +67,11 @@ def add_alias(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> dict[str, Any]:
-    """Record the URL of the lakeFS connection as another URL of the owner; arguments as for `take_over`.
+    """Record the URL of the lakeFS connection as another URL of the owner; arguments and errors as for `take_over`.
 
     Raises:
-        ConfigError: the reason is empty, or there is no owner yet.
+        ConfigError: there is no owner yet.
         RefusedError: the server lacks the id of the last mark, or is another installation.
-        LeaseHeldError: a run works on the repository.
     """
     with hold_lease(repository, why, ALIAS, client, options) as site:
         environment, before = site.client.environment(), read_owner(site.state)
@@ -105,12 +104,10 @@ def consent_without_id(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> dict[str, Any]:
-    """Consent to deletions through a server without the id of the last mark; arguments as for `take_over`.
+    """Consent to deletions through a server without the id of the last mark; arguments and errors as for `take_over`.
 
     Raises:
-        ConfigError: the reason is empty.
         RefusedError: another server owns the namespace.
-        LeaseHeldError: a run works on the repository.
     """
     with hold_lease(repository, why, WITHOUT_ID, client, options) as site:
         before = demand_owner(site)
@@ -126,12 +123,11 @@ def lift_block(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> dict[str, Any]:
-    """Lift the block of a namespace and write a new id to the server; arguments as for `take_over`.
+    """Lift the block of a namespace and write a new id to the server; arguments and errors as for `take_over`.
 
     Raises:
-        ConfigError: the reason is empty, or there is no block.
+        ConfigError: there is no block.
         RefusedError: another server owns the namespace.
-        LeaseHeldError: a run works on the repository.
     """
     with hold_lease(repository, why, LIFT_BLOCK, client, options) as site:
         before = demand_owner(site)

@@ -1,8 +1,8 @@
 """Metarange files counted as active commits without an active commit.
 
     written since the cutoff                              always
-    written in the last `keep_unnamed_days`, or since     if no commit known to the server names it, and no commit of
-    the last complete mark if longer                      an earlier mark named it
+    written in the last `keep_unnamed_days`, or since     without a commit known to the server, and without a commit of
+    the last complete mark if longer                      an earlier mark
 
 Such a file belongs to a commit lost with lakeFS's database, to a commit in progress (lakeFS writes the tree, runs
 hooks, and moves the branch last), or to a short-lived branch between two marks.
@@ -14,7 +14,7 @@ name most of them. Any other file is opened once, at its end, and its kind is re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -166,6 +166,20 @@ def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, s
 
     kinds = ordered_map(read, wanted, _AT_ONCE)
     return {info.key.removeprefix(METADATA): kind for info, kind in zip(wanted, kinds, strict=True)}
+
+
+def find_metarange_before(reader: ObjectReader, time: datetime, known: Collection[str] = ()) -> str | None:
+    """Find a metarange written before a time.
+
+    Args:
+        known: names of metaranges, not opened.
+    """
+    older = {name: info for name, info in sorted(list_tables(reader).items()) if info.last_modified < time}
+    found = next((name for name in older if name in known), None)
+    if found is not None:
+        return found
+    kinds = read_kinds(reader, older.values())
+    return next((name for name, kind in kinds.items() if kind == METARANGES), None)
 
 
 def kind_of(envelope: Envelope) -> str:

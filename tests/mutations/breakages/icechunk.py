@@ -343,7 +343,7 @@ ICECHUNK = (
     ),
     Breakage(
         "an interval that ends in the future makes a run expire more",
-        "airflow_dredge.operators.icechunk.plan_expiration",
+        "airflow_dredge.operators.icechunk.expiration",
         "IcechunkPlanExpirationOperator.execute",
         Keep("Call", "min", "args.0"),
         ("test_an_interval_never_makes_a_run_expire_more",),

@@ -8,7 +8,7 @@ from tests.mutations.edits import Drop, Put
 MANY = (
     Breakage(
         "a connection that cannot be had is one that is not there",
-        "airflow_dredge.operators.hooks.finding",
+        "airflow_dredge.operators.hooks.connections",
         "find_connection",
         Drop("Raise", "UnavailableError"),
         ("test_an_error_of_the_look_up_is_not_a_missing_connection",),
@@ -23,14 +23,14 @@ MANY = (
     Breakage(
         "the form's dry run is not one where the Variable says otherwise",
         "airflow_dredge.operators.many",
-        "conf_of",
+        "make_conf",
         Put("Subscript", "params", False),
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
     Breakage(
         "an entry of the Variable that says nothing deletes",
         "airflow_dredge.operators.many",
-        "conf_of",
+        "make_conf",
         Put("Call", "get", False, "args.1"),
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
@@ -44,7 +44,7 @@ MANY = (
     Breakage(
         "one of two settings is taken where schedules differ",
         "airflow_dredge.operators.schedules",
-        "settings_in",
+        "read_settings",
         Drop("Assign", 6),
         ("test_schedules_that_differ_about_a_repository_leave_it_out",),
     ),
@@ -71,7 +71,7 @@ MANY = (
     ),
     Breakage(
         "a try that died is followed by a second run",
-        "airflow_dredge.operators.lakefs.collect_repository",
+        "airflow_dredge.operators.lakefs.many",
         "LakeFSCollectRepositoryOperator._go_on",
         Put("If", 1, False),
         ("test_a_try_that_died_is_followed_by_one_that_waits_for_the_same_run",),
@@ -85,7 +85,7 @@ MANY = (
     ),
     Breakage(
         "a run that a person deleted is waited for",
-        "airflow_dredge.operators.lakefs.collect_repository",
+        "airflow_dredge.operators.lakefs.many",
         "LakeFSCollectRepositoryOperator.resume_execution",
         Put("Return", 2, None),
         ("test_a_run_that_a_person_deleted_is_noticed_within_minutes",),

@@ -102,7 +102,7 @@ METADATA = (
     Breakage(
         "the wait of metadata begins in the mark of another server",
         "dredge.gc.metadata.collecting",
-        "WaitingFiles._is_owner",
+        "_Collection._is_owner",
         Put("If", 1, True),
         ("test_the_mark_of_another_server_or_of_an_older_database_leaves_no_list",),
     ),

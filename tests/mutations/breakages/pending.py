@@ -204,7 +204,7 @@ PENDING = (
     ),
     Breakage(
         "a policy's floor does not hold where the grace is empty",
-        "airflow_dredge.operators.policy",
+        "airflow_dredge.operators.run_check",
         "_effective",
         Put("IfExp", 1, False),
         ("test_a_run_within_its_bounds_goes_on_and_any_other_is_refused",),

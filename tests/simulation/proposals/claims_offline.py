@@ -174,7 +174,7 @@ SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
     "come-back": (leave_and_come_back, "new metadata, hard reset, and both undone, again and again"),
     "restore": (
         restore,
-        "an object that nothing names is brought back under the lease, after the run's time",
+        "an unreferenced object is restored under the lease, after the run's time",
     ),
     "two-runs": (two_runs, "a second run"),
     "dies": (run_dies, "the collector or a writer dies"),
@@ -196,12 +196,12 @@ WEAKENED = {
     "listing_first": ("parts", "the listing is read while deleting"),
     "min_age": ("late-link", "young objects are not kept"),
     "recheck": ("parts", "nothing is read again before deleting"),
-    "wait": ("parts", "what was uploaded in parts goes as soon as the re-check does not find it"),
+    "wait": ("parts", "an object uploaded in parts is deleted as soon as the re-check does not find it"),
     "lease": ("restore", "no lease is taken or asked for"),
     "every_token": ("come-back", "staging is read once, by the branch records that were read before"),
     "young_commits": (
         "leave-twice",
-        "what was committed while staging was read counts only where a branch leads to it",
+        "a commit during the reading of staging counts only if a branch leads to it",
     ),
     "heads": ("come-back", "heads seen while staging was read do not count"),
 }

@@ -84,7 +84,7 @@ def troubles(world: World) -> list[Trouble]:
     """Committed objects that are gone or changed, and staged pointers that lead nowhere."""
     staged = tuple(f"{name}/{branch.token}/" for name, branch in lake.branches(world))
     return lake.losses(world) + [
-        Trouble("loss", f"{key} points to {found.body}, which is gone")
+        Trouble("loss", f"{key} points to {found.body}, which does not exist")
         for key, found in sorted(world.objects.items())
         if found.meta == POINTER and key.startswith(staged) and found.body not in world.objects
     ]
@@ -122,12 +122,12 @@ CHAPTER = Chapter(
         Claim(
             "store-new-key",
             "Open 1",
-            "How can data be kept from changing after the commit? With a key of its own for each upload "
-            "(If-None-Match), and another look at the token.",
+            "How can data be kept from changing after the commit? With a separate key for each upload "
+            "(If-None-Match), and a second check of the token.",
             lambda: _scene(_world(), Writer=lambda: upload_new("x", "2"), Committer=commit),
             LEAK,
             "Nothing committed changes. But the path is no longer defined, and a late upload leaves an object below "
-            "a token that nobody has.",
+            "an unused token.",
         ),
         Claim(
             "store-ingest",
@@ -145,7 +145,7 @@ CHAPTER = Chapter(
                 _world(x="1"), Linker=lambda: link("dev", "y", "main/t1/x"), Remover=delete_branch
             ),
             LOSS,
-            "A pointer does not keep what it points to. It takes no race.",
+            "A pointer does not keep its target. It takes no race.",
         ),
     ),
 )

@@ -129,7 +129,7 @@ CHAPTER = Chapter(
             "Azure and Google set metadata under a condition.",
             lambda: link_beside_delete("metadata"),
             NOTHING,
-            "Nobody overwrites a number that he has not read.",
+            "A conditional write never overwrites an unread number.",
         ),
         Claim(
             "counter-kv",
@@ -137,7 +137,7 @@ CHAPTER = Chapter(
             "The counter in a cell with conditional writes: a record, or an object beside it.",
             lambda: link_beside_delete("kv"),
             NOTHING,
-            "The named blocker is gone on S3, too. What follows is not.",
+            "S3 no longer has this blocker. The problems below remain.",
         ),
         Claim(
             "counter-commit",

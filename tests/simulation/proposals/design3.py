@@ -149,8 +149,8 @@ def copy_of_committed() -> Scene:
 CHAPTER = Chapter(
     "3",
     "References tracked in the staging manager",
-    "A record for each address and staging token says staged, deleted or committed. A background job deletes what is "
-    "deleted in all records for long enough.",
+    "A record for each address and staging token says staged, deleted or committed. A background job deletes an "
+    "object if all records have it as deleted for long enough.",
     (
         Claim(
             "tracking-overrides",
@@ -158,7 +158,8 @@ CHAPTER = Chapter(
             "How are overrides dealt with?",
             overrides,
             LEAK,
-            "Two writers replace the same entry; each lets go of what it saw, and nobody of what lost.",
+            "Two writers replace the same entry; each releases the address that it saw, and the losing address is "
+            "never released.",
         ),
         Claim(
             "tracking-tbd",
@@ -166,7 +167,7 @@ CHAPTER = Chapter(
             "After some time an address cannot be referenced any more.",
             late_link,
             LOSS,
-            "The time is checked, then the entry is written: whatever the number, a request that takes longer loses.",
+            "The time is checked, then the entry is written: for any number, a longer request loses.",
         ),
         Claim(
             "tracking-committed",
@@ -174,7 +175,7 @@ CHAPTER = Chapter(
             "The records of a committed address are removed.",
             copy_of_committed,
             LOSS,
-            "A copy of what is committed makes the first record anew, and a reset of it looks like the last. Design 4 "
+            "A copy of a committed object recreates the first record, and its reset looks like the last one. Design 4 "
             "names this. It takes no race.",
         ),
     ),

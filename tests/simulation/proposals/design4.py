@@ -159,7 +159,7 @@ CHAPTER = Chapter(
             "How is an override in the same token handled?",
             override_in_token,
             LEAK,
-            "The job finds addresses through the entries of the token, and the entry is gone. It takes no race.",
+            "The job finds addresses through the entries of the token, and the entry does not exist. It takes no race.",
         ),
         Claim(
             "tokens-copy",
@@ -183,7 +183,7 @@ CHAPTER = Chapter(
             "What a committed token holds and the commit does not is deleted.",
             upload_beside_commit,
             LOSS,
-            "A writer whose token was sealed meanwhile stages again in the new one, an object that is gone.",
+            "A writer whose token was sealed meanwhile stages a deleted object again in the new one.",
         ),
     ),
 )

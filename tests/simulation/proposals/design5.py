@@ -180,7 +180,7 @@ CHAPTER = Chapter(
             "A lock that is left behind stops every later operation.",
             move_dies,
             STUCK,
-            "A dead owner looks like a slow one.",
+            "A crashed owner looks like a slow one.",
         ),
         Claim(
             "copies-timed-lock",
@@ -188,7 +188,8 @@ CHAPTER = Chapter(
             "A lock is broken when it is old.",
             lambda: move_beside_delete(Design(lock_breaks=True)),
             LOSS,
-            "A slow mover goes on with what it had locked. Every later step would have to check a number.",
+            "A slow mover continues with its entry after the lock was broken. Every later step would have to check a "
+            "number.",
         ),
         Claim(
             "copies-locked-for-ever",
@@ -204,7 +205,7 @@ CHAPTER = Chapter(
             "A deletion beside a commit.",
             lambda: _scene(Deleter=lambda: delete(Design(), "x"), Committer=commit),
             LOSS,
-            "The commit has read the entry, locked or not, when its object goes.",
+            "The commit has read the entry, locked or not, when its object is deleted.",
         ),
     ),
 )

@@ -133,7 +133,7 @@ def losses(world: World) -> list[Trouble]:
     for place, entry in readable(world):
         there = world.objects.get(entry.address)
         if there is None:
-            found.append(Trouble("loss", f"{place} reads {entry.address}, which is gone"))
+            found.append(Trouble("loss", f"{place} reads {entry.address}, which does not exist"))
         elif there.body != entry.body:
             found.append(Trouble("loss", f"{place} reads {entry.address}, which holds other bytes now"))
     return found

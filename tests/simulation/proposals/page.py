@@ -29,7 +29,7 @@ def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
 
 def chapter_part(chapter: Chapter) -> str:
     """A design: its claims, and the shortest schedule of each that goes wrong."""
-    parts = [chapter.idea, table(("Item", "Claim", "Found", "What it says"), map(_row, chapter.claims))]
+    parts = [chapter.idea, table(("Item", "Claim", "Found", "Meaning"), map(_row, chapter.claims))]
     for claim in chapter.claims:
         if claim.worst:
             parts.append(_schedule(f"{claim.item}, {claim.name}", result_of(claim).found[claim.worst]))

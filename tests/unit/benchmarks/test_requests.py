@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.requests import FORMAT, requests_of
+from benchmarks.requests import FORMAT, open_requests
 from benchmarks.s3_store import LOG
 
 TIME = "[23/Nov/2026:02:42:57 +0000]"
@@ -36,7 +36,7 @@ def test_lines_of_emulators_tell_the_kind_of_each_request(tmp_path: Path, target
     quoted = f'time=1 level=INFO msg="127.0.0.1 - - {TIME} \\"{target} HTTP/1.1\\" 200 27\\n"\n'
     of_a_batch = f'time=1 level=INFO msg=" - - {TIME} \\"DELETE /storage/v1/b/b/o/x HTTP/1.1\\" 200 5\\n"\n'
     log.write_text("Azurite Blob service is starting on 127.0.0.1:1\n" + plain + quoted + of_a_batch)
-    counted = requests_of({LOG: str(log), FORMAT: "common"})
+    counted = open_requests({LOG: str(log), FORMAT: "common"})
     assert counted is not None
     assert counted.counts() == {kind: 2}
 
@@ -50,7 +50,7 @@ def test_requests_are_told_by_what_they_ask_for(tmp_path: Path) -> None:
         "POST /batch/storage/v1",
     )
     log.write_text("".join(f'127.0.0.1 - - {TIME} "{target} HTTP/1.1" 200 1\n' for target in targets))
-    counted = requests_of({LOG: str(log), FORMAT: "common"})
+    counted = open_requests({LOG: str(log), FORMAT: "common"})
     assert counted is not None
     assert counted.places() == {
         ("list", "data/"): 1,

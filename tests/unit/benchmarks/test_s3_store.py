@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.s3_store import KEYS, SERVER_KEYS, Requests, by_place, place_of
+from benchmarks.s3_store import KEYS, SERVER_KEYS, Requests, by_place, name_place
 
 
 def line(access_key: str, operation: str, key: str = "repo/data/a name with s3_GetObject in it") -> str:
@@ -45,4 +45,4 @@ def test_requests_are_counted_as_the_log_grows(tmp_path: Path) -> None:
     ],
 )
 def test_places_are_kinds_of_objects(key: str, place: str) -> None:
-    assert place_of(key) == place
+    assert name_place(key) == place

@@ -152,8 +152,7 @@ def test_metadata_tells_which_files_no_commit_names_and_what_it_cannot_know(
 ) -> None:
     code, said, _ = run(capsys, "metadata", "lake")
     assert code == 0
-    assert "named by commits that branches or tags lead to" in said
-    assert "DREDGE_KV_URL tells of them all" in said
+    assert "DREDGE_KV_URL" in said
     monkeypatch.setenv("DREDGE_KV_URL", os.environ[KV_URL])
     tomorrow = datetime.now(UTC) + timedelta(hours=26)
     monkeypatch.setattr("dredge.runs.clock.utc_now", lambda: tomorrow)

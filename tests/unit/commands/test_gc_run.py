@@ -91,9 +91,9 @@ def test_a_run_that_is_held_shows_its_report_and_deletes_nothing(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--max-delete-percent", "101"), "max_delete_percent is 101; it may be"),
-        (("--mode", "fast"), "mode is 'fast'; it may be auto, optimized or clean"),
-        (("--retention-policy", "policy.yaml"), "neither an absolute path, nor a URI"),
+        (("--max-delete-percent", "101"), "--max-delete-percent"),
+        (("--mode", "fast"), "--mode"),
+        (("--retention-policy", "policy.yaml"), "policy.yaml"),
         (("--processes", "-1"), "'--processes': -1 is not in the range x>=0"),
     ],
 )

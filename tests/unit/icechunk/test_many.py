@@ -36,7 +36,7 @@ def chosen(lake: Path, named: tuple[str, ...] = (), **asked: str) -> tuple[list[
 
 
 def test_folder_stands_for_the_repositories_in_it_but_for_those_left_out(lake: Path) -> None:
-    found, missing = chosen(lake, storages=f"file://{lake}/*", leave_out="*/scratch")
+    found, missing = chosen(lake, storages=f"file://{lake}/*", exclude="*/scratch")
     assert (found, missing) == ([f"file://{lake}/a", f"file://{lake}/b"], {})
 
 
@@ -44,7 +44,7 @@ def test_a_place_is_meant_once_and_left_out_however_it_is_spelled(lake: Path) ->
     uri = f"file://{lake}"
     other = uri.replace("file:", "FILE:")
     assert chosen(lake, storages=f"{uri}/a {other}/a")[0] == [f"{uri}/a"]
-    assert chosen(lake, storages=f"{uri}/*", leave_out=f"{other}/a/ {other}/s*")[0] == [f"{uri}/b"]
+    assert chosen(lake, storages=f"{uri}/*", exclude=f"{other}/a/ {other}/s*")[0] == [f"{uri}/b"]
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def test_a_place_is_meant_once_and_left_out_however_it_is_spelled(lake: Path) ->
 )
 def test_a_local_folder_is_left_out_however_its_path_is_spelled(lake: Path, spelled: str) -> None:
     (lake / "link").symlink_to(lake / "a")
-    found, _ = chosen(lake, storages=f"file://{lake}/a file://{lake}/b", leave_out=spelled.format(lake))
+    found, _ = chosen(lake, storages=f"file://{lake}/a file://{lake}/b", exclude=spelled.format(lake))
     assert found == [f"file://{lake}/b"]
 
 
 @pytest.mark.parametrize("word", ["a", "scratch*", "lake/a", "s3:/lake/a"])
 def test_a_word_that_leaves_nothing_out_is_refused(lake: Path, word: str) -> None:
     """The repository that was meant would be collected."""
-    with pytest.raises(ConfigError, match="leave_out"):
-        chosen(lake, storages=f"file://{lake}/*", leave_out=f"*/b {word}")
+    with pytest.raises(ConfigError, match="exclude"):
+        chosen(lake, storages=f"file://{lake}/*", exclude=f"*/b {word}")
 
 
 def test_those_with_settings_of_their_own_are_meant_when_nothing_else_is(lake: Path) -> None:

@@ -10,7 +10,6 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in this folder: it imports Airflow."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.dags)

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dredge.operators import application
 from airflow_dredge.operators.application import end_applications
 from airflow_dredge.operators.spark import job_error
 from dredge.errors import ConfigError, RefusedError
@@ -209,18 +208,3 @@ def test_tasks_that_come_while_an_application_starts_are_both_served(program: Pr
     for thread in threads:
         thread.join(60)
     assert done == [(0, ""), (0, "")]
-
-
-def test_a_line_that_is_not_whole_yet_waits_for_its_end(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "said"
-    path.write_bytes(b"old\nha")
-    said = application._Log(path, 4)
-    with caplog.at_level(logging.INFO):
-        said.forward()
-        with path.open("ab") as more:
-            more.write(b"lf\nwhole\n\xff\n")
-        said.forward()
-        said.forward()
-    assert [record.getMessage() for record in caplog.records] == ["half", "whole", "\ufffd"]

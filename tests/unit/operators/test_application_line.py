@@ -38,7 +38,6 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """What is killed, and by which signal; nothing is."""
     found: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "killpg", lambda *given: found.append(given))
     return found
@@ -46,7 +45,6 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long each application is given that is to end; none does."""
     found: list[float] = []
     monkeypatch.setattr(application, "_ends", lambda _, seconds: found.append(seconds))
     return found
@@ -65,7 +63,6 @@ def file_of(task: SparkApplication, suffix: str, number: int = 0) -> Path:
 
 
 def hear(line: Connection) -> bytes:
-    """What is said next; who says nothing is not waited for for ever."""
     assert line.poll(10)
     return line.recv_bytes()
 
@@ -74,8 +71,6 @@ def hear(line: Connection) -> bytes:
 def listening(
     task: SparkApplication, greeting: Mapping[str, Any] | None, say: Say, number: int = 0
 ) -> Iterator[None]:
-    """Be an application that greets one task, and says something to it."""
-
     def serve() -> None:
         with suppress(EOFError, OSError), listener.accept() as line:
             if greeting is not None:
@@ -110,7 +105,6 @@ def test_nothing_is_told_to_somebody_elses_process(
 def started(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[list[dict[str, Any]]]:
-    """How programs were started; they do nothing but have the lock, or have ended with a code."""
     found: list[dict[str, Any]] = []
     fds: list[int] = []
     code: int | None = getattr(request, "param", None)
@@ -207,9 +201,3 @@ def test_the_end_of_a_run_ends_what_is_idle_and_leaves_what_is_at_work(
         end_applications(RUN_URI, HASTY)
     assert said == heard
     assert {path.suffix for path in application._folder().iterdir()} - {".sock"} == left
-
-
-def test_a_folder_that_others_can_enter_is_refused(folder: Path, task: SparkApplication) -> None:
-    folder.chmod(0o701)
-    with pytest.raises(ConfigError):
-        task.do("see", {"SECRET": "hunter2"})

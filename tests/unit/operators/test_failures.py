@@ -1,4 +1,4 @@
-"""Why a task failed, in words that the last task of the run can repeat."""
+"""Retries by error family, and the error message that later tasks of the run repeat."""
 
 from __future__ import annotations
 
@@ -6,19 +6,65 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.definitions.retry_policy import RetryAction
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
-from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
+from airflow_dredge.operators.failures import RETRY_BY_FAMILY
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSMarkUncommittedOperator
+from airflow_dredge.operators.lakefs.run import (
+    LakeFSAcquireLeaseOperator,
+    LakeFSPlanRunOperator,
+    LakeFSSaveReportOperator,
+)
+from dredge import errors
 from dredge.errors import ConfigError, DefectError, RefusedError
 from tests.support.lakefs_operators import Pushed
 
+EXPECTED = {
+    errors.ConfigError: RetryAction.FAIL,
+    errors.RefusedError: RetryAction.FAIL,
+    errors.LeaseHeldError: RetryAction.FAIL,
+    errors.OvertakenError: RetryAction.FAIL,
+    errors.AwaitingApprovalError: RetryAction.FAIL,
+    errors.RejectedError: RetryAction.FAIL,
+    errors.WitnessError: RetryAction.FAIL,
+    errors.BlockedError: RetryAction.FAIL,
+    errors.AlarmError: RetryAction.FAIL,
+    errors.FormatError: RetryAction.FAIL,
+    errors.NotFoundError: RetryAction.FAIL,
+    errors.PartialError: RetryAction.FAIL,
+    errors.UnavailableError: RetryAction.RETRY,
+    errors.ConflictError: RetryAction.RETRY,
+    errors.DefectError: RetryAction.RETRY,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "action"), EXPECTED.items(), ids=lambda item: getattr(item, "__name__", "")
+)
+def test_family_decides(family: type[errors.DredgeError], action: RetryAction) -> None:
+    decision = RETRY_BY_FAMILY.evaluate(family("x"), 1, 3)
+    assert decision.action is action
+    assert family.is_retried == (action is RetryAction.RETRY)
+    assert (decision.retry_delay is not None) == (action is RetryAction.RETRY)
+
+
+def test_no_family_is_forgotten() -> None:
+    families = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type)
+        and issubclass(value, errors.DredgeError)
+        and value is not errors.DredgeError
+    }
+    assert families == set(EXPECTED)
+
+
+def test_anything_else_follows_the_task() -> None:
+    assert RETRY_BY_FAMILY.evaluate(RuntimeError("bug"), 1, 3).action is RetryAction.DEFAULT
+
 
 class Plan(LakeFSPlanRunOperator):
-    """Its settings do not fit, or something else is wrong with them."""
-
     error: BaseException | None = None
 
     def checked(self, *window: Any) -> Any:
@@ -28,7 +74,6 @@ class Plan(LakeFSPlanRunOperator):
 
 
 def failing_run(error: BaseException | None = None) -> tuple[DAG, Pushed]:
-    """A DAG in which the plan fails, and what its tasks push."""
     with DAG("d", schedule=None) as dag:
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake")
         planned = Plan(

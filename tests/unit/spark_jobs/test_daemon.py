@@ -16,7 +16,6 @@ PROGRAM = f"from airflow_dredge.spark_jobs import daemon; daemon.main(lambda: No
 
 @pytest.fixture
 def daemon() -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon that looks for workers much more often than Spark's would."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -25,7 +24,6 @@ def daemon() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def port_of(daemon: subprocess.Popen[bytes]) -> int:
-    """Where it listens, as it tells Spark."""
     assert daemon.stdout is not None
     return int.from_bytes(daemon.stdout.read(4), "big")
 

@@ -23,7 +23,6 @@ Error from python worker:
 
 
 def work_of_a_driver_with(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a worker of this version answers to a driver of another: its one task leaves a file."""
     with monkeypatch.context() as patched:
         patched.setattr(rows, "__version__", version)
         work = rows.worker(fail_some, {"folder": str(folder)}, [{"value": 7}], {})

@@ -15,7 +15,7 @@ from airflow.sdk import get_current_context
 
 from airflow_dredge.dags.lakefs_gc import gc_dag, lakefs_gc
 from airflow_dredge.dags.lakefs_gc_all import gc_all_dag
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from dredge.errors import RefusedError
 from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner

@@ -32,7 +32,7 @@ def server(*more: Repository) -> Any:
     ],
 )
 def test_names_and_globs_choose(wanted: str, unwanted: str | None, names: list[str]) -> None:
-    config = ManyConfig(repositories=wanted, leave_out=unwanted)
+    config = ManyConfig(repositories=wanted, exclude=unwanted)
     assert choose_repositories(config, server()).repositories == names
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import RefusedError
 from dredge.gc.index import store
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.index.upkeep import verify_index
@@ -150,21 +150,6 @@ def test_a_run_that_lost_its_lease_removes_nothing_more_and_is_a_success_all_the
     report = context.folder.read_json("report.json")
     assert report["outcome"] == "success"
     assert report["warnings"]
-
-
-def test_a_store_that_fails_while_cleaning_up_costs_a_warning_only() -> None:
-    world = with_old_runs()
-    grown(world, 9)
-
-    def fail(_number: int, _keys: Sequence[str]) -> None:
-        raise UnavailableError("SlowDown")
-
-    with removing(fail) as removed:
-        context = run(world, mode="clean")
-    assert removed == []
-    report = context.folder.read_json("report.json")
-    assert report["outcome"] == "success"
-    assert any("SlowDown" in text for text in report["warnings"])
 
 
 def test_an_unreadable_pointer_to_the_state_stops_the_removal() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import OvertakenError
-from dredge.gc.run import Plan, Run
+from dredge.gc.run import Run
 from dredge.gc.save_report import report, step
 from dredge.gc.steps import bulk_delete, run_steps, save_report
 from dredge.runs.folder import RunFolder
@@ -15,28 +15,6 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from tests.support.gc import busy_world, stage_again, summary_of
 from tests.support.tries import HERE, come_to, driver, undo
-
-
-def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It put together what it knew before the sweep, slept, and would tell that nothing was deleted."""
-    world, _, gone = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
-    retry = driver(world, orphan)
-    honest, left = report.build_report, [lambda: world.run(retry)]
-
-    def slow(folder: RunFolder, plan: Plan, known: Any = None) -> dict[str, Any]:
-        told = honest(folder, plan, known)
-        if left:
-            left.pop()()
-        return told
-
-    monkeypatch.setattr(report, "build_report", slow)
-    with pytest.raises(OvertakenError, match="step save_report"):
-        report.write_report(orphan)
-    told = retry.folder.read_json(report.REPORT)
-    assert (told["outcome"], told["counts"]["deleted_objects"]) == ("success", len(gone))
-    assert summary_of(retry, "save_report").details["outcome"] == "success"
 
 
 def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alone(

@@ -81,7 +81,7 @@ def test_only_a_run_on_google_cloud_storage_holds_parts() -> None:
         found = Uploads.of(on(f"{scheme}://bucket/lake"))
         assert found is not None
         assert plan.created_at - found.since == timedelta(days=7)
-    assert Uploads.of(on("gs://bucket/lake", upload_hours=0)) is None
+    assert Uploads.of(on("gs://bucket/lake", multipart_idle_hours=0)) is None
 
 
 def test_one_new_piece_holds_all_of_its_upload_and_nothing_of_another(server: GcsServer) -> None:

@@ -33,7 +33,7 @@ def claimed(key: str, message: str | None = None) -> DeleteOutcome:
 def test_what_was_reported_deleted_and_is_still_there_is_an_error(looks: int | None) -> None:
     world, gone = world_with_garbage(30)
     kept = min(gone)
-    context = world.plan(verify_looks=looks)
+    context = world.plan(verify_sample_size=looks)
     with (
         deleting(answer=lambda key: claimed(key) if key == kept else None),
         pytest.raises(FormatError, match=kept),
@@ -49,7 +49,7 @@ def test_an_object_whose_first_answer_was_not_clear_is_always_looked_for() -> No
         deleting(answer=lambda key: claimed(key, "asked again") if key == kept else None),
         pytest.raises(FormatError, match=kept),
     ):
-        world.collect(verify_looks=0)
+        world.collect(verify_sample_size=0)
 
 
 def test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made(
@@ -59,7 +59,7 @@ def test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made(
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
     monkeypatch.setattr(verify, "_LOOKS", 0)
     world, _, _ = busy_world()
-    context = world.plan(verify_looks=0)
+    context = world.plan(verify_sample_size=0)
     monkeypatch.setattr("dredge.sets.live.LiveSet.find", lambda _, wanted: [hashes == 0 for hashes in wanted])
     monkeypatch.setattr(sweep, "_codes_of_kept", lambda *asked: pa.nulls(len(asked[-1]), pa.string()))
     with pytest.raises(FormatError):

@@ -24,7 +24,7 @@ def test_connections_become_urls_and_keep_their_secrets() -> None:
         three={"conn_type": "sqlite", "host": "/data/kv.db"},
         four={"conn_type": "mysql", "host": "db"},
     ):
-        one, two = LakeFSKVConnection.of("one"), LakeFSKVConnection.of("two")
+        one, two = LakeFSKVConnection.read("one"), LakeFSKVConnection.read("two")
         parsed = psycopg.conninfo.conninfo_to_dict(one.url)
         assert parsed == {
             "user": "me@x",
@@ -38,9 +38,9 @@ def test_connections_become_urls_and_keep_their_secrets() -> None:
         assert two.keys is not None
         assert two.keys.secret_access_key == PASSWORD
         assert "s3cret" not in repr([one, two, two.keys])
-        assert LakeFSKVConnection.of("three").url == "sqlite:///data/kv.db"
+        assert LakeFSKVConnection.read("three").url == "sqlite:///data/kv.db"
         with pytest.raises(ConfigError):
-            LakeFSKVConnection.of("four")
+            LakeFSKVConnection.read("four")
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_connections_become_urls_and_keep_their_secrets() -> None:
 )
 def test_a_postgres_connection_may_leave_out_what_libpq_knows(fields: dict[str, Any], url: str) -> None:
     with connections(kv={"conn_type": "postgres", **fields}):
-        assert LakeFSKVConnection.of("kv").url == url
+        assert LakeFSKVConnection.read("kv").url == url
 
 
 def test_a_login_by_a_token_of_a_cloud_is_refused() -> None:
     given = {"conn_type": "postgres", "host": "db", "extra": {"iam": True}}
     with connections(kv=given), pytest.raises(ConfigError):
-        LakeFSKVConnection.of("kv")
+        LakeFSKVConnection.read("kv")

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.hooks.connections import need_connection
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
@@ -22,7 +22,7 @@ _READERS: Mapping[str, Callable[[], object]] = {
     "aws": lambda: storage_options("planted"),
     "wasb": lambda: storage_options("planted"),
     "google_cloud_platform": lambda: storage_options("planted"),
-    "postgres": lambda: LakeFSKVConnection.of("planted").reader(),
+    "postgres": lambda: LakeFSKVConnection.read("planted").reader(),
     "spark": lambda: need_connection("planted", "Spark", "{}"),
 }
 _WHOLE = {"host": "http://127.0.0.1:1", "login": "key", "password": "word"}
@@ -34,7 +34,6 @@ _EXTRAS = (
 
 
 def _planted(kind: str) -> list[str]:
-    """Values of the variable of a connection, each with the secret in one place."""
     whole = {"conn_type": kind, **_WHOLE} | ({"host": "127.0.0.1", "port": 1} if kind == "postgres" else {})
     names = ["login", "password"] + (
         [] if kind == "postgres" else ["schema"]

@@ -41,6 +41,5 @@ def expired(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 @pytest.fixture
 def garbage(expired: Repo, tmp_path: Path) -> Repo:
-    """A repository with garbage: what is expired in the design document's sample."""
     shutil.copytree(expired.folder, tmp_path / "repo")
     return Repo(tmp_path / "repo", expired.ids)

@@ -10,9 +10,8 @@ import pytest
 from airflow_dredge.operators import schedules
 from airflow_dredge.operators.icechunk.many import IcechunkChooseRepositoriesOperator
 from airflow_dredge.operators.icechunk.params import ALL_FORM
-from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT, conf_of
-from airflow_dredge.operators.params import params_of
-from dredge.errors import ConfigError
+from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
+from airflow_dredge.operators.params import make_params
 from tests.support.icechunk_operators import Dated
 from tests.support.lakefs_operators import Pushed
 
@@ -23,45 +22,18 @@ WEATHER = "s3://lake/weather"
 @pytest.fixture
 def variable(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     entries: dict[str, dict[str, Any]] = {}
-    monkeypatch.setattr(schedules, "schedules_in", lambda *_: entries)
+    monkeypatch.setattr(schedules, "read_schedules", lambda *_: entries)
     return entries
 
 
-@pytest.mark.parametrize(
-    ("params", "own", "dry_run"),
-    [
-        (False, None, False),
-        (True, None, True),
-        (True, {"dry_run": False}, True),
-        (False, {"dry_run": True}, True),
-        (False, {}, True),
-        (False, {"dry_run": False}, False),
-    ],
-)
-def test_run_deletes_only_when_nobody_says_that_it_is_a_dry_run(
-    params: bool, own: dict[str, Any] | None, dry_run: bool
-) -> None:
-    conf = conf_of("storage", WEATHER, PARAMS | {"dry_run": params}, own)
-    assert (conf["dry_run"], conf["storage"]) == (dry_run, WEATHER)
-
-
-def test_an_unknown_name_in_any_entry_is_an_error_before_a_repository_is_read(
-    variable: dict[str, Any],
-) -> None:
-    variable["a"] = {"schedule": "@daily", "storage": "s3://no-such-bucket/other", "grace_hour": 100}
-    with pytest.raises(ConfigError):
-        chosen(WEATHER)
-
-
 def chosen(storages: str, **params: Any) -> tuple[list[dict[str, Any]], dict[str, str], str]:
-    """What the runs are started with, why repositories are left out, and the folder of the page about all."""
     operator = IcechunkChooseRepositoriesOperator(
         task_id="choose_repositories", which={"storages": storages}, aws_conn_id=None
     )
     pushed = Pushed()
     context: Any = {
         "ti": pushed,
-        "params": {name: param.value for name, param in params_of(ALL_FORM, {}).items()} | params,
+        "params": {name: param.value for name, param in make_params(ALL_FORM, {}).items()} | params,
         "run_id": "manual__1",
         "dag_run": SimpleNamespace(dag_id="icechunk_all"),
     }
