@@ -42,4 +42,4 @@ def test_a_candidate_that_was_uploaded_again_before_its_deletion_stays(
             assert not {*ORPHANS} - {kept} & left.keys()
             groups = summary_of(run, "bulk_delete").details["groups"]
             assert [group["objects"] for group in groups if group["code"] == CHANGED] == [1]
-            assert "it was written again" in run.folder.writer.get("report.html").decode()
+            assert "it was overwritten" in run.folder.writer.get("report.html").decode()
