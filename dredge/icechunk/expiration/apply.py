@@ -25,15 +25,16 @@ from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
 from dredge.icechunk.repository import history_of, read_history, read_repo_info, spec_version, with_restamped
-from dredge.runs.clock import utc_now
+from dredge.runs.clock import check_clocks, utc_now
 from dredge.runs.failures import partial_after
 from dredge.runs.lease import LeaseGrant
-from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer
+from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_xid
 
 log = logging.getLogger("dredge")
 
 NAMED_AT_MOST = 20
+CLOCK_SKEW_SECONDS_MAX = 300.0
 
 
 def expire(
@@ -49,7 +50,8 @@ def expire(
     Raises:
         ConfigError: a rule without support for this spec, or a naive threshold.
         LeaseHeldError: another run works on the repository.
-        RefusedError: see `expire_in_place` and `expire_by_library`.
+        RefusedError: the store's clock and this machine's differ too much; and see `expire_in_place` and
+            `expire_by_library`.
         FormatError: an important file is missing or damaged.
     """
     reader = open_reader(uri, options)
@@ -61,6 +63,9 @@ def expire(
     if version == 2 and rule not in (None, "spec_v2"):
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; use spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
+        # With a clock ahead, snapshots expire too early and young refs look old.
+        ahead = (store_clock(open_state(uri, options), "") - utc_now()).total_seconds()
+        check_clocks(ahead, CLOCK_SKEW_SECONDS_MAX)
         if version == 1:
             library = cache(lambda: open_library(uri, options))
             applied = expire_in_place(

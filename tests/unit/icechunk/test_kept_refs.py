@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dredge.errors import RefusedError
 from dredge.icechunk.expiration import apply
 from dredge.icechunk.expiration.apply import OutcomeDiffersError
 from dredge.icechunk.expiration.config import Expiration
@@ -93,6 +94,18 @@ def test_ages_of_refs_are_unknown_back_from_an_upgrade_or_a_lost_part_of_the_log
         copy.unlink()
     assert kept_since(tmp_path / "cut", oldest) == every
     assert kept_since(tmp_path / "cut", oldest + 1) == {"branch:main"}
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+def test_a_clock_ahead_of_the_store_expires_nothing(
+    spec: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(local_storage(tmp_path), LINE, spec)
+    now = datetime.now(UTC) + timedelta(days=2)
+    monkeypatch.setattr(apply, "utc_now", lambda: now)
+    with pytest.raises(RefusedError):
+        expire(f"file://{tmp_path}", now, **BOTH, keep_refs_younger_hours=24.0)
+    assert len(read_history(open_reader(f"file://{tmp_path}")).refs) == 4
 
 
 def test_a_branch_that_moves_before_its_deletion_stays(
