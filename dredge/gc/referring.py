@@ -11,7 +11,8 @@ not matter here, a new commit writes its files first, and a commit lost with a d
 
 lakeFS's scan of staging shows no address outside the scanned repository's namespace, so it is useless here. The staging
 records of the key-value store have all addresses. Without them, or in doubt, each branch is asked for its changes, and
-each changed path for its address.
+each changed path for its address; a staged entry equal to the committed one is no change, so objects of the size of an
+entry in a branch head are held (`subtract.holds`).
 
 Each file is opened once: the index has the ranges, and a file beside it the names of all others.
 
@@ -25,7 +26,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -41,7 +42,7 @@ from dredge.errors import (
 from dredge.gc.config import EVERY_OTHER, GCConfig
 from dredge.gc.index.ranges import RangeFacts, Ranges, ranges_table, read_ranges
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.list_committed import Roles, collect_ranges, known_commit
+from dredge.gc.list_committed import SIZES, Roles, collect_ranges, known_commit
 from dredge.gc.mark_uncommitted import (
     BranchReader,
     StagedFiles,
@@ -146,11 +147,18 @@ def refusing(name: str, repository: str) -> Iterator[None]:
         ) from error
 
 
-def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> None:
-    """Write the staged addresses of another repository in the collected namespace to `files`. Raises RefusedError:
-    the changes of a branch cannot be read completely, or are too many."""
+def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> bool:
+    """Write the staged addresses of another repository in the collected namespace to `files`.
+
+    Returns:
+        Whether every record was read; else a staged entry equal to the committed one of its path is missing, because it
+        is no change.
+
+    Raises:
+        RefusedError: the changes of a branch cannot be read completely, or are too many.
+    """
     if run.plan.config.read_kv and not read_records(run, files, NONE).check.doubt:
-        return
+        return True
     most = run.plan.config.safety.staged_questions_max
     reader = BranchReader(run, NONE)
     reader.bound(most)
@@ -167,6 +175,7 @@ def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles
         ) from None
     if reader.addresses:
         files.write(pa.array(sorted(reader.addresses), pa.string()))
+    return False
 
 
 def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
@@ -189,9 +198,9 @@ def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: C
     unknown = []
     for name, info in files.items():
         if index.part_of(name) is not None:
-            ranges[name] = RangeFacts(index.places[name][1], b"", b"")
+            ranges[name] = RangeFacts(index.places[name][1], b"", b"", name in heads)
         elif name in heads:
-            ranges[name] = heads[name]
+            ranges[name] = replace(heads[name], head=True)
         elif name not in others and name not in metaranges:
             unknown.append(info)
     opened = set(metaranges)
@@ -231,6 +240,8 @@ class Referred:
     addresses: list[PartInfo]  # files of staged addresses
     ranges: PartInfo  # rows of its ranges
     live: ShardedSet  # hashes of all addresses
+    # sizes of the entries of branch heads; empty where all staging records were read
+    sizes: ShardedSet = field(default_factory=lambda: ShardedSet(0, {}))
 
 
 def look_at_referring(
@@ -268,7 +279,7 @@ def look_at_referring(
 def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, list[PartInfo]]:
     branches = list_branches(run.client, run.plan.repository)
     files = StagedFiles(run.folder, where)
-    read_staged(run, branches, files)
+    exact = read_staged(run, branches, files)
     commits = sorted({branch.commit_id for branch in branches})
     metaranges = ordered_map(lambda item: _metarange_of(run, item), commits, _AT_ONCE)
     heads = dict(zip(commits, metaranges, strict=True))
@@ -283,6 +294,7 @@ def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, 
         addresses=files.addresses,
         ranges=table,
         live=collected.live,
+        sizes=ShardedSet(0, {}) if exact else collected.set_of(SIZES),
     )
     return referred, [*files.parts, *collected.parts, table]
 

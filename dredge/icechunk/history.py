@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from dredge.errors import FormatError, RefusedError
@@ -48,8 +48,6 @@ class History:
         tags: tip by name.
         availability: "online" unless a repository of spec 2 was set to read-only or offline.
         restamped: snapshots with the time of an expiration in place of their own (`repository.with_restamped`).
-        ref_times: spec 2: time of the newest operation on a ref (microseconds since 1970), by label, as far back as the
-            operations log of the repo info goes.
     """
 
     spec_version: int
@@ -58,7 +56,6 @@ class History:
     tags: Mapping[str, str]
     availability: str = "online"
     restamped: frozenset[str] = frozenset()
-    ref_times: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def refs(self) -> tuple[Ref, ...]:

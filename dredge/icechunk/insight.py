@@ -26,7 +26,7 @@ from dredge.icechunk.collection.state import find_list
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_of, hashes_of_names, is_id
 from dredge.icechunk.maintenance import open_state
-from dredge.icechunk.repository import read_history
+from dredge.icechunk.repository import ids_in_config, read_history
 from dredge.runs.pending.store import parts_folder, read_rows
 from dredge.storage import ObjectReader, StorageOptions, open_reader, store_clock
 from dredge.undo.deletions import read_deletions, read_hashes
@@ -224,6 +224,7 @@ class Answer:
         snapshots: live snapshots that need it.
         refs: labels of the refs that reach one of these.
         virtual_in: manifests in which the location of a virtual chunk spells the id: the object is kept.
+        in_config: whether a container of virtual chunks in the configuration spells the id: the object is kept.
         pinned_until: end of the last pin; None without one.
         waiting: its rows of the pending list: status, and since when it waits.
         deleted_by: runs that had it among their candidates, the newest first, with the undo way of each.
@@ -233,14 +234,15 @@ class Answer:
     snapshots: tuple[str, ...] = ()
     refs: tuple[str, ...] = ()
     virtual_in: tuple[str, ...] = ()
+    in_config: bool = False
     pinned_until: datetime | None = None
     waiting: tuple[Mapping[str, Any], ...] = ()
     deleted_by: tuple[Mapping[str, Any], ...] = field(default=())
 
     @property
     def is_kept(self) -> bool:
-        """Whether something keeps the object now."""
-        return bool(self.snapshots or self.virtual_in or self.pinned_until)
+        """Whether something that was read keeps the object now."""
+        return bool(self.snapshots or self.virtual_in or self.in_config or self.pinned_until)
 
 
 def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answer:
@@ -273,6 +275,7 @@ def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answ
         snapshots=tuple(sorted(snapshots)),
         refs=tuple(sorted(reached)),
         virtual_in=tuple(sorted(virtual)),
+        in_config=found_id in ids_in_config(reader),
         pinned_until=max(pins, default=None),
         waiting=tuple(_pending_rows(state, uri, places, now)),
         deleted_by=tuple(_deletions(state, found_id)),
@@ -374,10 +377,16 @@ def answer_lines(answer: Answer) -> Iterator[str]:
         yield f"reached by {', '.join(answer.refs[:_SHOWN]) or 'no ref; the repo info lists them'}"
     if answer.virtual_in:
         yield f"locations of virtual chunks name it in manifests {', '.join(answer.virtual_in[:_SHOWN])}"
+    if answer.in_config:
+        yield "a container of virtual chunks in the configuration names it"
     if answer.pinned_until is not None:
         yield f"pinned until {answer.pinned_until:%Y-%m-%d %H:%M} UTC"
     if not answer.is_kept and answer.keys:
-        yield "nothing that was read needs it"
+        yield "no live snapshot, location of a virtual chunk or pin names it"
+        yield (
+            "a collection also keeps what young, lost, pinned or waiting files and referring repositories need:"
+            " see its dry run"
+        )
     for row in answer.waiting:
         since = "" if row["since"] is None else f" since {row['since']}"
         yield f"pending list: {row['key']} is {row['status']}{since}"

@@ -154,12 +154,7 @@ def with_restamped(reader: ObjectReader, history: History) -> History:
 def history_of(info: RepoInfo) -> History:
     """The history in a repo info."""
     entries = {entry.id: entry for entry in info.snapshots}
-    times: dict[str, int] = {}
-    for update in info.updates:  # newest first
-        if update.ref is not None:
-            kind = "tag" if update.kind.startswith("tag") else "branch"
-            times.setdefault(f"{kind}:{update.ref}", update.updated_at)
-    return History(2, entries, info.branches, info.tags, info.availability, ref_times=times)
+    return History(2, entries, info.branches, info.tags, info.availability)
 
 
 def read_repo_info(reader: ObjectReader) -> RepoInfo:

@@ -108,6 +108,11 @@ class ListCommittedOutput(StepOutput):
         return tuple(from_json(LocatedSet, value) for value in self.detail("sizes"))
 
     @property
+    def sizes_there(self) -> list[Any]:
+        """Sizes of the entries of branch heads of other repositories, as payloads of sets in the run folder."""
+        return [item["sizes"] for item in self.referring if "sizes" in item]
+
+    @property
     def counted(self) -> CountedSet:
         """The number of active ranges with each address."""
         return from_json(CountedSet, self.detail("counted"))

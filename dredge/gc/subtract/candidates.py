@@ -113,6 +113,7 @@ class SubtractConfig:
     Attributes:
         live: hashes of all live addresses.
         head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
+        sizes_there: sizes of the entries of branch heads of referring repositories whose staging records were not read.
         expired: hashes of the addresses in ranges of expired commits only.
         pinned: hashes of restored objects.
         as_of: the store's time when the run was planned; None counts no early deletions.
@@ -125,6 +126,7 @@ class SubtractConfig:
     live: LiveSet
     head_sizes: tuple[LocatedSet, ...]
     expired: ShardedSet
+    sizes_there: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     as_of: datetime | None = None
     uploads: Uploads | None = None
@@ -180,6 +182,7 @@ def classify(
     _check(rows)
     evidence = Evidence(
         head_sizes=config.head_sizes,
+        sizes_there=config.sizes_there,
         pinned=config.pinned,
         uploading=config.uploads and going_on(config.uploads, rows, config.settings.tuning.threads),
         nested=config.nested,

@@ -33,6 +33,7 @@ ARCHIVED = "archived"
 UPLOAD_PARTS = "upload_parts"
 NESTED = "nested"
 SAME_SIZE = "same_size"
+SAME_SIZE_THERE = "same_size_there"
 
 type Mask = npt.NDArray[np.bool_]
 
@@ -43,6 +44,7 @@ class Evidence:
 
     Attributes:
         head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
+        sizes_there: sizes of the entries of branch heads of referring repositories whose staging records were not read.
         pinned: hashes of restored objects.
         uploading: objects with possibly unfinished multipart uploads; None for none.
         nested: prefixes of addresses kept because of another repository.
@@ -50,6 +52,7 @@ class Evidence:
     """
 
     head_sizes: tuple[LocatedSet, ...] = ()
+    sizes_there: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     uploading: pa.Array | None = None
     nested: tuple[str, ...] = ()
@@ -113,6 +116,12 @@ def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     return found
 
 
+def same_size_there(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Hold objects of the size of an entry in a branch head of a referring repository, for the same reason."""
+    (found,) = in_any(evidence.sizes_there, [rows["size"].to_numpy().astype(np.uint64)])
+    return found
+
+
 def pinned(rows: pa.Table, evidence: Evidence) -> Mask:
     """Hold restored objects until the end of their pin."""
     (held,) = in_any(evidence.pinned, [rows["hash"].to_numpy()])
@@ -137,6 +146,12 @@ HOLDS: list[Hold] = [
         UPLOAD_PARTS,
         "a part of an upload that may still be going on: on this store lakeFS keeps parts as objects",
         upload_parts,
+    ),
+    Hold(
+        SAME_SIZE_THERE,
+        "same size as an object in a branch head of a referring repository, whose staging records were not read (the"
+        " key-value store settles it: kv_conn_id); the branch may be reading this copy",
+        same_size_there,
     ),
     Hold(
         SAME_SIZE,

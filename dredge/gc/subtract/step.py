@@ -34,11 +34,12 @@ from dredge.gc.subtract.candidates import (
 from dredge.gc.subtract.earlier_runs import find_drift, look_into
 from dredge.gc.subtract.holds import Uploads
 from dredge.runs.limits import Figures
+from dredge.runs.payload import from_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import read_hashes, split, unite, write_hashes
-from dredge.sets.live import LiveSet, ShardedSet
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.undo.pins import active_pins, sets_of
 
 _SHARDS = f"{SubtractOutput.STEP}/shards"
@@ -97,6 +98,9 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         live=committed.live,
         # With all staging records in the live set, no staged entry is hidden.
         head_sizes=() if staged.exact else committed.sizes,
+        sizes_there=tuple(
+            LocatedSet(run.plan.run_uri, from_json(ShardedSet, value)) for value in committed.sizes_there
+        ),
         expired=committed.expired,
         pinned=sets_of(pins),
         as_of=run.plan.created_at,

@@ -177,8 +177,8 @@ class CollectConfig:
     )
     referring_repositories: str | None = setting(
         "Referring repositories",
-        "URIs of Icechunk repositories, separated by commas, whose virtual chunks point into this one. Their live"
-        " snapshots are read, and the objects that they name are kept. Empty: none.",
+        "URIs of Icechunk repositories, separated by commas, whose virtual chunks point into this one. All their"
+        " manifests are read, also unreachable ones, and the objects that they name are kept. Empty: none.",
         default=None,
     )
     inventory: str | None = setting(

@@ -24,16 +24,17 @@ from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, pa
 from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
-from dredge.icechunk.repository import history_of, read_history, spec_version, with_restamped
-from dredge.runs.clock import utc_now
+from dredge.icechunk.repository import history_of, read_history, read_repo_info, spec_version, with_restamped
+from dredge.runs.clock import check_clocks, utc_now
 from dredge.runs.failures import partial_after
 from dredge.runs.lease import LeaseGrant
-from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer
+from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_xid
 
 log = logging.getLogger("dredge")
 
 NAMED_AT_MOST = 20
+CLOCK_SKEW_SECONDS_MAX = 300.0
 
 
 def expire(
@@ -49,7 +50,8 @@ def expire(
     Raises:
         ConfigError: a rule without support for this spec, or a naive threshold.
         LeaseHeldError: another run works on the repository.
-        RefusedError: see `expire_in_place` and `expire_by_library`.
+        RefusedError: the store's clock and this machine's differ too much; and see `expire_in_place` and
+            `expire_by_library`.
         FormatError: an important file is missing or damaged.
     """
     reader = open_reader(uri, options)
@@ -61,6 +63,9 @@ def expire(
     if version == 2 and rule not in (None, "spec_v2"):
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; use spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
+        # With a clock ahead, snapshots expire too early and young refs look old.
+        ahead = (store_clock(open_state(uri, options), "") - utc_now()).total_seconds()
+        check_clocks(ahead, CLOCK_SKEW_SECONDS_MAX)
         if version == 1:
             library = cache(lambda: open_library(uri, options))
             applied = expire_in_place(
@@ -177,8 +182,7 @@ def expire_by_library(
     before: Operation | None = None
     if delete_ref is not None and gone:
         before = _newest(parse_repo_info(reader.get(REPO_KEY)))
-        for ref in gone:
-            delete_ref(ref)
+        gone = _delete_refs(reader, gone, delete_ref)
         plan = plan_for(read_history(reader))
         if plan.is_empty:
             return Applied(asked, (), gone, before=before)
@@ -214,6 +218,46 @@ def expire_by_library(
     )
 
 
+def _delete_refs(
+    reader: ObjectReader, refs: Collection[Ref], delete_ref: Callable[[Ref], None]
+) -> tuple[Ref, ...]:
+    """Delete refs by name and return the deleted ones; one that moved meanwhile stays.
+
+    Raises:
+        OutcomeDiffersError: a branch moved at the moment of its deletion.
+    """
+    gone = []
+    for ref in refs:
+        if ref not in history_of(read_repo_info(reader)).refs:
+            log.info("%s: %s moved or was deleted since the plan, and is left alone", reader.uri, ref.label)
+            continue
+        delete_ref(ref)
+        gone.append(ref)
+        # The library deletes a name, wherever it leads by then.
+        tip = _deleted_tip(reader, ref)
+        if tip is not None and tip != ref.tip:
+            raise OutcomeDiffersError(
+                f"{reader.uri}: {ref.label} moved from {ref.tip} to {tip} while it was deleted. No object was deleted."
+                f" Create the branch again on snapshot {tip}, then start the expiration again."
+            )
+    return tuple(gone)
+
+
+def _deleted_tip(reader: ObjectReader, ref: Ref) -> str | None:
+    """The tip of a ref right before its deletion; None if other operations hide the deletion already."""
+    info = parse_repo_info(reader.get(REPO_KEY))
+    for place, update in enumerate(info.updates):
+        if update.kind == f"{ref.kind} deleted" and update.ref == ref.name:
+            before = _backup(reader, _name_before(info, place))
+            return (before.tags if ref.kind == "tag" else before.branches).get(ref.name)
+    return None
+
+
+def _name_before(info: RepoInfo, place: int) -> str | None:
+    """Name of the copy with the state before an entry of the log."""
+    return info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
+
+
 def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
     refs = {ref.label for ref in plan.refs_deleted} - {ref.label for ref in approved.refs_deleted}
     return sorted({*plan.released} - {*approved.released}) + sorted(refs)
@@ -246,9 +290,8 @@ def _recorded(reader: ObjectReader) -> _Run:
     place = next((row for row, update in enumerate(info.updates) if update.kind == "expiration ran"), None)
     if place is None:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
-    older = info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
-    before = _backup(reader, older)
+    before = _backup(reader, _name_before(info, place))
     return _Run(with_restamped(reader, history_of(before)), history_of(after), _newest(before))
 
 

@@ -52,7 +52,7 @@ class ExpireConfig:
     keep_refs_younger_hours: float = setting(
         "Keep refs younger than hours",
         "Branches and tags that were created or moved less than this ago are not deleted, because a job may have just"
-        " created a branch on an old snapshot.",
+        " created a branch on an old snapshot. After an upgrade to spec 2 less than this ago, none is deleted.",
         default=24.0,
         minimum=0,
         maximum=HOURS_MAX,

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
+from dredge.icechunk.collection.witness.operations import OperationsLog
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
 from dredge.icechunk.format.refs import REFS_FOLDER, live_refs
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History
+from dredge.icechunk.repository import read_repo_info
 from dredge.storage import ObjectReader
 
 
@@ -41,7 +43,8 @@ def plan_for(reader: ObjectReader, history: History, expiration: Expiration, now
 def kept_refs(
     reader: ObjectReader, history: History, expiration: Expiration, now: datetime
 ) -> frozenset[str]:
-    """Return the labels of refs that match `keep_refs` or are younger than `keep_refs_younger_hours`.
+    """Return the labels of refs that match `keep_refs` or are younger than `keep_refs_younger_hours`; of unknown age,
+    all are.
 
     Args:
         reader: on the repository.
@@ -55,13 +58,34 @@ def kept_refs(
     named = {
         ref.label
         for ref in history.refs
-        if any(fnmatchcase(ref.name, glob) or fnmatchcase(ref.label, glob) for glob in globs)
+        # A name may hold characters of globs itself.
+        if any(name == glob or fnmatchcase(name, glob) for glob in globs for name in (ref.name, ref.label))
     }
     if not expiration.keep_refs_younger_hours:
         return frozenset(named)
     since = micros(now - timedelta(hours=expiration.keep_refs_younger_hours))
-    times = history.ref_times if history.spec_version == 2 else dict(_ref_files(reader))
-    return frozenset(named | {label for label, at in times.items() if at >= since})
+    if history.spec_version == 1:
+        return frozenset(named | {label for label, at in _ref_files(reader) if at >= since})
+    moved = _moved_since(reader, since)
+    return frozenset(named | ({ref.label for ref in history.refs} if moved is None else moved))
+
+
+def _moved_since(reader: ObjectReader, since: int) -> set[str] | None:
+    """Spec 2: return the labels of refs that were created or moved since a time (microseconds); None if unknown.
+
+    The whole chain of the log counts: the repo info has only the newest operations.
+    """
+    found: set[str] = set()
+    for update in OperationsLog(reader, read_repo_info(reader)):
+        if update.updated_at < since:
+            return found
+        if update.kind == "repository migrated":
+            return None  # entries before it have the times of snapshots, not of refs
+        if update.ref is not None:
+            found.add(f"{'tag' if update.kind.startswith('tag') else 'branch'}:{update.ref}")
+        if update.kind == "repository initialised":
+            return found
+    return None
 
 
 def _ref_files(reader: ObjectReader) -> Iterator[tuple[str, int]]:

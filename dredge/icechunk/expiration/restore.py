@@ -15,14 +15,15 @@ from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError,
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import named_ids
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.witness.judging import forget_lost
+from dredge.icechunk.collection.witness.record import FORGET_LOST, read_known
 from dredge.icechunk.expiration.stored import AppliedExpiration, read_applied
 from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, Update, parse_repo_info
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hashes_of_names
-from dredge.icechunk.maintenance import right_to_work
+from dredge.icechunk.maintenance import open_state, right_to_work
 from dredge.icechunk.repository import history_of, spec_version
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.consents import record_consent
 from dredge.storage import ObjectReader, StorageOptions, open_deleter, open_reader, open_writer
 from dredge.xid import new_xid
 
@@ -82,10 +83,10 @@ def restore_expiration(
                 raise RefusedError(
                     f"{uri}: this store gives no ETags, so a conditional write is not possible"
                 )
-            # Before the write: after a kill in between, a repeated restore still finds their names in the log.
+            # Before the write: after a kill in between, a repeated restore still finds all this in the log.
+            _accept(uri, later, f"expiration {expiration_id} was restored", options)
             _drop_copies(uri, [update.backup for update in later if update.backup is not None], options)
             writer.put_if_match(REPO_KEY, data, etag)
-        forget_lost(uri, f"expiration {expiration_id} was restored", None, options)
     return Restored(
         snapshots=len(old.snapshots) - len(now.snapshots),
         refs=tuple(sorted(_labels(old) - _labels(now))),
@@ -110,6 +111,14 @@ def _split(info: RepoInfo, record: AppliedExpiration, uri: str) -> tuple[Sequenc
         f"{uri}: the operations log no longer holds the state before expiration {record.expiration_id}. Nothing was"
         " changed."
     )
+
+
+def _accept(uri: str, later: Sequence[Update], why: str, options: StorageOptions | None) -> None:
+    """Accept that the log loses the last mark's newest operation, if it is one of the expiration; nothing else."""
+    state = open_state(uri, options)
+    known = read_known(state)[0].operation
+    if known is not None and known in {(update.kind, update.updated_at) for update in later}:
+        record_consent(state, FORGET_LOST, uri, why, {"operation": [*known]}, None)
 
 
 def _copy(reader: ObjectReader, name: str) -> tuple[bytes, RepoInfo]:

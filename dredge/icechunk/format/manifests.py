@@ -53,6 +53,7 @@ __all__ = [
     "ArrayRefs",
     "Manifest",
     "NamedChunks",
+    "ids_in_locations",
     "named_chunks",
     "parse_manifest",
 ]
@@ -196,6 +197,19 @@ def named_chunks(
     loop: Callable[..., int] | None = None,
 ) -> NamedChunks:
     """Read the chunks of a manifest."""
+    native, virtual = _named(data, name, refs, limits, loop)
+    hashes, _ = hashes_of_names(pa.array(sorted(virtual), pa.string()))
+    return NamedChunks(distinct(native), distinct(hashes))
+
+
+def ids_in_locations(data: bytes, name: str, *, refs: int | None = None) -> set[str]:
+    """Read the ids in all locations of a manifest, with the checks of `named_chunks`."""
+    return _named(data, name, refs, READ_LIMITS, None)[1]
+
+
+def _named(
+    data: bytes, name: str, refs: int | None, limits: ReadLimits, loop: Callable[..., int] | None
+) -> tuple[_Hashes, set[str]]:
     opened, buffer, _ = _open(data, name, limits)
     views = views_of(opened)
     vectors = [vector for _, vector in _arrays(buffer, limits)]
@@ -213,9 +227,7 @@ def named_chunks(
             raise buffer.fail("damaged chunk reference", damaged)
     check_covered(opened, cover)
     native, plain, packed = filled.tolist()
-    virtual = _ids_in(buffer, texts[:plain].tolist(), frames[:packed].tolist(), name)
-    hashes, _ = hashes_of_names(pa.array(sorted(virtual), pa.string()))
-    return NamedChunks(distinct(out[:native]), distinct(hashes))
+    return out[:native], _ids_in(buffer, texts[:plain].tolist(), frames[:packed].tolist(), name)
 
 
 def _ids_in(

@@ -92,6 +92,34 @@ def test_what_another_repository_has_staged_stays(read_kv: bool, monkeypatch: py
     assert swept(world, referring_repositories=OTHER) == {garbage}
 
 
+@pytest.mark.parametrize("mode", ["clean", "auto"])
+def test_an_entry_staged_there_that_equals_the_committed_one_is_no_change_and_stays(mode: str) -> None:
+    """Its branch serves it, and no answer about changes shows it; the records of the store do."""
+    world = importing(mode=mode)
+    world.age(days=2)
+    world.collect(referring_repositories=OTHER)
+    objects = world.lake.catalog.objects
+    stats = objects.upload_object(OTHER, "main", "path", b"orphan")
+    world.lake.catalog.commits.commit(OTHER, "main", committer="c", message="m")
+    staged, garbage = (
+        world.orphan("data/slice/staged"),
+        world.orphan("data/slice/garbage", b"of another size"),
+    )
+    objects.stage_object(
+        OTHER,
+        "main",
+        "path",
+        physical_address=f"{world.lake.namespace}/{staged}",
+        checksum=stats.checksum,
+        size_bytes=stats.size_bytes,
+        content_type=stats.content_type,
+    )
+    assert not world.client.changes(OTHER, "main")
+    assert world.client.stat(OTHER, "main", "path").address.endswith(staged)
+    world.age(days=2)
+    assert swept(world, referring_repositories=OTHER) == {garbage}
+
+
 def test_staged_entries_that_are_too_many_to_ask_for_stop_the_run() -> None:
     world = importing(safety={"staged_questions_max": 5})
     for number in range(8):
@@ -224,7 +252,7 @@ def test_a_repository_that_was_made_while_workers_delete_is_read_before_they_go_
 
 def test_an_import_between_two_marks_begins_the_wait_anew() -> None:
     world = importing(unsafe_grace_seconds=None, grace_hours=20.0, referring_repositories=OTHER)
-    imported, garbage = world.orphan("data/one/x"), world.orphan("data/two/x")
+    imported, garbage = world.orphan("data/one/x"), world.orphan("data/two/x", b"of another size")
     world.age(days=2)
     world.collect()
     import_data(world, "data/one/")

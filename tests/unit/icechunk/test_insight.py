@@ -14,7 +14,7 @@ from dredge.errors import ConfigError
 from dredge.icechunk.insight import find_why, measure_cost
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
-from tests.support.icechunk import Graph, build, local_storage, objects
+from tests.support.icechunk import Graph, build, local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo
 
@@ -101,3 +101,21 @@ def test_a_restored_object_is_pinned(repo: Repo) -> None:
 def test_what_is_no_id_is_bad_input(repo: Repo) -> None:
     with pytest.raises(ConfigError):
         find_why(repo.uri, "refs/branch.main/ref.json")
+
+
+def test_a_file_that_is_a_container_of_virtual_chunks_is_kept(repo: Repo) -> None:
+    (repo.folder / "chunks" / "0000000000000000000G").write_bytes(b"left over")
+    icechunk = quiet()
+    config = repo.library.config
+    place = f"file://{repo.folder}/chunks/0000000000000000000G/"
+    store = icechunk.local_filesystem_store(str(repo.folder))
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(place, store))
+    icechunk.Repository.open(local_storage(repo.folder), config=config).save_config()
+    repo.collect()
+    assert "0000000000000000000G" in objects(repo.folder)["chunks"]
+    assert find_why(repo.uri, "0000000000000000000G").is_kept
+
+
+def test_an_answer_without_a_reason_names_what_was_not_read(repo: Repo) -> None:
+    (repo.folder / "chunks" / "0000000000000000000G").write_bytes(b"left over")
+    assert "referring repositories" in ask("why", repo.uri, "0000000000000000000G").output

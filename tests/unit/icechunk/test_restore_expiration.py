@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
+from dredge.icechunk.collection.witness.judging import ask_witnesses
 from dredge.icechunk.expiration.in_place import Applied
 from dredge.icechunk.expiration.restore import restore_expiration
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
-from tests.support.icechunk import Graph, build, local_storage, objects
+from tests.support.icechunk import Graph, build, local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo
 
@@ -91,3 +93,19 @@ def test_an_expiration_of_spec_1_or_an_unknown_one_is_bad_input(tmp_path: Path) 
     for name in (expired.done.expiration_id, "0" * 20):
         with pytest.raises(ConfigError):
             restore_expiration(expired.repo.uri, name)
+
+
+def test_a_restore_accepts_nothing_but_its_own_change(tmp_path: Path) -> None:
+    """A program that still writes spec 1 beside the repo info: only a person may accept its lost commits."""
+    icechunk, folder = quiet(), tmp_path / "repo"
+    build(local_storage(folder), LINE, 1)
+    shutil.copytree(folder, tmp_path / "old")
+    icechunk.upgrade_icechunk_repository(icechunk.Repository.open(local_storage(folder)), dry_run=False)
+    old = icechunk.Repository.open(local_storage(tmp_path / "old"))
+    old.writable_session("main").commit("by an old program", allow_empty=True)
+    shutil.copytree(tmp_path / "old", folder, dirs_exist_ok=True)
+    uri = f"file://{folder}"
+    (asked,) = ask_witnesses(uri).refusals
+    done = expire(uri, datetime.now(UTC), **BOTH)
+    restore_expiration(uri, done.expiration_id)
+    assert ask_witnesses(uri).refusals == [asked]

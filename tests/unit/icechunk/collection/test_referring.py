@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dredge.errors import DredgeError
+from dredge.icechunk.collection.referring import ids_in_referring
+from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from tests.support.icechunk import local_storage, objects, quiet
+from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, expired_sample
 
 
-def refer(folder: Path, chunk: Path) -> Repo:
+def refer(folder: Path, chunk: Path, spec: int = 2) -> Repo:
     """Create a repository whose only array is a virtual chunk."""
     import zarr
 
@@ -22,7 +26,7 @@ def refer(folder: Path, chunk: Path) -> Repo:
     config.set_virtual_chunk_container(
         icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(str(chunk.parent)))
     )
-    repo = icechunk.Repository.create(local_storage(folder), config=config)
+    repo = icechunk.Repository.create(local_storage(folder), config=config, spec_version=spec)
     session = repo.writable_session("main")
     zarr.create_array(session.store, name="seen", shape=(1,), chunks=(1,), dtype="i4")
     session.store.set_virtual_ref("seen/c/0", f"{prefix}{chunk.name}", offset=0, length=4)
@@ -63,3 +67,57 @@ def test_a_referring_repository_that_cannot_be_read_stops_the_run(tmp_path: Path
     with pytest.raises(DredgeError):
         repo.collect(referring_repositories=f"file://{tmp_path}/none")
     assert objects(repo.folder) == before
+
+
+def doomed_in(repo: Repo, folder: Path) -> str:
+    """A chunk that a collection would delete."""
+    return min(objects(repo.folder)["chunks"] - repo.collected(folder)["chunks"])
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+def test_a_snapshot_that_was_released_there_still_counts(spec: int, tmp_path: Path) -> None:
+    """Its expiration can be undone, and refs of spec 1 beside a repo info may reach it."""
+    import zarr
+
+    repo = expired_sample(tmp_path / "repo", 2)
+    chunk = doomed_in(repo, tmp_path)
+    other = refer(tmp_path / "other", repo.folder / "chunks" / chunk, spec)
+    session = other.library.writable_session("main")
+    zarr.group(session.store, overwrite=True)
+    session.commit("without it")
+    other.library.writable_session("main").commit("tip", allow_empty=True)
+    expire(other.uri, datetime.now(UTC))
+    repo.collect(referring_repositories=other.uri)
+    assert chunk in objects(repo.folder)["chunks"]
+
+
+def test_a_damaged_manifest_there_stops_the_run_or_names_the_chunk(tmp_path: Path) -> None:
+    chunk = "3R7FJN4YQQ7RAN7YXZ8G"
+    other = refer(tmp_path / "other", tmp_path / "repo" / "chunks" / chunk)
+    (path,) = (other.folder / "manifests").iterdir()
+    opened = open_file(path.read_bytes(), path.name, FileType.MANIFEST)
+    for bit in range(opened.body.index(b"file:") * 8):
+        body = bytearray(opened.body)
+        body[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(close_file(opened.header, bytes(body)))
+        try:
+            found = ids_in_referring((other.uri,))
+        except DredgeError:
+            continue
+        assert found == {chunk}, f"bit {bit}"
+
+
+@pytest.mark.parametrize("spelled", ["{0}/", " {0} ,{0}", "{1}"])
+def test_a_repository_is_found_in_any_spelling(spelled: str, tmp_path: Path) -> None:
+    repo = expired_sample(tmp_path / "repo", 2)
+    chunk = doomed_in(repo, tmp_path)
+    other = refer(tmp_path / "other", repo.folder / "chunks" / chunk)
+    repo.collect(referring_repositories=spelled.format(other.uri, other.folder))
+    assert chunk in objects(repo.folder)["chunks"]
+
+
+def test_a_repository_may_refer_to_itself(tmp_path: Path) -> None:
+    repo = expired_sample(tmp_path / "repo", 2)
+    after = repo.collected(tmp_path)
+    repo.collect(referring_repositories=repo.uri)
+    assert objects(repo.folder) == after
