@@ -78,15 +78,7 @@ class EmbeddedLakeFS:
         }
 
     def create_repository(self, name: str = "lake", default_branch: str = "main") -> str:
-        """Create a repository on a folder of its own.
-
-        Args:
-            name: of the repository.
-            default_branch: its first branch.
-
-        Returns:
-            Its storage namespace.
-        """
+        """Create a repository on a folder of its own. Returns its storage namespace."""
         namespace = f"local://{name}"
         self.server.catalog.repositories.create_repository(name, namespace, default_branch=default_branch)
         return namespace

@@ -40,12 +40,10 @@ class Accounts:
     """Users, access keys and permissions of one server.
 
     Args:
-        kv: store of the directory.
         signing_key: signing key of the server; secrets are encrypted with a key derived from it.
         clock: current time, aware UTC.
         owner: user name, key id and secret that the server was started with. The secret is not stored, and the
             user may do everything. None: all users come from the store.
-        cache_seconds: lifetime of a cache entry.
     """
 
     def __init__(
@@ -153,7 +151,6 @@ class Accounts:
         """Create the first user, an administrator, and the default groups and policies.
 
         Args:
-            user: name of the user.
             key: access key id and secret; None generates a pair.
 
         Raises:
@@ -187,7 +184,6 @@ class Accounts:
             raise OwnerError
 
     def _install(self, user: str, access_key_id: str, secret: str) -> Credential:
-        """Create the owner's user unless it exists; its key pair stays in memory."""
         now = self._clock()
         try:
             created = self.directory.users.get(user).created
@@ -198,7 +194,6 @@ class Accounts:
         return Credential(user, access_key_id, secret, created)
 
     def _mark_set_up(self) -> bool:
-        """Store the time of setup; False if one is stored already."""
         now = f"{self._clock():%Y-%m-%dT%H:%M:%SZ}".encode()
         try:
             self._kv.set_if(model.PARTITION, model.SETUP_KEY, now, None)
@@ -238,7 +233,6 @@ class Cache[T]:
     """Values by name, each for a limited time. A lookup that began before `clear` is not cached after it.
 
     Args:
-        seconds: lifetime of an entry.
         entries: maximum number of entries; the cache is emptied when it is reached.
         monotonic: monotonic clock, in seconds.
     """

@@ -69,7 +69,6 @@ def install(directory: Directory, administrator: str, now: datetime) -> None:
     Existing records stay as they are, so a second call completes an interrupted one.
 
     Args:
-        directory: where to write.
         administrator: name of the user, a member of Admins.
         now: creation time of new records, aware UTC.
     """

@@ -171,7 +171,6 @@ def parse_resources(text: str) -> list[str] | None:
 
 
 def _arn(text: str) -> tuple[tuple[str, str, str], str] | None:
-    """Split an ARN into (partition, service, account) and the resource; the region is ignored."""
     fields = text.split(":", _ARN_FIELDS - 1)
     if len(fields) != _ARN_FIELDS or fields[0] != "arn" or fields[1] != "lakefs":
         return None

@@ -44,7 +44,6 @@ class User:
         name: unique name, the user's id in the API.
         created: aware UTC.
         friendly_name: display name; "" if none.
-        email: "" if none.
     """
 
     name: str
@@ -81,7 +80,6 @@ class Group:
     Attributes:
         name: unique name, the group's id in the API.
         created: aware UTC.
-        description: "" if none.
     """
 
     name: str
@@ -160,7 +158,6 @@ class Credential:
     """A key pair of a user.
 
     Attributes:
-        user: name of its owner.
         access_key_id: public id, 20 characters if generated here.
         secret: secret access key, shown only in the response that creates it; "" in listings.
         issued: creation time, aware UTC.
@@ -202,11 +199,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_key_id(key_id: str) -> str:
-    """Check an access key id and return it: 3 to 128 printable characters without a slash.
-
-    Raises:
-        InvalidNameError: 400.
-    """
+    """Check an access key id and return it: 3 to 128 printable characters without a slash."""
     if _KEY_ID.fullmatch(key_id) is None:
         raise InvalidNameError("invalid access key ID")
     return key_id

@@ -23,13 +23,8 @@ class AddressService:
     """Hands addresses out, and links what was written there.
 
     Args:
-        refs: records.
-        writes: stages entries.
-        paths: names of new objects.
         handed_out: addresses that may be linked (profile `design`).
-        signed_urls: URLs to write to the addresses.
         clock: the time that addresses are compared with.
-        settings: signing key, expiry, profile.
     """
 
     def __init__(
@@ -64,11 +59,7 @@ class AddressService:
         return f"{found.storage_namespace.rstrip('/')}/{signed}"
 
     def presign_write(self, repository: str, physical_address: str) -> SignedUrl:
-        """Sign a URL to write to an address that was handed out.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to write to an address that was handed out."""
         found = self._refs.repositories.writable(repository)
         key, _ = address_to_keep(found, physical_address)
         return self._signed_urls.write_key(found, key)

@@ -32,10 +32,6 @@ class BranchService:
     """Creates, gets, lists, deletes and resets branches; shows what is uncommitted on one.
 
     Args:
-        refs: records.
-        staging: staged entries, and changes of branches.
-        namespaces: committed entries.
-        contents: looks committed values up.
         write_tries: tries of one reset before 429.
     """
 
@@ -59,9 +55,6 @@ class BranchService:
         """Create a branch at a commit, with nothing staged.
 
         Args:
-            repository: its name.
-            branch: name of the new branch.
-            source: ref expression of the commit.
             hidden: leave it out of the default listing.
             force: also in a read-only repository.
 
@@ -89,11 +82,7 @@ class BranchService:
         return self._refs.commits.get(found, commit_id).id
 
     def get_branch(self, repository: str, branch: str) -> Branch:
-        """Look up a branch.
-
-        Raises:
-            BranchNotFoundError: 404.
-        """
+        """Look up a branch."""
         return self._refs.branches.current(self._refs.repositories.get(repository), branch).branch
 
     def list_branches(
@@ -118,11 +107,7 @@ class BranchService:
         return named_page(scan, prefix, after, amount, lambda branch: branch.name)
 
     def delete_branch(self, repository: str, branch: str, *, force: bool = False) -> None:
-        """Delete a branch, and queue its staging tokens for dropping.
-
-        Raises:
-            DefaultBranchError: 403.
-        """
+        """Delete a branch, and queue its staging tokens for dropping."""
         found = self._refs.repositories.writable(repository, force)
         if branch == found.default_branch:
             raise DefaultBranchError

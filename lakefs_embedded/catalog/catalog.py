@@ -67,11 +67,9 @@ class Catalog:
     Safe for use from many threads; several catalogs, also in several processes, may share the stores.
 
     Args:
-        kv: mutable metadata.
         open_namespace: gives a writer for a storage namespace URI, or for the folder of an address outside
             of it.
         clock: the time, aware UTC.
-        settings: see Settings.
         sleep: waits that many seconds between tries of a commit.
     """
 

@@ -18,9 +18,6 @@ class CommitInfo:
     """What the caller says about a commit.
 
     Args:
-        committer: name of the user.
-        message: the commit message.
-        metadata: the user's key-value pairs.
         date: creation date, aware; None means now.
     """
 
@@ -34,8 +31,6 @@ class CommitWriter:
     """Writes commits, and queues the staging tokens that they replace for dropping.
 
     Args:
-        commits: commit records.
-        staging: the commit protocol, and the dropper.
         contents: tells whether a branch has uncommitted changes.
         clock: the time of a commit without a date of its own.
     """
@@ -76,12 +71,7 @@ class CommitWriter:
         """Commit something else to a branch that has no uncommitted changes; see `CommitProtocol.commit_tree`.
 
         Args:
-            repository: the repository.
-            branch: name of the branch.
             build: makes the commit on top of a head commit id.
-
-        Raises:
-            DirtyBranchError: 400.
         """
         done = self._staging.protocol.commit_tree(
             repository, branch, build, lambda present: self._contents.is_dirty(repository, present)

@@ -30,15 +30,7 @@ from lakefs_embedded.staging.reset import same_identity
 
 
 class CommitService:
-    """Commits, looks commits up, and lists them.
-
-    Args:
-        refs: records.
-        areas: staged entries.
-        namespaces: committed entries.
-        commit_writer: writes commits.
-        rule: where ranges end.
-    """
+    """Commits, looks commits up, and lists them."""
 
     def __init__(
         self,
@@ -70,14 +62,8 @@ class CommitService:
         """Commit everything staged on a branch.
 
         Args:
-            repository: its name.
-            branch: its name.
-            committer: name of the user.
-            message: commit message.
-            metadata: user metadata.
             date: creation date instead of now; aware, may be in the past or the future.
             source_metarange: commit this metarange instead of what is staged; nothing may be staged then.
-            allow_empty: commit also when nothing changed.
             force: also in a read-only repository.
 
         Raises:
@@ -100,11 +86,7 @@ class CommitService:
         )
 
     def get_commit(self, repository: str, ref: str) -> Commit:
-        """Look up the commit that an expression refers to.
-
-        Raises:
-            CommitNotFoundError: 404.
-        """
+        """Look up the commit that an expression refers to."""
         return self._refs.resolver.commit(self._refs.repositories.get(repository), ref)
 
     def create_commit_record(self, repository: str, commit: Commit, *, force: bool = False) -> None:
@@ -139,8 +121,6 @@ class CommitService:
         """A commit and its ancestors, newest first along the graph.
 
         Args:
-            repository: its name.
-            ref: where to start.
             objects: only commits that changed one of these paths.
             prefixes: only commits that changed something below one of these.
             limit: `amount` limits the whole result; there is no next page.
@@ -162,11 +142,7 @@ class CommitService:
         return Page(page.results) if limit else page
 
     def read_metadata_object(self, repository: str, object_id: str) -> bytes:
-        """Bytes of a range or metarange file.
-
-        Raises:
-            DataNotFoundError: 410.
-        """
+        """Bytes of a range or metarange file."""
         found = self._refs.repositories.get(repository)
         try:
             return self._namespaces.of(found).objects.get(f"_lakefs/{object_id}")
@@ -218,7 +194,6 @@ class CommitService:
     def _changes_any(
         self, repository: Repository, commit: Commit, objects: Sequence[str], prefixes: Sequence[str]
     ) -> bool:
-        """Whether a commit differs from its main parent at one of some paths or below one of some prefixes."""
         parent = commit.main_parent
         before = "" if parent is None else self._refs.commits.get(repository, parent).metarange_id
         if before == commit.metarange_id:
@@ -234,7 +209,6 @@ class CommitService:
 
 
 def _behind(commits: Iterator[Commit], after: str) -> Iterator[Commit]:
-    """The commits that follow a given one."""
     for commit in commits:
         if commit.id == after:
             return commits

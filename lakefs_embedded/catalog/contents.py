@@ -17,13 +17,7 @@ from lakefs_embedded.staging.reset import same_identity
 
 
 class Contents:
-    """Looks paths up, and lists them.
-
-    Args:
-        refs: branch and commit records.
-        areas: staged entries.
-        namespaces: committed entries.
-    """
+    """Looks paths up, and lists them."""
 
     def __init__(self, refs: Refs, areas: StagingAreas, namespaces: Namespaces) -> None:
         self._refs = refs
@@ -53,9 +47,7 @@ class Contents:
         """What a reader of a branch sees at a path, whatever is committed and dropped meanwhile.
 
         Args:
-            repository: the repository.
             branch: the branch as it was last read, perhaps from the cache.
-            path: the path.
             below: ignore the newest token.
 
         Raises:
@@ -71,11 +63,7 @@ class Contents:
         raise TooManyTriesError
 
     def find_entry(self, repository: Repository, ref: str, path: bytes) -> Entry:
-        """The entry that a reader of a ref sees at a path.
-
-        Raises:
-            PathNotFoundError: 404.
-        """
+        """The entry that a reader of a ref sees at a path."""
         resolved = self._refs.resolver.resolve(repository, ref)
         if resolved.branch is None:
             value = self.committed_value(repository, resolved.commit_id, path)
@@ -110,9 +98,6 @@ class Contents:
         """Paths and values of a branch in path order, from a path on.
 
         Args:
-            repository: the repository.
-            branch: the branch.
-            start: the first path to list.
             staging_only: leave out what is only committed.
         """
         below = iter(()) if staging_only else self.list_committed(repository, branch.commit_id, start)

@@ -47,11 +47,7 @@ class Copied:
 
 
 class Copies:
-    """The tracked copies of all repositories.
-
-    Args:
-        kv: holds the records.
-    """
+    """The tracked copies of all repositories."""
 
     def __init__(self, kv: Store) -> None:
         self._kv = kv
@@ -60,7 +56,6 @@ class Copies:
         """Record that an address is about to be shared; returns the record's id.
 
         Args:
-            repository: the repository.
             address: relative to its namespace.
             now: aware UTC.
         """

@@ -31,11 +31,7 @@ def staged_diffs(
     An entry of the committed identity does not differ, whatever its address (L6).
 
     Args:
-        areas: staging areas.
         tokens: newest first.
-        ranges: committed content.
-        head: metarange id of the commit.
-        start: the first path to compare.
     """
     for staged in staged_changes(areas, tokens, start):
         below = ranges.get_entry(head, staged.path)

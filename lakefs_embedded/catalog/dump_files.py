@@ -80,12 +80,7 @@ def tag_record(tag: Tag) -> tuple[bytes, Value]:
 
 
 class DumpFiles:
-    """Reads and writes the tables of dumps in one storage namespace.
-
-    Args:
-        objects: the namespace.
-        rule: where ranges end.
-    """
+    """Reads and writes the tables of dumps in one storage namespace."""
 
     def __init__(self, objects: ObjectWriter, rule: SplitRule) -> None:
         self._objects = objects
@@ -161,7 +156,6 @@ def _properties(entity: str) -> dict[str, str]:
 
 
 def _schema(kind: Descriptor) -> dict[str, Any]:
-    """A message's descriptor, in the JSON form of a DescriptorProto."""
     shape: dict[str, Any] = {"name": kind.name, "field": [_field(field, kind) for field in kind.fields]}
     if kind.nested_types:
         shape["nestedType"] = [_schema(nested) for nested in kind.nested_types]

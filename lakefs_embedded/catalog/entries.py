@@ -93,9 +93,6 @@ def locate(
     """Find the store and the key of an entry's bytes.
 
     Args:
-        repository: the repository of the entry.
-        entry: the entry.
-        objects: the repository's namespace.
         open_folder: opens the folder of an address outside the namespace.
     """
     key = canonical_address(entry.address, entry.address_type, repository.storage_namespace)

@@ -15,9 +15,6 @@ def expire_rows(
     """Remove the records below a prefix that were made before a time; one whose time cannot be read stays.
 
     Args:
-        kv: the store.
-        partition: partition of the records.
-        prefix: prefix of their keys.
         made_at: reads the time from the rest of a key; raises FormatError when it cannot.
         before: aware UTC.
 

@@ -34,13 +34,7 @@ class GarbageService:
     """Keeps the rules, and prepares a run: active commits, uncommitted addresses.
 
     Args:
-        refs: records.
-        areas: staged entries.
-        namespaces: where rules and prepared files are.
         copies: tracked copies (profile `design`).
-        signed_urls: URLs of prepared files.
-        tasks: preparations in the background.
-        clock: the time of a run.
         settings: limits and defects of a prepare run.
     """
 
@@ -65,11 +59,7 @@ class GarbageService:
         self._settings = settings
 
     def get_gc_rules(self, repository: str) -> Rules:
-        """Read the rules.
-
-        Raises:
-            RulesNotFoundError: 404.
-        """
+        """Read the rules."""
         rules = read_rules(self._namespaces.of(self._refs.repositories.get(repository)).objects)
         if rules is None:
             raise RulesNotFoundError
@@ -125,20 +115,12 @@ class GarbageService:
         return PrepareStatus(task_id, task.done, updated, result, task.error_msg or None)
 
     def presign_commits(self, repository: str, prepared: PreparedCommits) -> SignedUrl:
-        """Sign a URL to read the CSV of active commits.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read the CSV of active commits."""
         found = self._refs.repositories.get(repository)
         return self._signed_urls.read_key(found, commits_key(prepared.run_id))
 
     def presign_metadata(self, repository: str, key: str) -> SignedUrl:
-        """Sign a URL to read a range or metarange.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read a range or metarange."""
         found = self._refs.repositories.get(repository)
         return self._signed_urls.read_key(found, key, key.rpartition("/")[2])
 
@@ -148,11 +130,9 @@ class GarbageService:
         """Write one page of the repository's uncommitted addresses.
 
         Args:
-            repository: its name.
             continuation_token: of the page before; None or "" starts a run.
 
         Raises:
-            ContinuationTokenError: 400.
             CommitNotFoundError: 404, a branch's head has no record.
         """
         found = self._refs.repositories.writable(repository)

@@ -24,11 +24,7 @@ PREFIX = b"link-addresses/"
 
 
 class HandedOut:
-    """The tracked addresses of all repositories.
-
-    Args:
-        kv: holds the records.
-    """
+    """The tracked addresses of all repositories."""
 
     def __init__(self, kv: Store) -> None:
         self._kv = kv

@@ -53,6 +53,5 @@ def fold[T](
 
 
 def _behind(prefix: bytes) -> bytes | None:
-    """The first path after all that begin with a prefix; None when there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

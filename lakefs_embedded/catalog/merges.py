@@ -30,14 +30,7 @@ _STRATEGIES = {"": Strategy.DEFAULT} | {strategy.value: strategy for strategy in
 
 
 class MergeService:
-    """Merges, reverts, cherry-picks: all need a branch without uncommitted changes. Compares refs.
-
-    Args:
-        refs: records.
-        namespaces: committed entries.
-        commit_writer: writes commits.
-        rule: where ranges end.
-    """
+    """Merges, reverts, cherry-picks: all need a branch without uncommitted changes. Compares refs."""
 
     def __init__(
         self,
@@ -68,10 +61,6 @@ class MergeService:
         """Merge a ref into a branch.
 
         Args:
-            repository: its name.
-            source: ref expression.
-            destination: branch.
-            committer: name of the user.
             message: commit message; "" for a generated one.
             metadata: user metadata; the strategy is added to it.
             strategy: "" (conflicts fail), "dest-wins" or "source-wins".
@@ -80,8 +69,6 @@ class MergeService:
             force: also in a read-only repository, and as `allow_empty`.
 
         Raises:
-            MergeConflictError: 409.
-            DirtyBranchError: 400.
             NoChangesError: 400, the source has the content of the merge base. A merge that leaves the
                 destination's content as it is makes a commit all the same: it records that the two have met.
 
@@ -136,18 +123,12 @@ class MergeService:
         """Commit the inverse of a commit.
 
         Args:
-            repository: its name.
-            branch: branch to commit to.
-            ref: the commit to revert.
-            committer: name of the user.
             parent_number: parent to revert to, counted from 1; required for merges, else 0.
             overrides: message and metadata instead of the generated ones.
-            allow_empty: commit also when nothing changes.
             force: also in a read-only repository.
 
         Raises:
             RevertParentError: 409, a merge without a parent number.
-            MergeConflictError: 409.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
@@ -186,7 +167,6 @@ class MergeService:
         Raises:
             ParentNumberError: 400, a merge without a parent number, or no such parent.
             NoChangesError: 400, the commit changes nothing. One whose changes the branch has already is committed.
-            MergeConflictError: 409.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
@@ -228,9 +208,6 @@ class MergeService:
         """The changes from `left` to `right`.
 
         Args:
-            repository: its name.
-            left: ref expression.
-            right: ref expression.
             two_dot: compare the two directly; otherwise compare `right` with the merge base of both, where
                 paths that changed on both sides are conflicts.
             prefix: only paths that begin with it.

@@ -34,12 +34,6 @@ class Refs:
     """The records of repositories and their refs, all in one key-value store.
 
     Attributes:
-        repositories: repository records.
-        branches: branch records.
-        commits: commit records.
-        tags: tag records.
-        protection: branch protection rules.
-        resolver: finds what a ref expression names.
         mistaken_ids: commit ids that the defect `cherry_pick_cache` has spoilt.
     """
 
@@ -72,7 +66,6 @@ class Staging:
     """What is staged on branches, and how it becomes a commit.
 
     Attributes:
-        areas: staged entries, by token.
         protocol: moves branches from one state to the next.
         dropper: removes the entries of tokens that no branch names any more.
     """
@@ -86,8 +79,6 @@ class Staging:
         """Open the staging areas of a store.
 
         Args:
-            kv: the store.
-            refs: its records.
             settings: number of tries, and whether tokens are dropped in the background.
             sleep: waits that many seconds between tries of a commit.
         """

@@ -43,9 +43,7 @@ class MultipartUpload:
     """An open upload.
 
     Attributes:
-        upload_id: id given by the object store.
         branch: branch of the object to be; "" when a real server began the upload.
-        path: path of the object to be.
         begun: aware UTC.
     """
 
@@ -56,17 +54,7 @@ class MultipartUpload:
 
 
 class MultipartService:
-    """Begins, completes, aborts and lists uploads in parts.
-
-    Args:
-        kv: records of uploads.
-        refs: records of repositories and branches.
-        namespaces: where the parts are.
-        contents: what paths hold.
-        writes: stages entries.
-        paths: names of new objects.
-        clock: the time an upload began.
-    """
+    """Begins, completes, aborts and lists uploads in parts."""
 
     def __init__(
         self,
@@ -95,11 +83,7 @@ class MultipartService:
         content_type: str,
         metadata: Mapping[str, str] | None = None,
     ) -> str:
-        """Begin an upload.
-
-        Returns:
-            Its id.
-        """
+        """Begin an upload. Returns its id."""
         found = self._refs.repositories.writable(repository)
         check_path(path)
         self._refs.protection.require_writable(found, branch)
@@ -122,11 +106,7 @@ class MultipartService:
     def put_multipart_part(
         self, repository: str, branch: str, path: str, upload_id: str, number: int, chunks: Iterable[bytes]
     ) -> Part:
-        """Write one part.
-
-        Raises:
-            UploadNotFoundError: 404.
-        """
+        """Write one part."""
         found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
@@ -135,11 +115,7 @@ class MultipartService:
             raise UploadNotFoundError from None
 
     def list_multipart_parts(self, repository: str, branch: str, path: str, upload_id: str) -> list[Part]:
-        """The parts uploaded so far, by number.
-
-        Raises:
-            UploadNotFoundError: 404.
-        """
+        """The parts uploaded so far, by number."""
         found = self._refs.repositories.get(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
@@ -160,10 +136,6 @@ class MultipartService:
         """Put the parts together and stage the entry.
 
         Args:
-            repository: its name.
-            branch: its name.
-            path: path of the object.
-            upload_id: id of the upload.
             parts: number and ETag of each part, ascending.
             if_none_match: refuse when the path exists; the upload stays open.
 
@@ -171,8 +143,6 @@ class MultipartService:
             The object, and its multipart ETag; the entry keeps the part of the ETag before the dash.
 
         Raises:
-            UploadNotFoundError: 404.
-            PreconditionError: 412.
             UploadRefusedError: the parts do not match those uploaded.
         """
         found = self._refs.repositories.writable(repository)
@@ -199,11 +169,7 @@ class MultipartService:
         return object_stats(found, path, entry), done.etag
 
     def abort_multipart(self, repository: str, branch: str, path: str, upload_id: str) -> None:
-        """Abort an upload and discard its parts.
-
-        Raises:
-            UploadNotFoundError: 404.
-        """
+        """Abort an upload and discard its parts."""
         found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
@@ -235,9 +201,6 @@ class MultipartService:
         return messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
 
     def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
-        """The record of an upload of exactly this path. An upload begun by a real server names neither
-        repository nor branch; then the object store tells whether it is in this namespace.
-        """
         record = self._read_upload(upload_id)
         asked, kept = (repository, branch), (record.repository, record.branch)
         if record.path != path or (any(kept) and asked != kept):

@@ -35,14 +35,8 @@ class ObjectService:
     """Uploads, stages, copies and deletes objects of a branch, and changes their metadata.
 
     Args:
-        refs: records.
-        contents: what paths hold.
-        writes: stages entries.
         object_bytes: writes and copies bytes.
-        paths: names of new objects.
         copies: tracked copies (profile `design`).
-        clock: the time of new entries.
-        settings: the profile.
     """
 
     def __init__(
@@ -80,12 +74,8 @@ class ObjectService:
         """Store bytes under a fresh address and stage the entry.
 
         Args:
-            repository: its name.
-            branch: its name.
             path: 1 to 1024 bytes.
             content: the bytes, a file opened for reading, or chunks.
-            content_type: stored in the entry.
-            metadata: user metadata.
             if_none_match: refuse when the path exists (If-None-Match: *).
             force: also in a read-only repository.
 
@@ -160,9 +150,6 @@ class ObjectService:
         """Delete a path, whether or not it exists. The bytes stay.
 
         Args:
-            repository: its name.
-            branch: its name.
-            path: path to delete.
             no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
             force: also in a read-only repository.
         """
@@ -204,10 +191,6 @@ class ObjectService:
         staged on the same branch shares its address, and is recorded for garbage collection (see `copies`).
 
         Args:
-            repository: its name.
-            branch: destination branch.
-            path: destination path.
-            source_path: path to copy.
             source_ref: ref to copy from; None for the branch itself.
             shallow: refused (501) in profile `lakefs`; ignored in profile `design`.
             force: also in a read-only repository.
@@ -247,9 +230,6 @@ class ObjectService:
         self._writes.replace(found, branch, raw, lambda entry: replace(entry, metadata=dict(metadata)))
 
     def _share(self, repository: Repository, branch: str, path: bytes, source: Entry) -> bool:
-        """Whether a copy may share a source's bytes: the source is staged on the branch before and after the copy
-        is recorded. If it is no longer staged, a collection may already have found it unreferenced.
-        """
         if source.address_type != AddressType.RELATIVE or not self._is_staged(
             repository, branch, path, source
         ):
@@ -261,9 +241,6 @@ class ObjectService:
         return False
 
     def _is_staged(self, repository: Repository, branch: str, path: bytes, entry: Entry) -> bool:
-        """Whether a path of a branch is staged with an entry's address and listed by prepare, which leaves out
-        entries of the committed identity (L6, L45).
-        """
         present = self._refs.branches.current(repository, branch).branch
         staged = self._contents.staged_value(present, path)
         if staged is None or decode_entry(path, staged).address != entry.address:

@@ -38,11 +38,9 @@ def named_page[T](
     """One page of records that are in name order.
 
     Args:
-        scan: records from a name on.
         prefix: only names that begin with it.
         after: only names greater than it.
         amount: maximum number of results.
-        name: gives a record's name.
     """
 
     def wanted() -> Iterator[T]:

@@ -25,8 +25,6 @@ class ReadingService:
     """Gets and lists objects at any ref.
 
     Args:
-        refs: records.
-        contents: what paths hold.
         object_bytes: their bytes.
         signed_urls: URLs of their bytes.
     """
@@ -43,14 +41,7 @@ class ReadingService:
         """Look up a path.
 
         Args:
-            repository: its name.
-            ref: ref expression.
-            path: the path.
             presign: give a pre-signed URL as the address.
-
-        Raises:
-            PathNotFoundError: 404.
-            PresignUnsupportedError: 400.
         """
         found = self._refs.repositories.get(repository)
         entry = self._contents.find_entry(found, ref, check_path(path))
@@ -101,7 +92,6 @@ class ReadingService:
         """List paths in byte order.
 
         Args:
-            repository: its name.
             ref: ref expression; a branch includes what is staged, `branch@` does not.
             prefix: only paths that begin with it.
             delimiter: fold paths that are equal up to it into one common prefix.

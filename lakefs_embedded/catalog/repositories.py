@@ -22,13 +22,7 @@ _CLAIM = b"This object says that the storage namespace belongs to a repository."
 
 
 class RepositoryService:
-    """Creates, gets, lists and deletes repositories; their metadata and branch protection.
-
-    Args:
-        kv: the repositories' own metadata.
-        refs: records.
-        namespaces: claimed by repositories.
-    """
+    """Creates, gets, lists and deletes repositories; their metadata and branch protection."""
 
     def __init__(self, kv: Store, refs: Refs, namespaces: Namespaces) -> None:
         self._kv = kv
@@ -48,17 +42,12 @@ class RepositoryService:
         """Create a repository.
 
         Args:
-            repository: its name.
             storage_namespace: URI of a folder that no other repository uses.
-            default_branch: created with it, unless bare.
             bare: create only the record; a restore of refs fills it.
-            read_only: refuse writes.
-            storage_id: stored as given.
 
         Raises:
             NotUniqueError: 409, the name is taken.
             RepositoryInDeletionError: 410, a repository of that name is being deleted.
-            NamespaceInUseError: 400.
             InvalidValueError: 400, a malformed name.
         """
         self._refs.repositories.refuse_early(repository)
@@ -77,12 +66,7 @@ class RepositoryService:
         )
 
     def get_repository(self, repository: str) -> Repository:
-        """Look up a repository.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-            RepositoryInDeletionError: 410.
-        """
+        """Look up a repository."""
         return self._refs.repositories.get(repository)
 
     def list_repositories(
@@ -102,7 +86,6 @@ class RepositoryService:
         the design the records stay too, unreachable, until the trash cleaner removes them.
 
         Args:
-            repository: its name.
             force: also when it is read-only.
         """
         found = self._refs.repositories.peek(repository)
@@ -126,7 +109,6 @@ class RepositoryService:
 
         Args:
             repository: its name; also a read-only one.
-            put: keys to add or replace.
             remove: keys to remove, whether or not they exist.
 
         Raises:
@@ -162,7 +144,6 @@ class RepositoryService:
 
 
 def _claim(objects: ObjectWriter) -> None:
-    """Claim a storage namespace for good: the claim stays when the repository is deleted."""
     for key in _CLAIM_KEYS:
         try:
             objects.get(key)

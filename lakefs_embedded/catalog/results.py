@@ -33,14 +33,11 @@ class ObjectStats:
     """An object, or a common prefix, of which only `path` and `path_type` are set.
 
     Args:
-        path: path in the repository.
         path_type: object, or common prefix of a listing with a delimiter.
         physical_address: full URI of the bytes.
         checksum: the entry's ETag (hex MD5 of the content for uploads).
         size_bytes: size in bytes.
         mtime: the entry's time, aware UTC; may be supplied by the caller, so it proves nothing about age.
-        metadata: user metadata.
-        content_type: as given at upload.
         physical_address_expiry: set if the address is a pre-signed URL: when it expires, aware UTC.
     """
 
@@ -68,7 +65,6 @@ class ObjectContent:
     """An object's stats, and access to its bytes.
 
     Args:
-        stats: the object's stats.
         read: `read(start, length)` returns that part of the bytes, `read(0, None)` all of them.
         stream: the same in chunks of bounded size; must be closed. Both raise DataNotFoundError (410) when the
             store has no such object.
@@ -135,8 +131,6 @@ class PreparedCommits:
     """Where the active commits of a repository were written.
 
     Args:
-        run_id: descending xid.
-        commits_location: full URI of the CSV.
         addresses_location: full URI of a folder that stays empty.
     """
 

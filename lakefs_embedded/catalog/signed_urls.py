@@ -32,10 +32,8 @@ class SignedUrls:
     """Signs URLs of objects.
 
     Args:
-        namespaces: where the objects are.
         object_bytes: finds the store and the key of an entry's bytes.
         clock: the time that expiry is told by.
-        settings: whether URLs are signed at all.
     """
 
     def __init__(
@@ -47,28 +45,16 @@ class SignedUrls:
         self._settings = settings
 
     def read_entry(self, repository: Repository, path: str, entry: Entry) -> SignedUrl:
-        """Sign a URL to read an entry's bytes; a browser saves them under the last name of the path.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read an entry's bytes; a browser saves them under the last name of the path."""
         objects, key = self._bytes.locate(repository, entry)
         return self._read(repository, objects, key, path.rpartition("/")[2])
 
     def read_key(self, repository: Repository, key: str, filename: str = "") -> SignedUrl:
-        """Sign a URL to read an object of the repository's namespace.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read an object of the repository's namespace."""
         return self._read(repository, self._namespaces.of(repository).objects, key, filename)
 
     def write_key(self, repository: Repository, key: str) -> SignedUrl:
-        """Sign a URL to write an object of the repository's namespace.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to write an object of the repository's namespace."""
         signer, expires = self._signer(repository, self._namespaces.of(repository).objects)
         return SignedUrl(signer.presign_put(key, int(URL_LIFE.total_seconds())), expires)
 

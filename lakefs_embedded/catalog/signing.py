@@ -33,9 +33,6 @@ def sign_address(secret: str, repository: str, branch: str, path: str, address: 
     """Sign a fresh address.
 
     Args:
-        secret: the server's signing key.
-        repository: name.
-        branch: name.
         path: the only path that the address may be linked to.
         address: relative, `data/<slice>/<xid>`.
 
@@ -51,16 +48,9 @@ def verify_address(
     """Refuse an address that was not handed out for a path, or has expired.
 
     Args:
-        secret: the server's signing key.
-        repository: name.
-        branch: name.
-        path: path to link it to.
         signed: relative address with signature.
         now: aware UTC.
         expiry: maximum age of the xid in the address.
-
-    Raises:
-        LinkAddressError: 400.
     """
     address, separator, signature = signed.partition(_SEPARATOR)
     if not separator:

@@ -20,9 +20,6 @@ class StagedWrites:
     """Stages, replaces and deletes entries on branches by the writer's flow (`staging/flows.py`).
 
     Args:
-        branches: branch records.
-        areas: staged entries.
-        contents: what paths hold.
         tries: tries of one write before 429.
     """
 
@@ -38,15 +35,10 @@ class StagedWrites:
         """Stage an entry.
 
         Args:
-            repository: the repository.
-            branch: name of the branch.
-            path: path to stage at.
-            entry: entry to stage.
             if_absent: refuse when the branch has the path.
 
         Raises:
             PreconditionError: 412, `if_absent` and the branch has the path.
-            TooManyTriesError: 429.
         """
         staged = Staged(path, entry.value())
 
@@ -64,7 +56,6 @@ class StagedWrites:
         """Stage a changed copy of the entry that a path holds.
 
         Raises:
-            PathNotFoundError: 404.
             TooManyTriesError: 429, also when somebody else wrote the path meanwhile.
         """
 
@@ -85,9 +76,6 @@ class StagedWrites:
         """Delete a path; nothing happens when there is none.
 
         Args:
-            repository: the repository.
-            branch: name of the branch.
-            path: the path.
             no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
         """
         is_retry = False
@@ -107,11 +95,6 @@ class StagedWrites:
         write_staged(self._branches, repository, branch, write, self._tries)
 
     def _stage_if_absent(self, repository: Repository, branch: Branch, staged: Staged) -> None:
-        """Stage where nothing may be; what an earlier try of the same write left does not count.
-
-        Raises:
-            PreconditionError: 412.
-        """
         here = self._areas.get_raw(branch.staging_token, staged.path)
         if here is None:
             present = self._contents.settled_value(repository, branch, staged.path, below=True)
@@ -125,12 +108,6 @@ class StagedWrites:
             raise PreconditionError from None
 
     def _is_below(self, repository: Repository, branch: Branch, path: bytes) -> bool:
-        """Whether a path may become visible again once the newest token no longer holds it.
-
-        Any row of a sealed token counts, a tombstone too: it may have come too late for the commit that is
-        being made of that token, and would be dropped with it. So does a branch that has changed: what its
-        tokens held may have been committed and dropped while we looked.
-        """
         if staged_value(self._areas, branch.sealed_tokens, path) is not None:
             return True
         if self._contents.committed_value(repository, branch.commit_id, path) is not None:

@@ -32,11 +32,9 @@ class Tasks:
     """The tasks of all repositories.
 
     Args:
-        kv: holds their records.
         clock: aware UTC time.
         expiry: how long a task is kept after its last change.
         instance_id: id of this process, for the records.
-        background: runs the tasks.
     """
 
     def __init__(
@@ -64,10 +62,8 @@ class Tasks:
         """Begin a new task and run its work.
 
         Args:
-            repository: whose task it is.
             status: a fresh message; `work` may add results to it.
             prefix: of the task's id, by kind of task.
-            operation: the kind in words.
             work: what to do; its DredgeErrors end up in the record.
 
         Returns:
@@ -101,7 +97,6 @@ class Tasks:
         return status
 
     def _begin(self, repository: Repository, status: Status, prefix: str, operation: str) -> str:
-        """Write a new task, and remove expired ones of its kind; gives its id."""
         self._purge(repository, prefix, type(status))
         task = status.task
         task.id = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
@@ -111,7 +106,6 @@ class Tasks:
         return task.id
 
     def _run(self, repository: Repository, status: Status, work: Callable[[], None]) -> None:
-        """Do the work of a task and record how it ended."""
         task = status.task
         try:
             work()

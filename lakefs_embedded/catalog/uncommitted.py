@@ -59,7 +59,6 @@ class Mark:
     """Where a page begins.
 
     Args:
-        run_id: id of the whole run.
         branch: continue with this branch, or with the next one if it is gone.
         path: within the branch continue at this path, inclusive.
         key: all branches are done; continue at this copy.
@@ -78,11 +77,7 @@ class Mark:
 
     @classmethod
     def decode(cls, token: str) -> Mark:
-        """Decode a continuation token.
-
-        Raises:
-            ContinuationTokenError: 400.
-        """
+        """Decode a continuation token."""
         try:
             raw = base64.b64decode(token, validate=True)
             members = json.loads(raw.decode("utf-8", "surrogateescape"))
@@ -155,12 +150,6 @@ class UncommittedPage:
     """Writes one page.
 
     Args:
-        branches: branch records.
-        commits: commit records.
-        areas: staging areas.
-        ranges: committed content of the repository.
-        copies: tracked copies.
-        repository: the repository.
         clock: aware UTC time, for the interval.
         settings: limits and defects.
     """
@@ -209,7 +198,6 @@ class UncommittedPage:
         return self._result(following)
 
     def _all_branches(self, mark: Mark) -> Mark | None:
-        """Write what branches have staged; returns where to continue when the page is full."""
         last = ""
         for listed in self._branches.scan(self._repository, mark.branch):
             last = listed.name
@@ -226,13 +214,11 @@ class UncommittedPage:
         return None
 
     def _rest(self, taken: float) -> None:
-        """Wait until a branch has taken as long as on a real server, if that is asked for."""
         left = self._settings.prepare_branch_time.total_seconds() - taken
         if left > 0:
             time.sleep(left)
 
     def _all_copies(self, mark: Mark) -> Mark | None:
-        """Write the recorded copies; returns where to continue when the page is full."""
         for copied in self._copies.scan(self._repository, mark.key):
             if self._is_full():
                 return Mark(mark.run_id, key=copied.id)
@@ -253,7 +239,6 @@ class UncommittedPage:
             )
 
     def _branch(self, name: str, start: str) -> str | None:
-        """Write a branch's rows; returns the path to continue at when the page is full."""
         try:
             branch = self._branches.current(self._repository, name).branch
         except BranchNotFoundError:  # deleted since it was listed
@@ -282,7 +267,6 @@ class UncommittedPage:
                 yield path, messages.decode(messages.Entry, changed.value.data, f"entry of {path!r}")
 
     def _address(self, entry: messages.Entry) -> str | None:
-        """The address of an entry's row, relative to the namespace; None when it has no row."""
         if entry.address_type == messages.AddressType.RELATIVE:
             return entry.address
         prefix = self._repository.storage_namespace.rstrip("/") + "/"

@@ -27,8 +27,6 @@ class Applied:
     Attributes:
         metarange_id: the new content; the base's id when nothing changed.
         added: number of paths that were not there.
-        changed: number of paths whose identity changed.
-        removed: number of paths removed.
     """
 
     metarange_id: str
@@ -52,9 +50,7 @@ def apply(
 
     Args:
         store: holds the base, and takes the result.
-        base_id: the base's metarange, or empty.
         changes: in key order, at most one per key.
-        rule: where ranges end.
 
     Raises:
         ValueError: the changes are not in order.
@@ -85,7 +81,6 @@ def apply(
 
 
 def _effective(store: RangeStore, base: MetaRange, changes: Iterable[Change]) -> Iterator[Change]:
-    """Leave out changes that change nothing, so that their ranges stay untouched."""
     last: bytes | None = None
     for change in changes:
         if last is not None and change.key <= last:
@@ -99,7 +94,6 @@ def _effective(store: RangeStore, base: MetaRange, changes: Iterable[Change]) ->
 
 
 def _copy_until(writer: MetaRangeWriter, cursor: Cursor, key: bytes | None) -> None:
-    """Copy the records before a key, reusing whole ranges; None copies all that are left."""
     while not cursor.done:
         if cursor.before_range:
             if key is None or cursor.info.max_key < key:

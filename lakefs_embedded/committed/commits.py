@@ -21,12 +21,8 @@ def commit_id(
     """Compute a commit's id. Version and generation do not enter it.
 
     Args:
-        committer: name of the committer.
-        message: commit message.
         metarange_id: the content; empty for the first commit of a repository.
         creation_date: aware; only whole seconds enter the id.
-        metadata: user metadata.
-        parents: commit ids, main parent first.
 
     Returns:
         64 lowercase hex digits.

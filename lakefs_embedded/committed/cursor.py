@@ -9,12 +9,7 @@ from lakefs_embedded.committed.store import RangeReader, Records
 
 
 class Cursor:
-    """A position before a range that has not been read, on a record of a range, or after the last range.
-
-    Args:
-        store: where the ranges are.
-        metarange: the content.
-    """
+    """A position before a range that has not been read, on a record of a range, or after the last range."""
 
     __slots__ = ("_at", "_metarange", "_range", "_records", "_store")
 

@@ -25,8 +25,6 @@ class Difference:
     """A path with different identities on two sides.
 
     Attributes:
-        kind: seen from left to right.
-        key: the path.
         left: its value on the left, None when there is none.
         right: its value on the right, None when there is none.
     """
@@ -41,8 +39,6 @@ def diff(store: RangeReader, left_id: str, right_id: str) -> Iterator[Difference
     """The differences from one content to another, in key order.
 
     Args:
-        store: holds both.
-        left_id: metarange to compare, or empty.
         right_id: metarange to compare with, or empty.
     """
     left = Cursor(store, store.get_metarange(left_id))

@@ -51,10 +51,6 @@ def merge(
     Args:
         store: holds all three, and takes the result.
         base_id: metarange of the merge base, or empty.
-        source_id: metarange to merge.
-        destination_id: metarange to merge into.
-        strategy: how conflicts are resolved.
-        rule: where ranges end.
 
     Returns:
         The result's metarange id; the destination's own when the source changes nothing.
@@ -102,7 +98,6 @@ class _Merger:
         return self._writer.finish()
 
     def _both_ranges(self) -> bool:
-        """Take one range for both sides, if possible; both cursors stand before a range."""
         source, destination = self._source.info, self._destination.info
         chosen: RangeInfo | None = None
         if source.id == destination.id:
@@ -121,7 +116,6 @@ class _Merger:
         return True
 
     def _lone_range(self, cursor: Cursor, other: Cursor) -> bool:
-        """Take or drop a whole range, if the other side has no record in it and the base allows it."""
         info = cursor.info
         if not other.done and other.key <= info.max_key:
             return False
@@ -134,14 +128,12 @@ class _Merger:
         return True
 
     def _base_range(self, info: RangeInfo) -> RangeInfo | None:
-        """The base's first range that overlaps a range."""
         position = self._base.position(info.min_key)
         if position == len(self._base.ranges) or self._base.ranges[position].min_key > info.max_key:
             return None
         return self._base.ranges[position]
 
     def _records(self) -> None:
-        """Merge one path: the smaller of the cursors' keys, or the one they share."""
         source, destination = self._source, self._destination
         has_source = not source.done and (destination.done or source.key <= destination.key)
         has_destination = not destination.done and (source.done or destination.key <= source.key)

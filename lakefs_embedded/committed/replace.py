@@ -25,10 +25,8 @@ def replace_below(
 
     Args:
         store: holds the base, and takes the result.
-        base_id: the base's metarange, or empty.
         prefixes: keys of the base that begin with one of them are left out.
         records: in key order, one per key.
-        rule: where ranges end.
 
     Raises:
         ValueError: the records are not in order.
@@ -69,5 +67,4 @@ def replace_below(
 
 
 def _may_hold(info: RangeInfo, prefixes: Sequence[bytes]) -> bool:
-    """Whether a key of a range can begin with one of some prefixes."""
     return any(info.min_key.startswith(each) or info.min_key <= each <= info.max_key for each in prefixes)

@@ -63,7 +63,6 @@ class RangeReader:
     """Reads the committed content of one storage namespace. Safe for use from many threads.
 
     Args:
-        reader: of the storage namespace.
         cache_size: bytes of range files kept in memory.
     """
 
@@ -108,7 +107,6 @@ class RangeReader:
         return records
 
     def _seek(self, info: RangeInfo, start: bytes) -> Iterator[tuple[bytes, Value]]:
-        """Records of a range from a key on; of one that was not read whole only the blocks that are needed."""
         if (known := self._ranges.get(info.id)) is not None:
             for at in range(bisect_left(known.keys, start), len(known.keys)):
                 yield known.keys[at], known.value(at)
@@ -131,12 +129,7 @@ class RangeReader:
         return found[1] if found is not None and found[0] == path else None
 
     def list_entries(self, metarange_id: str, start: bytes = b"") -> Iterator[tuple[bytes, Value]]:
-        """All paths with their values, in byte order of the paths.
-
-        Args:
-            metarange_id: the content.
-            start: the first path to list.
-        """
+        """All paths with their values, in byte order of the paths."""
         metarange = self.get_metarange(metarange_id)
         for info in metarange.ranges[metarange.position(start) :]:
             if start:
@@ -156,7 +149,6 @@ class RangeReader:
 
 
 def _check(name: str, count: int, last: bytes, info: RangeInfo) -> None:
-    """Hold a range against what its metarange says of it."""
     if count != info.count or last != info.max_key:
         raise FormatError(
             f"{name}: {count} records up to {last!r}; its metarange says {info.count} up to {info.max_key!r}"
@@ -167,7 +159,6 @@ class RangeStore(RangeReader):
     """Reads and writes the committed content of one storage namespace.
 
     Args:
-        writer: of the storage namespace.
         cache_size: bytes of range files kept in memory.
     """
 

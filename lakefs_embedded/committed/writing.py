@@ -13,10 +13,6 @@ class MetaRangeWriter:
     """Takes records and whole ranges in key order, and writes each range as soon as it is full.
 
     The metarange, which refers to the ranges, is written last: a writer that dies leaves files nobody reads.
-
-    Args:
-        store: takes the files.
-        rule: where ranges end.
     """
 
     def __init__(self, store: RangeStore, rule: SplitRule = SERVER_RULE) -> None:

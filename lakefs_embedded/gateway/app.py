@@ -46,8 +46,6 @@ class Gateway:
     """Serves S3 requests.
 
     Args:
-        catalog: serves the requests.
-        access_control: keys and permissions of users.
         clock: current time, aware UTC; checks the age of signatures.
         read_body: iterates over a large body in a worker thread, blocking until bytes arrive.
     """
@@ -117,7 +115,6 @@ class Gateway:
         )
 
     def _authenticate(self, raw: RawRequest) -> tuple[Claim, AccessKey]:
-        """Find and verify the signature of a request."""
         claim = read_claim(raw)
         key = self._identify(claim.access_key_id)
         verify(raw, claim, key.secret, self._clock())
@@ -155,7 +152,6 @@ class Gateway:
             raise S3Error("InvalidAccessKeyId") from None
 
     async def _body(self, request: Request) -> Iterator[bytes]:
-        """Return the body; a small one is read here, which saves the worker thread a round trip to the loop."""
         length = request.headers.get("content-length")
         if length is not None and length.isdecimal() and int(length) <= SMALL_BODY:
             data = await request.body()
@@ -165,7 +161,6 @@ class Gateway:
         return self._read_body(request)
 
     def _log(self, raw: RawRequest, status: int, started: float, request_id: str) -> None:
-        """Write one line per request, without the query of a pre-signed URL: until it expires it works like a key."""
         if access_log.isEnabledFor(logging.INFO):
             path = raw.path.decode("ascii", "replace")
             query = raw.query.decode("ascii", "replace")
@@ -176,7 +171,6 @@ class Gateway:
 
 
 def _query_of(raw: RawRequest) -> dict[str, str]:
-    """Decode the query strictly: a key that is not UTF-8 is refused instead of becoming another key."""
     query: dict[str, str] = {}
     try:
         for name, value in raw.pairs():

@@ -40,7 +40,6 @@ class Signatures:
     """The chain of signatures over the chunks of a body.
 
     Args:
-        key: signing key of the request's scope.
         claim: the request's signature, first in the chain.
     """
 
@@ -115,8 +114,6 @@ def decode(
     """Decode a body.
 
     Args:
-        pieces: the encoded body.
-        mode: one of MODES.
         signatures: verifies the chunks; unused in an unsigned mode, and None for a request that cannot sign chunks.
         trailers: announced checksums by trailer name; their values are set from the trailers.
 

@@ -45,12 +45,7 @@ def as_lakefs(error: S3Error, operation: str) -> S3Error:
 
 
 def missing_repository(path: bytes, error: Exception) -> S3Error | None:
-    """Return the hint for a client whose endpoint is the API's; None for any other error.
-
-    Args:
-        path: path of the request, percent-encoded.
-        error: what went wrong.
-    """
+    """Return the hint for a client whose endpoint is the API's; None for any other error."""
     if not isinstance(error, RepositoryNotFoundError) or not path.startswith(API_PATH):
         return None
     return S3Error("ErrNoSuchBucketPossibleAPIEndpoint")

@@ -129,9 +129,7 @@ class S3Error(RefusedError):
     """An error response with an S3 code.
 
     Args:
-        code: key of CODES.
         message: message in place of the code's default.
-        headers: additional response headers.
     """
 
     def __init__(self, code: str, message: str | None = None, headers: dict[str, str] | None = None) -> None:
@@ -149,7 +147,6 @@ def to_s3_error(error: Exception, *, reading: bool) -> S3Error:
     """Translate an exception; an unexpected one is logged with its traceback and becomes InternalError.
 
     Args:
-        error: any exception.
         reading: whether the request reads. As in lakeFS a missing branch or commit is NoSuchKey for a read and
             NoSuchBucket for a write.
     """

@@ -80,7 +80,6 @@ def _decode(raw: bytes) -> str:
 
 
 def _encode(value: str) -> str:
-    """Encode a value that is not printable ASCII by RFC 2047's Q, in words of at most 75 characters, as Go does."""
     if value.isascii() and (value.isprintable() or value.replace("\t", "").isprintable()):
         return value
     words, word = [], ""

@@ -19,10 +19,7 @@ class Payload:
     """The body of a request whose signature has been verified.
 
     Args:
-        request: the request, for its headers.
-        claim: its signature.
         secret: secret of the key that signed it.
-        pieces: the raw body.
     """
 
     def __init__(self, request: RawRequest, claim: Claim, secret: str, pieces: Iterable[bytes]) -> None:
@@ -101,7 +98,6 @@ def _verified(
     sha256: str | None = None,
     length: int | None = None,
 ) -> Iterator[bytes]:
-    """Yield the pieces of a body, then check its length, hash and checksums."""
     digest = hashlib.sha256() if sha256 is not None else None
     size = 0
     for piece in pieces:

@@ -43,9 +43,7 @@ class Target:
     """What a URL, a copy source or the prefix of a listing names.
 
     Attributes:
-        repository: repository name, the bucket.
         ref: first part of the key: a branch, or any ref for reads.
-        path: rest of the key, not normalised.
         has_path: whether the key contains a slash: `main/` has an empty path, `main` has none.
     """
 
@@ -98,13 +96,7 @@ class S3Request:
     """One verified request.
 
     Attributes:
-        catalog: serves the request.
-        raw: the request as received.
-        target: what the URL names.
         query: decoded query parameters; the first value of a repeated one.
-        payload: the body.
-        user: name of the user who signed.
-        access_control: permissions of users.
         base_url: `http://host`, with the Host header of the request.
     """
 

@@ -33,9 +33,6 @@ def error(s3_error: S3Error, *, resource: str, request_id: str, with_body: bool 
     """Build an error response.
 
     Args:
-        s3_error: code, status and message.
-        resource: path of the request.
-        request_id: id of the request.
         with_body: False for a HEAD request.
     """
     if not with_body:

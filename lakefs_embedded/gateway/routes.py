@@ -83,11 +83,6 @@ UNSUPPORTED_SUBRESOURCES = frozenset(
 def find_handler(method: str, target: Target, query: Mapping[str, str]) -> Handler:
     """Find the handler of a request.
 
-    Args:
-        method: HTTP method.
-        target: what the URL names.
-        query: decoded query parameters.
-
     Raises:
         S3Error: no such operation.
     """

@@ -46,9 +46,6 @@ class RawRequest:
     """The parts of a request that are signed, as they came over the wire.
 
     Attributes:
-        method: HTTP method.
-        path: before the question mark, percent-encoded.
-        query: after it, percent-encoded.
         headers: in order; names in lower case.
     """
 
@@ -81,7 +78,6 @@ class Claim:
     """The signature of a request and its parameters, as sent and not yet verified.
 
     Attributes:
-        access_key_id: key that signed.
         day, region, service: credential scope; `day` is YYYYMMDD.
         signed_at: aware UTC.
         signed_headers: header names, spelled and ordered as sent.
@@ -154,8 +150,6 @@ def verify(request: RawRequest, claim: Claim, secret: str, now: datetime) -> Non
     """Verify the signature of a request.
 
     Args:
-        request: the request.
-        claim: its signature.
         secret: secret of the key it names.
         now: current time, aware UTC.
 

@@ -26,7 +26,6 @@ def document(root: str, *children: Node, namespace: bool = True) -> bytes:
     """Write a document.
 
     Args:
-        root: name of the root element.
         children: pairs of name and text, or of name and children.
         namespace: whether to declare S3's namespace; its errors have none.
     """

@@ -36,7 +36,6 @@ class Branches:
     """The branches of all repositories.
 
     Args:
-        kv: holds the records.
         clock: aware UTC time, for the cache.
         cache_age_max: maximum age of what `cached` returns.
     """
@@ -50,19 +49,11 @@ class Branches:
         self._reads: AmortizedReads[tuple[bytes, str], Stored] = AmortizedReads(self._read)
 
     def current(self, repository: Repository, name: str) -> Stored:
-        """Read a branch, including every change that finished before the call.
-
-        Raises:
-            BranchNotFoundError: 404.
-        """
+        """Read a branch, including every change that finished before the call."""
         return self._reads.get((repository.partition, name))
 
     def cached(self, repository: Repository, name: str) -> Stored:
-        """Read a branch that may be slightly out of date.
-
-        Raises:
-            BranchNotFoundError: 404.
-        """
+        """Read a branch that may be slightly out of date."""
         with self._lock:
             found = self._cache.get((repository.partition, name))
         if found is not None and abs(self._clock() - found[0]) < self._age_max:
@@ -70,11 +61,7 @@ class Branches:
         return self.current(repository, name)
 
     def create(self, repository: Repository, branch: Branch) -> None:
-        """Write a branch that must not exist.
-
-        Raises:
-            BranchExistsError: 409.
-        """
+        """Write a branch that must not exist."""
         try:
             self._kv.set_if(repository.partition, branch_key(branch.name), branch.encode(), None)
         except PredicateFailedError:

@@ -28,12 +28,7 @@ def new_commit(
     """Make a commit; its id is the hash of its other fields.
 
     Args:
-        committer: name of the committer.
-        message: commit message.
         creation_date: aware; only whole seconds enter the id.
-        metarange_id: its content.
-        metadata: user metadata.
-        parents: parent commits, main parent first.
     """
     ids = tuple(parent.id for parent in parents)
     return Commit(
@@ -73,11 +68,7 @@ class Commits:
         self._lock = threading.Lock()
 
     def get(self, repository: Repository, commit_id: str) -> Commit:
-        """Read a commit by its full id.
-
-        Raises:
-            CommitNotFoundError: 404.
-        """
+        """Read a commit by its full id."""
         cache_key = (repository.partition, commit_id)
         with self._lock:
             cached = self._cache.get(cache_key)

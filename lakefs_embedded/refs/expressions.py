@@ -67,11 +67,7 @@ class Resolved:
 
 
 def parse(text: str) -> Expression:
-    """Parse an expression.
-
-    Raises:
-        InvalidRefError: 400.
-    """
+    """Parse an expression."""
     check_ref(text)
     match = _EXPRESSION.fullmatch(text)
     if match is None:

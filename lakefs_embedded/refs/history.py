@@ -20,8 +20,6 @@ def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[
     alone: a commit can only follow one of its children.
 
     Args:
-        get: reads a commit by id.
-        start: id of the first commit.
         first_parent: follow first parents only.
 
     Raises:
@@ -41,16 +39,7 @@ def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[
 
 
 def merge_base(get: GetCommit, left: str, right: str) -> Commit | None:
-    """Find the youngest common ancestor, by generation.
-
-    Args:
-        get: reads a commit by id.
-        left: id of a commit.
-        right: id of a commit.
-
-    Returns:
-        The commit, or None when there is none.
-    """
+    """Find the youngest common ancestor, by generation. Returns the commit, or None when there is none."""
     sides: dict[str, int] = {}
     heap: list[tuple[int, str]] = []
 

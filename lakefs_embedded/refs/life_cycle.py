@@ -59,12 +59,7 @@ class StepOneRepositories(Repositories):
         return (repository for repository in self.scan(start) if repository.state == "active")
 
     def refuse_early(self, name: str) -> None:
-        """Refuse a name that is taken.
-
-        Raises:
-            NotUniqueError: 409.
-            RepositoryInDeletionError: 410.
-        """
+        """Refuse a name that is taken."""
         self._require_free(name)
 
     def delete(self, name: str) -> None:
@@ -79,18 +74,12 @@ class StepOneRepositories(Repositories):
         self._finish(self._marked(found))
 
     def _finish(self, marked: Recorded) -> None:
-        """Do the rest of a deletion. It is idempotent, and several may do it at once."""
         partition = marked.repository.partition
         for entry in self._kv.scan(partition):
             self._kv.delete(partition, entry.key)
         self._remove_record(marked)
 
     def _marked(self, found: Recorded) -> Recorded:
-        """Mark a record `in-deletion`.
-
-        Raises:
-            RepositoryNotFoundError: 404, this instance of the name has been deleted.
-        """
         current: Recorded | None = found
         while current is not None and current.repository.instance_uid == found.repository.instance_uid:
             if current.repository.in_deletion:
@@ -102,7 +91,6 @@ class StepOneRepositories(Repositories):
         raise RepositoryNotFoundError
 
     def _changed(self, found: Recorded, state: RepositoryState) -> Recorded | None:
-        """Change a record's state; None when it is no longer as it was read."""
         new = in_state(found.repository, state)
         raw = new.encode()
         try:
@@ -125,7 +113,6 @@ class StepTwoRepositories(StepOneRepositories):
         """Look up an active repository. One that is being created is not found.
 
         Raises:
-            RepositoryNotFoundError: 404.
             RepositoryInDeletionError: 410; also after a failed create.
         """
         found = self._looked_up(name)
@@ -158,7 +145,6 @@ class StepTwoRepositories(StepOneRepositories):
                 log.warning("repository %s is left as it is until the next start: %s", name, error)
 
     def _begin(self, repository: Repository, bare: bool) -> None:
-        """Write a new repository: its record first; the record becomes `active` last."""
         if bare:
             self._record(repository)
             return
@@ -173,17 +159,6 @@ class StepTwoRepositories(StepOneRepositories):
             raise NotUniqueError
 
     def _lost(self, repository: Repository) -> None:
-        """End a create that took too long: its record says `in-deletion`, or is gone.
-
-        Whoever removed the record may have queued the partition for the cleaner, and the cleaner may have
-        emptied it, before the last rows were written. So it is queued again, with a different entry, because a
-        cleaner that has just found it empty removes only the entry it read.
-
-        Raises:
-            RepositoryInDeletionError: 410, its record is still there.
-            NotUniqueError: 409, the name now belongs to another repository.
-            RepositoryNotFoundError: 404.
-        """
         found = self._read(repository.name)
         if found is not None and found.repository.instance_uid == repository.instance_uid:
             raise RepositoryInDeletionError  # its deletion queues what is there now
@@ -192,12 +167,10 @@ class StepTwoRepositories(StepOneRepositories):
         raise RepositoryNotFoundError if found is None else NotUniqueError
 
     def _finish(self, marked: Recorded) -> None:
-        """Do the rest of a deletion."""
         self._hand_over(marked.repository)
         self._remove_record(marked)
 
     def _hand_over(self, repository: Repository) -> None:
-        """Queue a partition that nothing names any more, or soon will not, for the trash cleaner."""
         entry = in_state(repository, "in-deletion").encode()
         try:
             self._kv.set_if(DELETED_PARTITION, deleted_key(repository), entry, None)
@@ -205,12 +178,10 @@ class StepTwoRepositories(StepOneRepositories):
             return  # it has been queued before
 
     def _looked_up(self, name: str) -> Recorded | None:
-        """Read a record; if its create has failed, it is marked first."""
         found = self._read(name)
         return None if found is None else self._expired(found)
 
     def _expired(self, found: Recorded) -> Recorded | None:
-        """Mark a record whose create has taken too long; None when the record is gone."""
         current: Recorded | None = found
         while current is not None and self._is_expired(current.repository):
             changed = self._changed(current, "in-deletion")

@@ -36,8 +36,6 @@ class MistakenIds:
         """Spoil the id of a commit that has been cherry-picked.
 
         Args:
-            repository: its repository.
-            commit: the commit that was picked.
             added: metadata that the new commit has beyond that of the picked one.
         """
         if self._enabled:

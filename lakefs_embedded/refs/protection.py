@@ -28,7 +28,6 @@ class Protection:
     """The branch protection rules of all repositories.
 
     Args:
-        kv: holds the rules.
         clock: aware UTC time, for the cache.
     """
 
@@ -66,20 +65,12 @@ class Protection:
             self._cache.pop(repository.partition, None)
 
     def require_writable(self, repository: Repository, branch: str) -> None:
-        """Refuse to stage on a protected branch.
-
-        Raises:
-            ProtectedBranchError: 403.
-        """
+        """Refuse to stage on a protected branch."""
         if self._is_protected(repository, branch):
             raise ProtectedBranchError
 
     def require_committable(self, repository: Repository, branch: str) -> None:
-        """Refuse to commit on a protected branch.
-
-        Raises:
-            ProtectedBranchError: 403.
-        """
+        """Refuse to commit on a protected branch."""
         if self._is_protected(repository, branch):
             raise ProtectedBranchError("cannot commit to protected branch")
 

@@ -59,7 +59,6 @@ class Repositories:
     """All repositories of a key-value store.
 
     Args:
-        kv: holds the records.
         clock: aware UTC time.
     """
 
@@ -68,12 +67,7 @@ class Repositories:
         self._clock = clock
 
     def get(self, name: str) -> Repository:
-        """Look up an active repository.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-            RepositoryInDeletionError: 410.
-        """
+        """Look up an active repository."""
         repository = self.peek(name)
         if repository is None:
             raise RepositoryNotFoundError
@@ -85,13 +79,7 @@ class Repositories:
         """Look up an active repository to change it.
 
         Args:
-            name: its name.
             force: also when it is read-only.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-            RepositoryInDeletionError: 410.
-            ReadOnlyError: 403.
         """
         repository = self.get(name)
         if repository.read_only and not force:
@@ -128,7 +116,6 @@ class Repositories:
 
         Raises:
             NotUniqueError: 409, the name is taken, possibly since this call began.
-            RepositoryInDeletionError: 410.
         """
         self._require_free(name)
         now = self._clock()
@@ -155,11 +142,7 @@ class Repositories:
             raise NotUniqueError
 
     def delete(self, name: str) -> None:
-        """Delete a repository's records, or continue an interrupted deletion.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-        """
+        """Delete a repository's records, or continue an interrupted deletion."""
         repository = self.peek(name)
         if repository is None:
             raise RepositoryNotFoundError
@@ -181,13 +164,11 @@ class Repositories:
             raise RepositoryInDeletionError if present.in_deletion else NotUniqueError
 
     def _begin(self, repository: Repository, bare: bool) -> None:
-        """Write a new repository; its record comes last."""
         if not bare:
             self._write_contents(repository)
         self._record(repository)
 
     def _record(self, repository: Repository) -> None:
-        """Write a record that must not exist."""
         try:
             self._kv.set_if(
                 REPOSITORIES_PARTITION, repository_key(repository.name), repository.encode(), None
@@ -196,7 +177,6 @@ class Repositories:
             raise NotUniqueError from None
 
     def _write_contents(self, repository: Repository) -> None:
-        """Write the first commit, then the default branch."""
         commit = new_commit(
             committer="",
             message=FIRST_MESSAGE,

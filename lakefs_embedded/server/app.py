@@ -34,7 +34,6 @@ def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp
     """Build the application.
 
     Args:
-        backend: catalog, accounts, settings.
         faults: fault injection rules for tests; none by default.
     """
     faults = FaultInjector() if faults is None else faults
@@ -65,8 +64,6 @@ def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp
 
 
 def _with_date(send: Send, clock: Callable[[], datetime]) -> Send:
-    """Add a Date header by the service's clock to each response; uvicorn would use the machine's clock."""
-
     async def send_with_date(message: Message) -> None:
         if message["type"] == "http.response.start":
             date = format_datetime(clock().astimezone(UTC), usegmt=True).encode("ascii")
@@ -82,7 +79,6 @@ def not_implemented(request: ApiRequest) -> Response:
 
 
 def _offered(operation: Operation, rbac: str) -> Operation:
-    """Return what serves an operation: without access control there are no groups, policies and further users."""
     if rbac == "none" and operation in AUTH and operation.name not in WITHOUT_RBAC:
         return replace(operation, handler=not_implemented, permissions=AUTHENTICATED, schema=None)
     return operation

@@ -36,7 +36,6 @@ class Authenticator:
     """Finds the user of a request.
 
     Args:
-        accounts: users and access keys.
         signing_key: signing key of the server; tokens are signed with a key derived from it.
         login_seconds: lifetime of a token in seconds.
         clock: current time, aware UTC.
@@ -52,14 +51,7 @@ class Authenticator:
         self._clock = clock
 
     def login(self, access_key_id: str, secret_access_key: str) -> tuple[str, datetime]:
-        """Exchange a key pair for a token.
-
-        Returns:
-            The token and its expiry (aware UTC).
-
-        Raises:
-            UnauthorizedError: 401.
-        """
+        """Exchange a key pair for a token. Returns the token and its expiry (aware UTC)."""
         credential = self._accounts.identify(access_key_id)
         return self.token(_owner(credential, secret_access_key))
 
@@ -89,11 +81,7 @@ class Authenticator:
         return self._accounts.user(_owner(self._accounts.identify(key_id), secret))
 
     def authenticate_cached(self, authorization: str | None, cookie: str | None = None) -> User | None:
-        """Return what `authenticate` would if that needs no access to the store, otherwise None; never blocks.
-
-        Raises:
-            UnauthorizedError: 401.
-        """
+        """Return what `authenticate` would if that needs no access to the store, otherwise None; never blocks."""
         found = self._read(authorization, cookie)
         if isinstance(found, _Claims):
             user = self._accounts.cached_user(found.user)
@@ -102,7 +90,6 @@ class Authenticator:
         return None if credential is None else self._accounts.cached_user(_owner(credential, found[1]))
 
     def _read(self, authorization: str | None, cookie: str | None) -> tuple[str, str] | _Claims:
-        """Parse the header or cookie into key id and secret, or into the claims of a valid token."""
         if not authorization and cookie:
             return self._claims(cookie)
         scheme, _, rest = (authorization or "").partition(" ")
@@ -132,7 +119,6 @@ class Authenticator:
         return _Claims(name, issued)
 
     def _token_user(self, user: User, claims: _Claims) -> User:
-        """Refuse a token that is older than the user: it belonged to an earlier user of that name."""
         if claims.issued < int(user.created.timestamp()):
             raise UnauthorizedError
         return user
@@ -142,7 +128,6 @@ class Authenticator:
 
 
 def _owner(credential: Credential, secret: str) -> str:
-    """Return the owner of a credential; raises UnauthorizedError if the secret is wrong."""
     if not hmac.compare_digest(secret.encode(), credential.secret.encode()):
         raise UnauthorizedError
     return credential.user

@@ -24,9 +24,7 @@ class IncomingRequest:
 
     Attributes:
         operation: name of the handler, such as `prepare_uncommitted` or `get_object`.
-        method: HTTP method.
         path: path parameters (repository, branch, …).
-        query: raw query string.
         number: sequence number of the request on this server, from 1.
     """
 
@@ -42,8 +40,6 @@ class InjectedResponse:
     """Fault: send this response instead of serving the request, which has no effect.
 
     Attributes:
-        status: HTTP status.
-        message: message of the JSON error body.
         headers: additional response headers; the only headers if `body` is given.
         body: raw body in place of the JSON error; None sends the error.
     """

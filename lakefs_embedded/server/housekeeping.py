@@ -15,7 +15,6 @@ class Housekeeping:
     A failed call is logged and repeated after the interval; the work must tolerate being late.
 
     Args:
-        work: function to call.
         interval_seconds: pause before each call, the first included.
     """
 

@@ -85,13 +85,6 @@ class Namespaces:
 
         Whoever compares namespaces, a garbage collector too, compares their spelling: `local://shop/data/x` does not
         look like a part of `local:///base/shop`, whose collection would delete it.
-
-        Args:
-            uri: the new namespace, checked.
-            others: namespaces of all repositories.
-
-        Raises:
-            NamespaceInUseError: 400.
         """
         if self.blockstore != "local":
             return

@@ -17,8 +17,6 @@ def specification(base_path: str, version: str, operations: Iterable[Operation])
 
     Args:
         base_path: path that all operations are below.
-        version: of the API.
-        operations: rows of the route table.
     """
     paths: JsonObject = {}
     for each in operations:

@@ -19,7 +19,6 @@ class Operation:
     """A call of the API.
 
     Attributes:
-        method: HTTP method, upper case.
         path: path below the API's base path; `{name}` is a path parameter.
         handler: blocking function that serves the call; its name is the operation's name.
         permissions: permissions the user must hold, all of them. Empty: any authenticated user

@@ -61,7 +61,6 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 
 def _empty_parameter(path: str) -> str | None:
-    """Return the name of the first parameter that is empty in a path."""
     parts = path.split("/")
     for collection, value in pairwise(parts):
         if not value and collection in _PARAMETERS:

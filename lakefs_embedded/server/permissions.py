@@ -45,8 +45,6 @@ class RequiredPermission:
         """Fill in the resource.
 
         Args:
-            path: path parameters.
-            query: query parameters.
             body: decoded JSON body; {} for a call without one.
 
         Returns:

@@ -38,9 +38,6 @@ class ApiRequest:
 
     Attributes:
         backend: catalog, accounts and settings of the server.
-        path: path parameters, percent-decoded.
-        query: query parameters.
-        headers: request headers.
         body: JSON body, decoded and checked against the schema; {} for a call without one.
         user: authenticated user; None only for public calls.
         content: raw body of a call without a JSON schema: bytes if it is small, otherwise an iterator of

@@ -55,8 +55,6 @@ def page(results: list[dict[str, Any]], *, has_more: bool, next_offset: str) -> 
     """Build the response for one page of a listing.
 
     Args:
-        results: serialized items.
-        has_more: whether another page follows.
         next_offset: value of `after` that requests the next page; ignored on the last page.
     """
     return json(

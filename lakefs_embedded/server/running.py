@@ -78,7 +78,6 @@ def serve(settings: ServerSettings, on_ready: Callable[[str], None] | None = Non
     """Run until SIGTERM or SIGINT; requests in progress are finished first, a second signal aborts them.
 
     Args:
-        settings: settings of the server.
         on_ready: called with the server's URL once it accepts connections.
 
     Raises:

@@ -54,7 +54,6 @@ def parse_body(data: bytes, schema: BodySchema) -> Any:
 
     Args:
         data: raw bytes of the body.
-        schema: what the call accepts.
 
     Returns:
         The decoded JSON; {} for an empty body that the schema does not require.
@@ -112,7 +111,6 @@ def _is_scalar(value: object, expected: str) -> bool:
 
 
 def _encodable(value: str) -> bool:
-    """Whether text is valid Unicode: JSON can escape lone surrogates, lakeFS accepts none."""
     try:
         value.encode()
     except UnicodeEncodeError:

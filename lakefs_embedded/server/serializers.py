@@ -141,7 +141,6 @@ def prepared_commits(value: PreparedCommits, *, presigned_url: str | None) -> Js
     """A GarbageCollectionPrepareResponse.
 
     Args:
-        value: result of the preparation.
         presigned_url: value of `gc_commits_presigned_url`: None omits the key (status), "" is an empty value
             (synchronous call where URLs are not pre-signed).
     """

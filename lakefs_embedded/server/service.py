@@ -57,12 +57,10 @@ class Service:
         """Open the stores and wire the application.
 
         Args:
-            settings: settings of the server.
             kv: store to use in place of `settings.kv_url`; the caller closes it.
             open_namespace: opens a namespace URI in place of the block store of the settings; for stores that
                 tests wrap.
             clock: current time, aware UTC.
-            faults: fault injection rules.
 
         Raises:
             ConfigError: the store has another lakeFS schema version, or a URL is wrong.

@@ -36,7 +36,6 @@ class ServerSettings:
             `POST /setup_lakefs`.
         signing_key: signs login tokens and issued physical addresses; changing it invalidates both.
         housekeeping_seconds: interval at which expired records are removed.
-        login_seconds: lifetime of a login token.
         catalog: settings of the data model; its signing key and `presign` are replaced by those here.
         defects: names from DEFECTS to switch on: known faults of real servers, for tests.
         rbac: "internal" or "simplified": users, groups and policies are managed through the API. "none": there is one
@@ -87,7 +86,6 @@ class ServerSettings:
 
         Args:
             folder: created if missing; an existing one keeps its key pair.
-            changes: settings to override.
         """
         data = DataFolder.open(folder)
         defaults: dict[str, Any] = {

@@ -34,7 +34,6 @@ class BodyChunks(Iterator[bytes]):
         return chunk
 
     async def _pull(self) -> bytes:
-        """Combine small network reads into one chunk, for fewer switches between threads."""
         if self._stream is None:
             self._stream = self._request.stream()
         parts: list[bytes] = []
@@ -51,7 +50,6 @@ class FormContent(Iterator[bytes]):
     """The bytes of the form field `content`; other fields are skipped.
 
     Args:
-        chunks: the raw body.
         content_type: Content-Type of the request, which names the boundary.
 
     Raises:
@@ -101,7 +99,6 @@ class FormContent(Iterator[bytes]):
         return self._ready.popleft()
 
     def _feed(self) -> bool:
-        """Parse one more chunk; False at the end of a complete form."""
         chunk = next(self._chunks, b"")
         try:
             if chunk:

@@ -96,7 +96,6 @@ class Usage:
 
 
 def _installation_id(kv: Store) -> str:
-    """Read the id that a lakeFS installation gives itself; a store without one gets one."""
     try:
         return kv.get(INSTALLATION_PARTITION, INSTALLATION_KEY).decode()
     except NotFoundError:

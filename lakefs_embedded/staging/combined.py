@@ -18,7 +18,6 @@ def staged_value(areas: StagingAreas, tokens: Sequence[str], path: bytes) -> Sta
     """The newest change of a path; None when no token has one.
 
     Args:
-        areas: where the tokens are.
         tokens: newest first.
         path: UTF-8 bytes.
     """
@@ -33,9 +32,7 @@ def staged_changes(areas: StagingAreas, tokens: Sequence[str], start: bytes = b"
     """The newest change of every path in path order, including tombstones.
 
     Args:
-        areas: where the tokens are.
         tokens: newest first.
-        start: the first path to read.
     """
     if len(tokens) == 1:
         yield from areas.scan(tokens[0], start)

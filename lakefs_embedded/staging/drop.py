@@ -31,9 +31,6 @@ class TokenDropper:
     """Queues tokens, and drops those in the queue.
 
     Args:
-        kv: holds the tokens and the queue.
-        repositories: tell which tokens are in use.
-        branches: tell which tokens are in use.
         background: drain in a thread; False drains before `queue` returns.
     """
 
@@ -75,11 +72,7 @@ class TokenDropper:
             thread.join()
 
     def drain(self) -> int:
-        """Drop every queued token that no branch names.
-
-        Returns:
-            Number of tokens dropped.
-        """
+        """Drop every queued token that no branch names. Returns the number of tokens dropped."""
         dropped = 0
         for key in [entry.key for entry in self._kv.scan(QUEUE_PARTITION)]:
             token = key.decode("utf-8", "surrogateescape")

@@ -37,9 +37,6 @@ def write_staged(
     """Write to a branch by the writer's flow.
 
     Args:
-        branches: branch records.
-        repository: the repository.
-        name: name of the branch.
         write: writes to `branch.staging_token`; must be idempotent.
         tries: maximum number of tries.
 
@@ -61,13 +58,9 @@ def read_branch[T](branches: Branches, repository: Repository, name: str, read: 
     """Read from a branch by the reader's flow.
 
     Args:
-        branches: branch records.
-        repository: the repository.
-        name: name of the branch.
         read: reads through `branch.tokens` and `branch.commit_id`; must not return a lazy result.
 
     Raises:
-        BranchNotFoundError: 404.
         TooManyTriesError: 429, the branch changed during every try.
     """
     branch = branches.cached(repository, name).branch

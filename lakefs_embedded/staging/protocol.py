@@ -45,7 +45,6 @@ class Committed:
     """The result of a commit.
 
     Args:
-        commit: the branch's new head.
         dropped: tokens that the branch no longer names; their rows are garbage.
     """
 
@@ -57,7 +56,6 @@ class CommitProtocol:
     """Commits on branches, concurrently with any number of others.
 
     Args:
-        branches: branch records.
         tries: maximum number of tries of the last step.
         sleep: waits that many seconds between tries.
     """
@@ -71,7 +69,6 @@ class CommitProtocol:
         """Commit what was staged before this call began, and possibly some of what is staged during it.
 
         Raises:
-            BranchNotFoundError: 404.
             NoChangesError: 400; also when a concurrent commit took all changes. The token stays sealed.
             TooManyTriesError: 429; the changes stay on the branch.
         """
@@ -97,8 +94,6 @@ class CommitProtocol:
         """Commit content that was not staged (a merge, a revert, a metarange).
 
         Args:
-            repository: the repository.
-            name: name of the branch.
             build: makes the commit, given the id of the head commit.
             is_dirty: whether a branch has uncommitted changes.
 
@@ -128,13 +123,7 @@ class CommitProtocol:
         """Change a branch whatever others do to it meanwhile.
 
         Args:
-            repository: the repository.
-            name: name of the branch.
             new: makes the new value from the present one; called again after each lost race.
-
-        Raises:
-            BranchNotFoundError: 404.
-            TooManyTriesError: 429.
         """
         for attempt in range(self._tries):
             stored = self._branches.current(repository, name)

@@ -27,11 +27,7 @@ class Resets:
     """The three resets of a branch.
 
     Args:
-        branches: branch records.
-        areas: staging areas.
-        protocol: changes branches.
         dropper: takes tokens that are no longer needed.
-        lookup: reads committed values.
         tries: maximum number of tries per request.
     """
 

@@ -30,17 +30,10 @@ class Directory:
     """All stored entities.
 
     Args:
-        kv: the store.
-        box: encrypts secrets.
         clock: current time, aware UTC; stored in whole microseconds.
-        on_change: called after every change.
 
     Attributes:
         records: raw records, for installing defaults.
-        users: users.
-        groups: groups and memberships.
-        policies: policies and attachments.
-        credentials: key pairs of users.
     """
 
     def __init__(

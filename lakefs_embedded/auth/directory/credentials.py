@@ -14,9 +14,6 @@ class CredentialStore:
     """Stored credentials.
 
     Args:
-        records: the partition.
-        users: owners of credentials.
-        box: encrypts secrets.
         clock: current time, aware UTC.
     """
 
@@ -30,7 +27,6 @@ class CredentialStore:
         """Give a user a key pair.
 
         Raises:
-            UserNotFoundError: 404.
             AlreadyExistsError: 409, some user has a key pair with this id.
             InvalidNameError: 400, malformed key id.
         """
@@ -67,7 +63,6 @@ class CredentialStore:
         """Find a credential by key id, whoever owns it, with its secret.
 
         Args:
-            access_key_id: id of the key pair.
             expected_owner: user that had it before, a hint that saves a scan over all credentials.
 
         Raises:

@@ -15,8 +15,6 @@ class GroupStore:
     """Stored groups.
 
     Args:
-        records: the partition.
-        users: possible members.
         clock: current time, aware UTC.
     """
 

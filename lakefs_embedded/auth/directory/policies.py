@@ -17,9 +17,6 @@ class PolicyStore:
     """Stored policies.
 
     Args:
-        records: the partition.
-        users: users that can have policies.
-        groups: groups that can have policies.
         clock: current time, aware UTC.
     """
 

@@ -51,12 +51,7 @@ def page_of[T](named: Iterator[tuple[str, T]], amount: int) -> Page[T]:
 
 
 class AuthRecords:
-    """Reads and writes records.
-
-    Args:
-        kv: the store.
-        on_change: called after every change.
-    """
+    """Reads and writes records."""
 
     def __init__(self, kv: Store, on_change: Callable[[], None]) -> None:
         self._kv = kv
@@ -120,7 +115,6 @@ class AuthRecords:
         """Delete an entity after its links, then the links that were created meanwhile.
 
         Args:
-            key: record of the entity.
             links: yields the keys of its links as they are now.
         """
         for link in links():
@@ -134,8 +128,6 @@ class AuthRecords:
         """Create a link.
 
         Args:
-            key: record of the link.
-            primary: record that it points to.
             check: raises unless both entities exist; called before and after.
 
         Raises:

@@ -14,7 +14,6 @@ class UserStore:
     """Stored users.
 
     Args:
-        records: the partition.
         clock: current time, aware UTC.
     """
 

@@ -51,7 +51,6 @@ def list_objects_v2(request: S3Request) -> Response:
 
 
 def _page(request: S3Request, after: str) -> Page[ObjectStats]:
-    """List one page; keys start with the ref."""
     keys = request.number("max-keys", KEYS_MAX, KEYS_MAX)
     prefix = Target.of_key(request.repository, request.query.get("prefix", ""))
     listed = _branches if not prefix.has_path else _paths

@@ -80,7 +80,6 @@ def parse_range(header: str, size: int) -> tuple[int, int] | None:
     """Parse a single `bytes=` range.
 
     Args:
-        header: the Range header.
         size: size of the object in bytes.
 
     Returns:
@@ -111,8 +110,6 @@ def check_conditions(request: S3Request, stats: ObjectStats, *, prefix: str = ""
     """Check If-Match or, without it, If-Unmodified-Since.
 
     Args:
-        request: the request.
-        stats: the object.
         prefix: prefix of the header names, for a copy source.
 
     Raises:
@@ -162,7 +159,6 @@ def _date(header: str) -> datetime | None:
 
 
 def _span(request: S3Request, size: int, headers: dict[str, str]) -> tuple[int, int, int]:
-    """Return start, end and status; sets Content-Range for a range."""
     wanted = request.header("range")
     span = parse_range(wanted, size) if wanted else None
     if span is None:
@@ -186,12 +182,10 @@ def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
 
 
 def _header_text(text: str) -> str:
-    """Return a valid header value; uploaders may set any text."""
     return text if text.isascii() and text.isprintable() else "application/octet-stream"
 
 
 async def _chunks(stream: ObjectStream) -> AsyncIterator[bytes]:
-    """Read one chunk at a time in a worker thread, as fast as the client takes them."""
     try:
         chunks = iter(stream)
         while chunk := await run_in_threadpool(next, chunks, b""):

@@ -95,7 +95,6 @@ def delete_objects(request: S3Request) -> Response:
 
 
 def _delete_paths(request: S3Request, ref: str, paths: list[str]) -> dict[str, S3Error]:
-    """Delete paths of one branch; returns the errors by path."""
     try:
         errors = request.catalog.objects.delete_objects(request.repository, ref, paths)
     except BranchNotFoundError:
@@ -129,7 +128,6 @@ def _outcomes(keys: list[str], failed: dict[str, S3Error], quiet: bool) -> list[
 
 
 def _refuse_if_readable(request: S3Request, target: Target) -> None:
-    """Refuse to delete through a ref that is not a branch (a tag, a commit), if it has the path; lakeFS ignores it."""
     if request.follows_lakefs:
         return
     try:
@@ -185,7 +183,6 @@ def check_source(request: S3Request, stats: ObjectStats) -> None:
 
 
 def _copy_bytes(request: S3Request, source: Target, *, replace: bool) -> ObjectStats:
-    """Copy from another repository or with other metadata, by streaming the data through this server."""
     content = request.catalog.reading.get_object(source.repository, source.ref, source.path)
     stats, target = content.stats, request.target
     with content.stream(0, None) as stream:

@@ -122,14 +122,12 @@ def _object_headers(stats: ObjectStats) -> dict[str, str]:
 
 
 def _header_text(content_type: str) -> str:
-    """Return a content type that is a valid header value; uploaders may set any text."""
     return (
         content_type if content_type.isascii() and content_type.isprintable() else "application/octet-stream"
     )
 
 
 def _bytes(content: ObjectContent, start: int, end: int, status: int, headers: dict[str, str]) -> Response:
-    """Send bytes `start` to `end`; the object is opened before the status is sent, because it may be gone (410)."""
     headers["Content-Length"] = str(end - start)
     if end - start > READ_BYTES:
         return StreamingResponse(_chunks(content.stream(start, end - start)), status, headers)
@@ -138,7 +136,6 @@ def _bytes(content: ObjectContent, start: int, end: int, status: int, headers: d
 
 
 async def _chunks(stream: ObjectStream) -> AsyncIterator[bytes]:
-    """Read one chunk at a time in a worker thread, as fast as the client takes them."""
     try:
         chunks = iter(stream)
         while chunk := await run_in_threadpool(next, chunks, b""):
@@ -148,15 +145,6 @@ async def _chunks(stream: ObjectStream) -> AsyncIterator[bytes]:
 
 
 def _parse_range(header: str, size: int) -> tuple[int, int]:
-    """Parse a single `bytes=` range into start (inclusive) and end (exclusive).
-
-    Args:
-        header: the Range header.
-        size: size of the object in bytes.
-
-    Raises:
-        _BadRange: malformed, several ranges, or outside the object.
-    """
     match = _RANGE.match(header)
     if match is None or not (match[1] or match[2]):
         raise _BadRange(satisfiable=True)

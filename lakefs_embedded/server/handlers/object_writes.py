@@ -206,7 +206,6 @@ def _delete_one(request: ApiRequest, path: str, force: bool) -> DeleteError | No
 
 
 def _must_be_new(headers: Headers) -> bool:
-    """Whether a write must fail if the path exists (If-None-Match: *); no other condition is supported."""
     if headers.get("if-match") is not None:
         raise UnsupportedError("If-Match when writing an object: not implemented")
     value = headers.get("if-none-match")
@@ -216,7 +215,6 @@ def _must_be_new(headers: Headers) -> bool:
 
 
 def _metadata_headers(headers: Headers) -> dict[str, str]:
-    """User metadata in an upload's headers; values are decoded as UTF-8 if valid, otherwise as Latin-1."""
     found: dict[str, str] = {}
     for raw_name, raw_value in headers.raw:
         key = _metadata_key(raw_name.decode("latin-1").lower())

@@ -132,7 +132,6 @@ def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
 
 
 def _namespaces(request: ApiRequest) -> Iterator[str]:
-    """Storage namespaces of all repositories."""
     after = ""
     while True:
         page = request.catalog.repositories.list_repositories(after=after, amount=1000)
@@ -143,7 +142,6 @@ def _namespaces(request: ApiRequest) -> Iterator[str]:
 
 
 def _refuse_taken_name(request: ApiRequest, name: str) -> None:
-    """Check the name before the namespace: creating an existing repository again is always a conflict."""
     try:
         request.catalog.repositories.get_repository(name)
     except GravelerError:

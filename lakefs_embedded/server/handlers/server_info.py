@@ -127,12 +127,10 @@ def post_statistics(request: ApiRequest) -> Response:
 
 
 def _version_config() -> dict[str, Any]:
-    """The version config; lakectl warns about an Enterprise server at any other `version_context`."""
     return {"version": LAKEFS_VERSION, "version_context": "lakeFS"}
 
 
 def _storage_config(request: ApiRequest) -> dict[str, Any]:
-    """The storage config; where reads and writes are pre-signed, clients exchange the bytes with the store itself."""
     namespaces = request.backend.namespaces
     return {
         "blockstore_description": "",
