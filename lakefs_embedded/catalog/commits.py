@@ -59,12 +59,11 @@ class CommitService:
         allow_empty: bool = False,
         force: bool = False,
     ) -> Commit:
-        """Commit everything staged on a branch.
+        """Commit all staged changes of a branch.
 
         Args:
             date: creation date instead of now; aware, may be in the past or the future.
-            source_metarange: commit this metarange instead of what is staged; nothing may be staged then.
-            force: also in a read-only repository.
+            source_metarange: commit this metarange; the branch must have no staged changes.
 
         Raises:
             NoChangesError: 400; the staging token remains sealed on the branch.
@@ -86,16 +85,11 @@ class CommitService:
         )
 
     def get_commit(self, repository: str, ref: str) -> Commit:
-        """Look up the commit that an expression refers to."""
+        """Resolve an expression to its commit."""
         return self._refs.resolver.commit(self._refs.repositories.get(repository), ref)
 
     def create_commit_record(self, repository: str, commit: Commit, *, force: bool = False) -> None:
-        """Write a commit record as given, with any date and version; its id must be its hash.
-
-        Raises:
-            InvalidValueError: 400, the id is not the hash.
-            NotUniqueError: 409, another record has the id.
-        """
+        """Write a commit record with any date and version; its id must be its hash."""
         found = self._refs.repositories.writable(repository, force)
         expected = expected_id(commit)
         if commit.id != expected:
@@ -121,14 +115,10 @@ class CommitService:
         """A commit and its ancestors, newest first along the graph.
 
         Args:
-            objects: only commits that changed one of these paths.
-            prefixes: only commits that changed something below one of these.
+            objects, prefixes: only commits with changes to these paths, or below these prefixes.
             limit: `amount` limits the whole result; there is no next page.
-            first_parent: follow first parents only.
             since: stop at the first commit older than this.
             stop_at: ref of the last commit to list.
-            after: id of the last commit of the previous page.
-            amount: maximum number of results, at most 1000.
         """
         found = self._refs.repositories.get(repository)
         start = self._refs.resolver.commit(found, ref)

@@ -6,7 +6,7 @@
 
     key: branch name, tag name, or commit id · identity: the commit id, as text · data: the record
 
-Of a branch only the name and the head are dumped: not what is staged, nor whether it is hidden.
+A branch is dumped as its name and head, without staged changes or the hidden flag.
 
 Source: lakeFS pkg/graveler/serde.go, graveler.go; files of a real server in tests/fixtures/lakefs/tables.
 """
@@ -87,11 +87,10 @@ class DumpFiles:
         self._rule = rule
 
     def write(self, entity: str, records: Iterable[tuple[bytes, Value]]) -> str:
-        """Write one kind of refs, its metarange last; returns the metarange's id.
+        """Write one kind of refs in key order, its metarange last; returns the metarange's id.
 
         Args:
             entity: `commit`, `branch` or `tag`.
-            records: in key order.
         """
         properties = _properties(entity)
         ranges: list[RangeInfo] = []
@@ -108,16 +107,11 @@ class DumpFiles:
         return self._put(write_table(rows, METARANGES, properties)).id
 
     def write_manifest(self, dump: RefsDump) -> None:
-        """Write the manifest, which names the newest dump."""
+        """Write the manifest, which points to the newest dump."""
         self._objects.put(MANIFEST_KEY, dump.manifest())
 
     def read(self, entity: str, metarange_id: str) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and records of all refs of one kind, verified.
-
-        Raises:
-            NotFoundError: a file of the dump is not there.
-            FormatError: damaged, incomplete, or a dump of another kind.
-        """
+        """Keys and records of all refs of one kind, verified. Raises FormatError if damaged or incomplete."""
         for key, raw in self._records(entity, METARANGES, metarange_id, None):
             name = f"metarange {metarange_id} of a refs dump"
             info = RangeInfo.decode(key, raw, name)

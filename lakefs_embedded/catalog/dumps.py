@@ -1,8 +1,7 @@
-"""API calls that dump refs to the storage namespace, and restore them into a bare repository.
+"""API calls to dump refs to the storage namespace, and to restore them into a bare repository.
 
-A dump reads branches and tags before commits. Commits are only ever added, so it contains every head that it
-names. A restore reads and checks the whole dump before it writes anything, then writes commits, tags and
-branches, in this order; an interrupted one may be repeated.
+A dump reads branches and tags before commits. Commits are only ever added, so it contains every head. A restore
+checks the whole dump first, then writes commits, tags and branches, in this order; it may be repeated.
 
 Source: lakeFS pkg/api/controller.go (DumpRefs, RestoreRefs, DumpSubmit, RestoreSubmit; behaviour only).
 """
@@ -30,7 +29,7 @@ DUMP_PREFIX, RESTORE_PREFIX = "DR", "RR"
 
 
 class NotBareError(BadRequestError):
-    """Refs cannot be restored into a repository that has refs of its own."""
+    """Refs cannot be restored into a repository with refs."""
 
     default = "refs can only be restored into a bare repository: invalid value"
 
@@ -46,7 +45,7 @@ class RefsTask:
     """The progress of an asynchronous dump or restore.
 
     Args:
-        done: whether it has ended, with or without an error.
+        done: ended, with or without an error.
         updated: time of the last change, aware UTC.
     """
 
@@ -77,15 +76,11 @@ class DumpService:
         self._rule = rule
 
     def dump_refs(self, repository: str) -> RefsDump:
-        """Write all commits, branches and tags to the namespace, and a manifest that names them."""
+        """Write all commits, branches and tags to the namespace, then a manifest."""
         return self._dump(self._refs.repositories.get(repository))
 
     def restore_refs(self, repository: str, dump: RefsDump, *, force: bool = False) -> None:
         """Restore the commits, branches and tags of a dump into a bare repository.
-
-        Args:
-            repository: its name; its namespace has the dump's files.
-            force: also in a read-only repository.
 
         Raises:
             InvalidDumpError: 400, damaged, or a ref without its commit.

@@ -1,4 +1,4 @@
-"""API calls that garbage collection makes."""
+"""API calls of garbage collection."""
 
 from __future__ import annotations
 
@@ -31,12 +31,7 @@ _TASK_PREFIX = "GCPC"
 
 
 class GarbageService:
-    """Keeps the rules, and prepares a run: active commits, uncommitted addresses.
-
-    Args:
-        copies: tracked copies (profile `design`).
-        settings: limits and defects of a prepare run.
-    """
+    """Stores the rules, and prepares a run: active commits, uncommitted addresses."""
 
     def __init__(
         self,
@@ -83,11 +78,7 @@ class GarbageService:
         return self._prepare_commits(self._refs.repositories.writable(repository))
 
     def prepare_commits_async(self, repository: str) -> str:
-        """Begin the same in the background, whether or not there are rules.
-
-        Returns:
-            Task id, `GCPC` and 20 characters.
-        """
+        """Begin the same in the background, with or without rules. Returns the task id."""
         found = self._refs.repositories.writable(repository)
         status = messages.GarbageCollectionPrepareStatus()
 
@@ -100,11 +91,7 @@ class GarbageService:
         return self._tasks.submit(found, status, _TASK_PREFIX, OPERATION, work)
 
     def prepare_commits_status(self, repository: str, task_id: str) -> PrepareStatus:
-        """The progress of `prepare_commits_async`.
-
-        Raises:
-            TaskNotFoundError: 404, never made or older than 24 h.
-        """
+        """The progress of `prepare_commits_async`. Unknown after 24 h."""
         found = self._refs.repositories.get(repository)
         status = self._tasks.get(found, task_id, _TASK_PREFIX, messages.GarbageCollectionPrepareStatus)
         task, info = status.task, status.info
@@ -131,9 +118,6 @@ class GarbageService:
 
         Args:
             continuation_token: of the page before; None or "" starts a run.
-
-        Raises:
-            CommitNotFoundError: 404, a branch's head has no record.
         """
         found = self._refs.repositories.writable(repository)
         objects = self._namespaces.of(found).objects

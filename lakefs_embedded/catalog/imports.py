@@ -1,9 +1,8 @@
-"""Imports: a commit is made of objects that stay where they are, outside the repository.
+"""Imports: a commit of objects outside the repository, without copying them.
 
     status record → sources listed → ranges and metarange → commit on the branch → status completed
 
-Nothing is copied: entries have the full addresses of the objects. An imported folder replaces the folder on
-the branch; everything else stays as it is.
+Entries have the full addresses of the objects. An imported folder replaces the folder on the branch; other paths stay.
 
 Source: lakeFS pkg/catalog/catalog.go (Import, importAsync), pkg/catalog/import.go.
 """
@@ -51,7 +50,7 @@ class ImportPath:
     """One source of an import.
 
     Attributes:
-        type: a single object, or everything whose URI begins with the path.
+        type: a single object, or all objects below the path as a prefix.
         destination: path on the branch for an object, folder for a prefix ("" is the root).
     """
 
@@ -62,7 +61,7 @@ class ImportPath:
 
 @dataclass(frozen=True, slots=True)
 class ImportStatus:
-    """The progress of an import. A completed one has a commit; a failed one has an error and no commit."""
+    """The progress of an import: in the end a commit or an error."""
 
     id: str
     completed: bool
@@ -89,7 +88,6 @@ class ImportService:
     """Starts, watches and cancels imports.
 
     Args:
-        repositories: keeps the time of the last import in the repository's metadata.
         from_repositories: whether an import may read the namespace of another repository.
     """
 
@@ -128,23 +126,18 @@ class ImportService:
         force: bool = False,
         spelled: Callable[[str], str] = str,
     ) -> str:
-        """Begin an import in the background.
+        """Begin an import in the background. Returns its id.
 
         Args:
-            branch: branch to commit to; it must have no uncommitted changes when the import ends.
-            paths: what to import; of two sources for one path the later one wins.
-            open_source: gives a reader for a folder URI.
+            branch: must have no uncommitted changes at the end of the import.
+            paths: of two sources for one path the later one wins.
+            open_source: opens a reader for a folder URI.
             message: commit message; "" for a generated one.
-            force: also in a read-only repository.
-            spelled: gives a URI the one spelling in which sources and namespaces can be compared.
-
-        Returns:
-            Id of the import.
+            spelled: normalises a URI, to compare sources and namespaces.
 
         Raises:
-            InvalidValueError: 400; a source is inside the namespace of a repository, or contains it. A real
-                server checks only the same repository; but a collection of another one's garbage would
-                delete what was imported from it. So only where the settings let it.
+            InvalidValueError: 400; a source is inside the namespace of a repository, or contains it. A real server
+                checks only the same repository; a collection of another one would delete the imported objects.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.branches.current(found, branch)
@@ -196,7 +189,7 @@ class ImportService:
         )
 
     def import_cancel(self, repository: str, import_id: str) -> None:
-        """Cancel an import: it will end without a commit."""
+        """Cancel an import: it ends without a commit."""
         found = self._refs.repositories.get(repository)
         while True:
             status, raw = self._status(found, import_id)

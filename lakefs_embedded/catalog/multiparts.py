@@ -1,9 +1,9 @@
-"""API calls for objects that are uploaded in parts.
+"""API calls of multipart uploads.
 
 An upload has one record under `multiparts/<upload id>`, as on a real server, with two more fields: its
 repository and its branch. The object store keeps the parts (see `dredge.storage.uploads`). On completion the
-object is made, then the entry is staged, then the record is removed; a process that dies in between leaves an
-object that nothing references, and a record of an upload that no longer exists.
+object is made, the entry is staged, the record is removed; a crash in between leaves an unreferenced object and a
+record of a finished upload.
 
 Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postobject.go.
 """
@@ -43,8 +43,7 @@ class MultipartUpload:
     """An open upload.
 
     Attributes:
-        branch: branch of the object to be; "" when a real server began the upload.
-        begun: aware UTC.
+        branch: branch of the future object; "" for an upload begun by a real server.
     """
 
     upload_id: str
@@ -54,7 +53,7 @@ class MultipartUpload:
 
 
 class MultipartService:
-    """Begins, completes, aborts and lists uploads in parts."""
+    """Begins, completes, aborts and lists multipart uploads."""
 
     def __init__(
         self,
@@ -143,7 +142,7 @@ class MultipartService:
             The object, and its multipart ETag; the entry keeps the part of the ETag before the dash.
 
         Raises:
-            UploadRefusedError: the parts do not match those uploaded.
+            UploadRefusedError: the parts do not match the uploaded parts.
         """
         found = self._refs.repositories.writable(repository)
         raw = check_path(path)
@@ -179,7 +178,7 @@ class MultipartService:
         self._kv.delete(PARTITION, upload_id.encode())
 
     def list_multiparts(self, repository: str) -> list[MultipartUpload]:
-        """Open uploads of a repository that have a record, in order of branch, path and id."""
+        """Open uploads of a repository with a record, in order of branch, path and id."""
         found = self._refs.repositories.get(repository)
         listed: list[MultipartUpload] = []
         for upload in self._uploads(found).open():

@@ -1,4 +1,4 @@
-"""API calls that change the objects of a branch."""
+"""API calls to change the objects of a branch."""
 
 from __future__ import annotations
 
@@ -32,12 +32,7 @@ DELETE_PATHS_MAX = 1000
 
 
 class ObjectService:
-    """Uploads, stages, copies and deletes objects of a branch, and changes their metadata.
-
-    Args:
-        object_bytes: writes and copies bytes.
-        copies: tracked copies (profile `design`).
-    """
+    """Uploads, stages, copies and deletes objects of a branch, and changes their metadata."""
 
     def __init__(
         self,
@@ -71,16 +66,13 @@ class ObjectService:
         if_none_match: bool = False,
         force: bool = False,
     ) -> ObjectStats:
-        """Store bytes under a fresh address and stage the entry.
+        """Store bytes under a new address and stage the entry.
 
         Args:
             path: 1 to 1024 bytes.
-            content: the bytes, a file opened for reading, or chunks.
-            if_none_match: refuse when the path exists (If-None-Match: *).
-            force: also in a read-only repository.
 
         Raises:
-            PreconditionError: 412, the path exists. The bytes may have been stored; nothing references them.
+            PreconditionError: 412, the path exists. The bytes may be stored, unreferenced.
         """
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
@@ -117,7 +109,7 @@ class ObjectService:
         content_type: str = DEFAULT_CONTENT_TYPE,
         force: bool = False,
     ) -> ObjectStats:
-        """Stage an entry for bytes that have been stored somewhere; nothing is checked about them.
+        """Stage an entry for an existing object, unchecked.
 
         Raises:
             InvalidValueError: 400, not a URI; in profile `design` also any address inside the namespace.
@@ -151,7 +143,6 @@ class ObjectService:
 
         Args:
             no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
-            force: also in a read-only repository.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)
@@ -160,7 +151,7 @@ class ObjectService:
     def delete_objects(
         self, repository: str, branch: str, paths: Sequence[str], *, force: bool = False
     ) -> list[DeleteError]:
-        """Delete many paths (at most 1000) and say which failed."""
+        """Delete many paths (at most 1000). Returns the failed ones."""
         found = self._refs.repositories.writable(repository, force)
         if len(paths) > DELETE_PATHS_MAX:
             raise InvalidValueError(f"at most {DELETE_PATHS_MAX} paths in one request: invalid value")
@@ -185,15 +176,13 @@ class ObjectService:
         shallow: bool = False,
         force: bool = False,
     ) -> ObjectStats:
-        """Copy an object to a path of a branch.
+        """Copy an object, with its bytes, to a path of a branch.
 
-        The bytes are copied as well, with one exception: in profile `design` a copy of an object that is
-        staged on the same branch shares its address, and is recorded for garbage collection (see `copies`).
+        In profile `design` a copy of an object staged on the same branch shares its address (see `copies`).
 
         Args:
             source_ref: ref to copy from; None for the branch itself.
             shallow: refused (501) in profile `lakefs`; ignored in profile `design`.
-            force: also in a read-only repository.
         """
         is_design = self._settings.profile == "design"
         if shallow and not is_design:
@@ -223,7 +212,7 @@ class ObjectService:
     def update_user_metadata(
         self, repository: str, branch: str, path: str, metadata: Mapping[str, str], *, force: bool = False
     ) -> None:
-        """Replace an object's user metadata: the same address is staged again under the same path."""
+        """Replace an object's user metadata: its address is staged again under the path."""
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
         self._refs.protection.require_writable(found, branch)

@@ -42,13 +42,11 @@ class RepositoryService:
         """Create a repository.
 
         Args:
-            storage_namespace: URI of a folder that no other repository uses.
+            storage_namespace: URI of a folder without another repository.
             bare: create only the record; a restore of refs fills it.
 
         Raises:
-            NotUniqueError: 409, the name is taken.
-            RepositoryInDeletionError: 410, a repository of that name is being deleted.
-            InvalidValueError: 400, a malformed name.
+            RepositoryInDeletionError: 410, a repository of the same name is being deleted.
         """
         self._refs.repositories.refuse_early(repository)
         check_repository(repository)
@@ -72,9 +70,7 @@ class RepositoryService:
     def list_repositories(
         self, *, prefix: str = "", search: str = "", after: str = "", amount: int = 100
     ) -> Page[Repository]:
-        """List in name order. Repositories in deletion are left out in both steps of the design; a real server
-        lists them.
-        """
+        """List in name order. The design's steps leave out repositories in deletion, a real server does not."""
 
         def scan(start: str) -> Iterator[Repository]:
             return (found for found in self._refs.repositories.listed(start) if search in found.name)
@@ -82,11 +78,9 @@ class RepositoryService:
         return named_page(scan, prefix, after, amount, lambda found: found.name)
 
     def delete_repository(self, repository: str, *, force: bool = False) -> None:
-        """Delete the records of a repository; staged entries and all objects stay. Can be retried. In step 2 of
-        the design the records stay too, unreachable, until the trash cleaner removes them.
+        """Delete the records of a repository; staged entries and all objects stay. Can be retried.
 
-        Args:
-            force: also when it is read-only.
+        In step 2 of the design the records stay too, unreachable, until the trash cleaner removes them.
         """
         found = self._refs.repositories.peek(repository)
         if found is not None and found.read_only and not force:
@@ -105,14 +99,10 @@ class RepositoryService:
     def update_repository_metadata(
         self, repository: str, *, put: Mapping[str, str] | None = None, remove: Sequence[str] = ()
     ) -> None:
-        """Change some of the metadata; the rest stays.
+        """Change some of the metadata, also of a read-only repository; the rest stays.
 
         Args:
-            repository: its name; also a read-only one.
             remove: keys to remove, whether or not they exist.
-
-        Raises:
-            LostRaceError: 500, another request changed the metadata meanwhile.
         """
         partition = self._refs.repositories.get(repository).partition
         try:
@@ -135,11 +125,7 @@ class RepositoryService:
     def set_branch_protection(
         self, repository: str, patterns: Sequence[str], *, if_match: str | None = None
     ) -> None:
-        """Replace the patterns.
-
-        Raises:
-            PreconditionError: 412, `if_match` is not the current ETag.
-        """
+        """Replace the patterns. Raises PreconditionError (412): `if_match` is not the current ETag."""
         self._refs.protection.replace(self._refs.repositories.writable(repository), patterns, if_match)
 
 

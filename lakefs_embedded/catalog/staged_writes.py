@@ -1,4 +1,4 @@
-"""Changes to what is staged on a branch, safe beside commits that begin meanwhile."""
+"""Changes to staged entries, safe with concurrent commits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from lakefs_embedded.staging.flows import write_staged
 
 
 class StagedWrites:
-    """Stages, replaces and deletes entries on branches by the writer's flow (`staging/flows.py`).
-
-    Args:
-        tries: tries of one write before 429.
-    """
+    """Stages, replaces and deletes entries on branches by the writer's flow (`staging/flows.py`)."""
 
     def __init__(self, branches: Branches, areas: StagingAreas, contents: Contents, tries: int) -> None:
         self._branches = branches
@@ -32,14 +28,7 @@ class StagedWrites:
     def stage(
         self, repository: Repository, branch: str, path: bytes, entry: Entry, *, if_absent: bool = False
     ) -> None:
-        """Stage an entry.
-
-        Args:
-            if_absent: refuse when the branch has the path.
-
-        Raises:
-            PreconditionError: 412, `if_absent` and the branch has the path.
-        """
+        """Stage an entry; with `if_absent` only on a path without one."""
         staged = Staged(path, entry.value())
 
         def write(present: Branch) -> None:
@@ -53,10 +42,10 @@ class StagedWrites:
     def replace(
         self, repository: Repository, branch: str, path: bytes, change: Callable[[Entry], Entry]
     ) -> None:
-        """Stage a changed copy of the entry that a path holds.
+        """Stage a changed copy of a path's entry.
 
         Raises:
-            TooManyTriesError: 429, also when somebody else wrote the path meanwhile.
+            TooManyTriesError: 429, also after a concurrent write to the path.
         """
 
         def write(present: Branch) -> None:
@@ -73,7 +62,7 @@ class StagedWrites:
             raise TooManyTriesError from None
 
     def delete(self, repository: Repository, branch: str, path: bytes, *, no_tombstone: bool) -> None:
-        """Delete a path; nothing happens when there is none.
+        """Delete a path, if it exists.
 
         Args:
             no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.

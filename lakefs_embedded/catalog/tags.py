@@ -17,11 +17,7 @@ class TagService:
         self._refs = refs
 
     def create_tag(self, repository: str, tag: str, ref: str, *, force: bool = False) -> Tag:
-        """Create a tag of a commit.
-
-        Raises:
-            TagExistsError: 409; also for the name of a branch or a commit.
-        """
+        """Create a tag of a commit. Raises TagExistsError: 409; also for the name of a branch or a commit."""
         found = self._refs.repositories.writable(repository, force)
         check_tag(tag)
         commit = self._refs.resolver.commit(found, ref)

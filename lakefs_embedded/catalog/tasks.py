@@ -1,6 +1,6 @@
 """Records of long-running work: `tasks/<prefix><20 characters>` in the repository's partition.
 
-Each kind of task has a message of its own; all begin with a Task, which records the progress.
+Each kind of task has its message; all begin with a Task, for the progress.
 
 Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
 """
@@ -32,8 +32,7 @@ class Tasks:
     """The tasks of all repositories.
 
     Args:
-        clock: aware UTC time.
-        expiry: how long a task is kept after its last change.
+        expiry: life of a task after its last change.
         instance_id: id of this process, for the records.
     """
 
@@ -59,15 +58,12 @@ class Tasks:
         operation: str,
         work: Callable[[], None],
     ) -> str:
-        """Begin a new task and run its work.
+        """Begin a new task and run its work. Returns the task's id.
 
         Args:
-            status: a fresh message; `work` may add results to it.
+            status: a new message; `work` may add results to it.
             prefix: of the task's id, by kind of task.
-            work: what to do; its DredgeErrors end up in the record.
-
-        Returns:
-            The task's id.
+            work: its DredgeErrors are stored in the record.
         """
         task_id = self._begin(repository, status, prefix, operation)
         self._background.start(lambda: self._run(repository, status, work))
@@ -80,11 +76,7 @@ class Tasks:
             messages.RepositoryRestoreStatus,
         )
     ](self, repository: Repository, task_id: str, prefix: str, kind: type[S]) -> S:
-        """Read a task.
-
-        Raises:
-            TaskNotFoundError: 404, there is no such task, it is of another kind, or it has expired.
-        """
+        """Read a task. Raises TaskNotFoundError also for a task of another kind."""
         if not task_id.startswith(prefix):
             raise TaskNotFoundError
         try:

@@ -1,4 +1,4 @@
-"""Changes on top of a commit's content: what a commit of staged entries does."""
+"""Apply changes to a commit's content: a commit of staged entries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Applied:
 
     Attributes:
         metarange_id: the new content; the base's id when nothing changed.
-        added: number of paths that were not there.
+        added: number of new paths.
     """
 
     metarange_id: str
@@ -43,17 +43,13 @@ class Applied:
 def apply(
     store: RangeStore, base_id: str, changes: Iterable[Change], rule: SplitRule = SERVER_RULE
 ) -> Applied:
-    """Write the content that results from changes to a base.
+    """Write a base's content with changes applied.
 
-    A value whose identity equals the base's is not a change: the base's value stays, with its old address.
-    Nor is removing a path that is not there. Ranges without a change are reused: neither read nor written.
+    A value with the base's identity is not a change: the base's value stays, with its old address. Nor is a removal
+    of a missing path. Ranges without a change are reused: neither read nor written.
 
     Args:
-        store: holds the base, and takes the result.
         changes: in key order, at most one per key.
-
-    Raises:
-        ValueError: the changes are not in order.
 
     Source: lakeFS pkg/graveler/committed/apply.go (behaviour)
     """

@@ -1,7 +1,6 @@
 """The gateway as an ASGI application: signature, route, handler in a worker thread, errors, access log.
 
-The event loop only moves bytes. Verifying a signature may read the key from the store, so the worker thread does it
-before it serves the request.
+Verifying a signature may read the key from the store, so a worker thread does it before it serves the request.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CLIENT_GONE = 499
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a request got: the name of its handler, "" before one is found."""
+    """The progress of a request: the name of its handler, or ""."""
 
     operation: str = ""
 
@@ -46,7 +45,6 @@ class Gateway:
     """Serves S3 requests.
 
     Args:
-        clock: current time, aware UTC; checks the age of signatures.
         read_body: iterates over a large body in a worker thread, blocking until bytes arrive.
     """
 
@@ -64,7 +62,7 @@ class Gateway:
 
     @staticmethod
     def accepts(scope: Scope) -> bool:
-        """Whether a request is for the gateway: signed with an AWS signature, whatever its path."""
+        """Whether a request is for the gateway: signed with an AWS signature, on any path."""
         return scope["type"] == "http" and is_signed(scope["headers"], scope["query_string"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +125,9 @@ class Gateway:
         try:
             handler = routes.find_handler(raw.method, target, query)
         except UnknownOperationError:
-            self._catalog.repositories.get_repository(target.repository)  # a missing one is told first
+            self._catalog.repositories.get_repository(
+                target.repository
+            )  # a missing repository is the first error
             raise
         progress.operation = handler.__name__
         return handler(

@@ -27,15 +27,7 @@ type _Words = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
 def crc64_nvme(data: bytes, value: int = 0) -> int:
-    """Extend a CRC.
-
-    Args:
-        data: bytes to add.
-        value: CRC of the preceding bytes; 0 if there are none.
-
-    Returns:
-        The CRC of all bytes, as an unsigned 64-bit integer.
-    """
+    """Extend a CRC with data; `value` is the CRC of the preceding bytes, 0 if there are none."""
     register = value ^ _MASK
     view = memoryview(data)
     while len(view) >= _ROW_BYTES * 2:

@@ -16,14 +16,11 @@ GetCommit = Callable[[str], Commit]
 def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
     """Yield a commit and its ancestors, each once.
 
-    The next commit is always the youngest of those reached so far. The result is not ordered by creation date
-    alone: a commit can only follow one of its children.
+    The next commit is always the youngest commit reached so far. The order is not by creation date alone: a commit can
+    only follow one of its children.
 
     Args:
         first_parent: follow first parents only.
-
-    Raises:
-        CommitNotFoundError: a parent has no record.
     """
     first = get(start)
     heap = [_rank(first)]

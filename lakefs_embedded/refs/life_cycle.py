@@ -6,14 +6,13 @@ Step 1, creating:   initial commit → default branch → record `active` (must 
 
 Step 2, creating:   record `initial` (must be absent) → initial commit → default branch → record `active`
         deleting:   record `in-deletion` → entry in `graveler_deleted` → record removed
-        The name is free at once; the trash cleaner empties the partition that the entry names. A record that
-        is still `initial` two minutes after its creation belongs to a failed create: whoever reads it marks it
-        `in-deletion`, and it can be deleted like any other.
+        The name is free at once; the trash cleaner empties the entry's partition. A record still `initial` two
+        minutes after its creation belongs to a failed create: the next reader marks it `in-deletion`, and it can be
+        deleted like any other.
 
-In both steps a repository is found only while its record says `active`, and everything it owns is in a
-partition that only its record names. A record is changed and removed only if it is as it was read, so a
-stalled deletion does not touch a later repository of the same name. A create whose record was changed
-meanwhile leaves its own rows to the cleaner.
+In both steps a repository is found only while its record says `active`, and all its rows are in the record's
+partition. A record is changed and removed only if unchanged, so a stalled deletion does not touch a later repository
+of the same name. A create leaves its rows to the cleaner if its record was changed meanwhile.
 
 Source: design "Repository operations error handling"; docs/decisions/embedded-lakefs.md.
 """
@@ -40,7 +39,7 @@ from lakefs_embedded.refs.repositories import Recorded, Repositories, in_state
 
 LifeCycle = Literal["lakefs", "step-1", "step-2"]
 CREATION_TIME_MAX = timedelta(minutes=2)
-"""A create that has taken this long has failed."""
+"""An unfinished create has failed after this time."""
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ class StepOneRepositories(Repositories):
         return (repository for repository in self.scan(start) if repository.state == "active")
 
     def refuse_early(self, name: str) -> None:
-        """Refuse a name that is taken."""
+        """Refuse an existing name."""
         self._require_free(name)
 
     def delete(self, name: str) -> None:
@@ -110,7 +109,7 @@ class StepTwoRepositories(StepOneRepositories):
     """Repositories by the design's step 2."""
 
     def get(self, name: str) -> Repository:
-        """Look up an active repository. One that is being created is not found.
+        """Look up an active repository. An unfinished create is not found.
 
         Raises:
             RepositoryInDeletionError: 410; also after a failed create.
@@ -123,11 +122,10 @@ class StepTwoRepositories(StepOneRepositories):
         return found.repository
 
     def delete(self, name: str) -> None:
-        """Delete a repository, or continue an interrupted deletion; its rows are left to the trash cleaner.
+        """Delete a repository, or continue an interrupted deletion; the trash cleaner removes its rows.
 
         Raises:
-            RepositoryNotFoundError: 404; also while it is being created, and when another deletion has
-                finished first.
+            RepositoryNotFoundError: 404; also of an unfinished create, or after another deletion.
         """
         found = self._looked_up(name)
         if found is None or found.repository.state == "initial":
@@ -161,7 +159,7 @@ class StepTwoRepositories(StepOneRepositories):
     def _lost(self, repository: Repository) -> None:
         found = self._read(repository.name)
         if found is not None and found.repository.instance_uid == repository.instance_uid:
-            raise RepositoryInDeletionError  # its deletion queues what is there now
+            raise RepositoryInDeletionError  # its deletion queues the present rows
         entry = in_state(repository, "initial").encode()
         self._kv.set(DELETED_PARTITION, deleted_key(repository), entry)
         raise RepositoryNotFoundError if found is None else NotUniqueError

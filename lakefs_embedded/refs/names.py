@@ -1,4 +1,4 @@
-"""Which names of repositories, branches, tags and paths are allowed."""
+"""Rules for names of repositories, branches, tags and paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_repository(name: str) -> None:
 
 
 def check_branch(name: str) -> None:
-    """Refuse a malformed branch name. Names contain neither "/" nor ":", which staging tokens rely on."""
+    """Refuse a malformed branch name. Names contain neither "/" nor ":": staging tokens need this."""
     if not _BRANCH.fullmatch(name):
         raise InvalidValueError("branch id: invalid value: validation error")
 
@@ -42,7 +42,7 @@ def check_ref(text: str) -> None:
 
 
 def check_path(path: str) -> bytes:
-    """Refuse an empty or overlong path. Returns the path as staging areas and ranges hold it: UTF-8 bytes."""
+    """Refuse an empty or overlong path. Returns it as UTF-8 bytes."""
     raw = path.encode("utf-8", "surrogateescape")
     if not 1 <= len(raw) <= PATH_BYTES_MAX:
         raise InvalidValueError("argument path: required value: validation error")
@@ -50,7 +50,7 @@ def check_path(path: str) -> bytes:
 
 
 def check_namespace(uri: str) -> None:
-    """Refuse a storage namespace that is not a URI."""
+    """Refuse a storage namespace without a URI scheme."""
     if not _NAMESPACE.fullmatch(uri):
         raise InvalidValueError(f"argument storage namespace: {uri!r} is not a URI: invalid value")
 

@@ -1,4 +1,4 @@
-"""Protected branches: patterns of names of branches that only merges may change.
+"""Protected branches: name patterns of branches open only to merges.
 
 Source: lakeFS pkg/graveler/branch/protection_manager.go (behaviour only).
 """
@@ -25,11 +25,7 @@ _ACTIONS = [
 
 
 class Protection:
-    """The branch protection rules of all repositories.
-
-    Args:
-        clock: aware UTC time, for the cache.
-    """
+    """The branch protection rules of all repositories."""
 
     def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
         self._kv = kv
@@ -49,7 +45,7 @@ class Protection:
         """Set the patterns.
 
         Raises:
-            PreconditionError: 412, `if_match` is not the current ETag, or someone else set them meanwhile.
+            PreconditionError: 412, `if_match` is not the current ETag, or they were changed meanwhile.
         """
         raw = self._raw(repository)
         if if_match is not None and if_match != _etag(raw):

@@ -1,15 +1,14 @@
-"""Creation and deletion of repositories as today's server does them; life_cycle.py has the design's two steps.
+"""Creation and deletion of repositories as by today's server; life_cycle.py has the design's two steps.
 
     creating    initial commit → default branch → repository record (must be absent)
 
-A record is thus never without its branch; a create that fails or loses a race leaves a partition that nothing
-names.
+A record always has its branch; a create leaves an unreferenced partition if it fails or loses a race.
 
     deleting    record says "in deletion" → branches, tags, commits, metadata removed → record removed
 
-An interrupted deletion thus leaves a name that answers 410 until it is deleted again. Staging partitions,
-settings, tasks and all objects stay behind. The record is marked and removed unconditionally: a stalled
-deletion may destroy a later repository of the same name.
+After an interrupted deletion the name answers 410 until it is deleted again. Staging partitions, settings, tasks and
+all objects stay. The record is marked and removed unconditionally: a stalled deletion may destroy a later repository
+of the same name.
 
 Source: design "Repository operations error handling"; lakeFS pkg/graveler/ref/manager.go.
 """
@@ -49,18 +48,14 @@ _DELETED_PREFIXES = (b"branches/", b"tags/", b"commits/")
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A repository and the bytes it was read from, which must be unchanged when it is replaced."""
+    """A repository and its stored bytes, the condition of a change."""
 
     repository: Repository
     raw: bytes
 
 
 class Repositories:
-    """All repositories of a key-value store.
-
-    Args:
-        clock: aware UTC time.
-    """
+    """All repositories of a key-value store."""
 
     def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
         self._kv = kv
@@ -76,11 +71,7 @@ class Repositories:
         return repository
 
     def writable(self, name: str, force: bool = False) -> Repository:
-        """Look up an active repository to change it.
-
-        Args:
-            force: also when it is read-only.
-        """
+        """Look up an active repository to change it."""
         repository = self.get(name)
         if repository.read_only and not force:
             raise ReadOnlyError
@@ -92,7 +83,7 @@ class Repositories:
         return None if found is None else found.repository
 
     def listed(self, start: str = "") -> Iterator[Repository]:
-        """Repositories that a listing shows, in name order from a name on, including those in deletion."""
+        """Repositories of a listing, in name order from a name on, including those in deletion."""
         return self.scan(start)
 
     def scan(self, start: str = "") -> Iterator[Repository]:
@@ -112,11 +103,7 @@ class Repositories:
         read_only: bool = False,
         storage_id: str = "",
     ) -> Repository:
-        """Create a repository; arguments are checked by the caller.
-
-        Raises:
-            NotUniqueError: 409, the name is taken, possibly since this call began.
-        """
+        """Create a repository; the caller checks arguments. Raises NotUniqueError also after a lost race."""
         self._require_free(name)
         now = self._clock()
         repository = Repository(
@@ -132,10 +119,9 @@ class Repositories:
         return repository
 
     def refuse_early(self, name: str) -> None:
-        """Refuse a name before a create does anything else.
+        """Refuse an existing name before a create begins.
 
-        Raises:
-            NotUniqueError: 409. A name in deletion is refused later, after its namespace has been checked.
+        A name in deletion is refused later, after the check of its namespace.
         """
         present = self.peek(name)
         if present is not None and not present.in_deletion:
@@ -156,7 +142,7 @@ class Repositories:
         self._kv.delete(REPOSITORIES_PARTITION, repository_key(name))
 
     def settle(self) -> None:
-        """Finish creates and deletions that other processes left unfinished. A real server does not."""
+        """Finish creates and deletions left unfinished by other processes. A real server does not."""
 
     def _require_free(self, name: str) -> None:
         present = self.peek(name)

@@ -25,7 +25,7 @@ class Tags:
             raise TagNotFoundError from None
 
     def create(self, repository: Repository, tag: Tag) -> None:
-        """Write a tag that must not exist."""
+        """Write a new tag."""
         try:
             self._kv.set_if(repository.partition, tag_key(tag.name), tag.encode(), None)
         except PredicateFailedError:

@@ -1,8 +1,8 @@
 """Authentication: a key pair (basic), or a login token (bearer, or the session cookie).
 
 A token is a JWT (HS256) like a real server's: header, claims and an HMAC-SHA256 over both, each base64url without
-padding. It names a user and carries no permissions; it is valid no longer than the user exists. Nothing here is
-logged, and secrets and signatures are compared in constant time.
+padding. It holds the user name but no permissions; it is valid no longer than the user exists. Secrets and signatures
+are never logged, and are compared in constant time.
 
 Source: lakeFS pkg/auth (basic, JWT), pkg/api/auth_middleware.go.
 """
@@ -37,8 +37,6 @@ class Authenticator:
 
     Args:
         signing_key: signing key of the server; tokens are signed with a key derived from it.
-        login_seconds: lifetime of a token in seconds.
-        clock: current time, aware UTC.
     """
 
     def __init__(
@@ -56,11 +54,7 @@ class Authenticator:
         return self.token(_owner(credential, secret_access_key))
 
     def token(self, user_name: str) -> tuple[str, datetime]:
-        """Make a token for a user; only for the server's own calls in a user's name.
-
-        Returns:
-            The token and its expiry (aware UTC).
-        """
+        """Make a token for a user, with its expiry; only for the server's own calls in a user's name."""
         user = self._accounts.user(user_name)
         issued = int(self._clock().timestamp())
         expires = issued + self._login_seconds
@@ -69,11 +63,7 @@ class Authenticator:
         return f"{signed}.{self._sign(signed)}", datetime.fromtimestamp(expires, UTC)
 
     def authenticate(self, authorization: str | None, cookie: str | None = None) -> User:
-        """Find the user by the Authorization header or, without one, by the session cookie.
-
-        Raises:
-            UnauthorizedError: 401, also if there is neither.
-        """
+        """Find the user by the Authorization header or, without one, by the session cookie."""
         found = self._read(authorization, cookie)
         if isinstance(found, _Claims):
             return self._token_user(self._accounts.user(found.user), found)
@@ -81,7 +71,7 @@ class Authenticator:
         return self._accounts.user(_owner(self._accounts.identify(key_id), secret))
 
     def authenticate_cached(self, authorization: str | None, cookie: str | None = None) -> User | None:
-        """Return what `authenticate` would if that needs no access to the store, otherwise None; never blocks."""
+        """Return the result of `authenticate` without access to the store, or None; never blocks."""
         found = self._read(authorization, cookie)
         if isinstance(found, _Claims):
             user = self._accounts.cached_user(found.user)

@@ -1,7 +1,7 @@
 """One operation as an ASGI application: faults, authentication, checks, handler, errors, access log.
 
-Handlers are blocking functions, because everything they call blocks (key-value store, object store), and run
-in a worker thread. The event loop only reads and writes sockets.
+Handlers are blocking functions, because the key-value store and the object store block, and run in a worker thread.
+The event loop only reads and writes sockets.
 """
 
 from __future__ import annotations
@@ -43,11 +43,7 @@ JSON_BODY_MAX = 16 << 20  # bytes; a bulk delete of 1,000 escaped paths of 1,024
 
 
 class Endpoint:
-    """Serves one operation.
-
-    Args:
-        faults: rules that may fail a request on purpose.
-    """
+    """Serves one operation; `faults` may fail a request on purpose."""
 
     def __init__(self, operation: Operation, backend: Backend, faults: FaultInjector) -> None:
         self._operation = operation

@@ -1,8 +1,7 @@
 """Fault injection for tests: inspect every request before it is served, and fail it on purpose.
 
 A rule is called in a worker thread with a description of the request, so it may block or change the repository
-through the catalog. It returns a fault, or None to let the request through. A server without rules skips all
-of this.
+through the catalog. It returns a fault, or None to serve the request.
 
     with server.faults.injecting(
         lambda request: DropConnection() if request.operation == "prepare_commits" else None
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A request that has not been served yet.
+    """A request not served yet.
 
     Attributes:
         operation: name of the handler, such as `prepare_uncommitted` or `get_object`.

@@ -49,12 +49,9 @@ class BodyChunks(Iterator[bytes]):
 class FormContent(Iterator[bytes]):
     """The bytes of the form field `content`; other fields are skipped.
 
-    Args:
-        content_type: Content-Type of the request, which names the boundary.
-
     Raises:
-        RequestError: 400, no boundary. `open` raises it for a missing field, before any byte is stored; a malformed
-            form can raise it at any chunk.
+        RequestError: 400, no boundary in the Content-Type. `open` raises it for a missing field, before any byte is
+            stored; a malformed form can raise it at any chunk.
     """
 
     def __init__(self, chunks: Iterator[bytes], content_type: str) -> None:
@@ -81,11 +78,7 @@ class FormContent(Iterator[bytes]):
         )
 
     def open(self) -> str:
-        """Read up to the field, so that a form without it fails before anything is stored.
-
-        Returns:
-            Content type of the field; "" if it has none.
-        """
+        """Read up to the field, and return its content type; "" if it has none."""
         while not self._found and self._feed():
             pass
         if not self._found:

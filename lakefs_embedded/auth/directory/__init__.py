@@ -5,7 +5,7 @@
     directory.policies.attach_to_user("FSReadAll", "jane")
     directory.credentials.add("jane", access_key_id, secret)
 
-One module per entity; `records.py` says how links between them stay consistent.
+One module per entity; `records.py` keeps the links between them consistent.
 
 Source: design "lakeFS on KV" (data modeling: IAM); lakeFS pkg/auth, contrib/auth/acl/service.go.
 """
@@ -27,14 +27,7 @@ __all__ = ["Directory", "Page"]
 
 
 class Directory:
-    """All stored entities.
-
-    Args:
-        clock: current time, aware UTC; stored in whole microseconds.
-
-    Attributes:
-        records: raw records, for installing defaults.
-    """
+    """All stored entities."""
 
     def __init__(
         self, kv: Store, box: SecretBox, clock: Clock, on_change: Callable[[], None] = lambda: None

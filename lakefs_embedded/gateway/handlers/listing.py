@@ -1,7 +1,7 @@
 """Listing objects, versions 1 and 2. The first part of the prefix is the ref; without it branches are listed.
 
     prefix=            branches, each a common prefix: main/ dev/
-    prefix=main/a/     paths of main that start with a/
+    prefix=main/a/     paths of main below a/
 
 As in lakeFS an unknown ref lists nothing: to an S3 client it is a prefix without keys.
 

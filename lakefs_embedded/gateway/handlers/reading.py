@@ -77,17 +77,9 @@ def get_object_tagging(request: S3Request) -> Response:
 
 
 def parse_range(header: str, size: int) -> tuple[int, int] | None:
-    """Parse a single `bytes=` range.
+    """Parse a single `bytes=` range into start (inclusive) and end (exclusive).
 
-    Args:
-        size: size of the object in bytes.
-
-    Returns:
-        Start (inclusive) and end (exclusive); None for a malformed header or several ranges, which send the whole
-        object.
-
-    Raises:
-        S3Error: InvalidRange, outside the object.
+    None for a malformed header or several ranges: the whole object is sent. Raises S3Error: outside the object.
     """
     match = _RANGE.fullmatch(header)
     if match is None or not (match[1] or match[2]):
@@ -107,13 +99,10 @@ def parse_range(header: str, size: int) -> tuple[int, int] | None:
 
 
 def check_conditions(request: S3Request, stats: ObjectStats, *, prefix: str = "") -> None:
-    """Check If-Match or, without it, If-Unmodified-Since.
+    """Check If-Match or, without it, If-Unmodified-Since. Raises S3Error: PreconditionFailed.
 
     Args:
         prefix: prefix of the header names, for a copy source.
-
-    Raises:
-        S3Error: PreconditionFailed.
     """
     match = request.header(f"{prefix}if-match")
     since = _date(request.header(f"{prefix}if-unmodified-since"))

@@ -44,10 +44,10 @@ def put_object(request: S3Request) -> Response:
 
 
 def must_be_new(request: S3Request) -> bool:
-    """Whether a write must fail if the path exists (`If-None-Match: *`), the only condition lakeFS supports.
+    """Whether a write must fail if the path exists (`If-None-Match: *`).
 
     Raises:
-        S3Error: NotImplemented, any other condition; ignoring it would be unsafe.
+        S3Error: NotImplemented, any other condition (not supported by lakeFS); ignoring it would be unsafe.
     """
     header = request.header("if-none-match")
     if request.header("if-match") or header not in ("", "*"):
@@ -171,11 +171,7 @@ def _copied(request: S3Request, source: Target, directive: str) -> ObjectStats:
 
 
 def check_source(request: S3Request, stats: ObjectStats) -> None:
-    """Check the conditions on a copy source; unlike on reads, each one that fails is a 412.
-
-    Raises:
-        S3Error: PreconditionFailed.
-    """
+    """Check the conditions on a copy source; unlike on reads, each failure is a 412."""
     prefix = "x-amz-copy-source-"
     check_conditions(request, stats, prefix=prefix)
     if is_unchanged(request, stats, prefix=prefix):

@@ -21,7 +21,7 @@ _INLINE = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp", "text
 
 
 class _BadRange(Exception):
-    """A Range header that cannot be served; `satisfiable` is False if it lies outside the object."""
+    """An invalid Range header; `satisfiable` is False if it is outside the object."""
 
     def __init__(self, satisfiable: bool) -> None:
         self.satisfiable = satisfiable
@@ -40,7 +40,7 @@ def stat_object(request: ApiRequest) -> Response:
 
 
 def list_objects(request: ApiRequest) -> Response:
-    """GET …/refs/{ref}/objects/ls; pre-signs the objects that the user may read."""
+    """GET …/refs/{ref}/objects/ls; pre-signs the objects the user may read."""
 
     def may_read(path: str) -> bool:
         return request.allows(Action.READ_OBJECT, object_arn(request.repository, path))

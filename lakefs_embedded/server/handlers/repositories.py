@@ -14,7 +14,7 @@ from lakefs_embedded.server.requests import ApiRequest
 
 
 def list_repositories(request: ApiRequest) -> Response:
-    """GET /repositories: those that the user may list."""
+    """GET /repositories: the user's repositories."""
     if request.user is None or not request.backend.accounts.allows_somewhere(
         request.user.name, Action.LIST_REPOSITORIES
     ):
