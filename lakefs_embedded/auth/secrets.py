@@ -2,9 +2,9 @@
 
     sealed   1 byte version (1) | 12 bytes nonce | AES-256-GCM ciphertext and tag
 
-The encryption key is derived from the server's signing key. User and key id are authenticated, so a sealed secret cannot be
-decrypted from another record. A real server encrypts differently (NaCl, key by scrypt): neither can read the other's
-credentials.
+The encryption key is derived from the server's signing key. User and key id are authenticated: a sealed secret cannot
+be decrypted from another record. A real server encrypts in another way (NaCl, key by scrypt), so neither can read the
+other's credentials.
 """
 
 from __future__ import annotations

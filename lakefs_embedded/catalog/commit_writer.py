@@ -15,11 +15,7 @@ from lakefs_embedded.staging.protocol import Build
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """Committer, message, metadata and date of a commit.
-
-    Args:
-        date: creation date, aware; None means now.
-    """
+    """Committer, message, metadata and date (aware; None means now) of a commit."""
 
     committer: str
     message: str

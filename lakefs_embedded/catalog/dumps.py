@@ -42,12 +42,7 @@ class InvalidDumpError(BadRequestError):
 
 @dataclass(frozen=True, slots=True)
 class RefsTask:
-    """The progress of an asynchronous dump or restore.
-
-    Args:
-        done: ended, with or without an error.
-        updated: time of the last change, aware UTC.
-    """
+    """The progress of an asynchronous dump or restore: `done` also after an error; `updated` is aware UTC."""
 
     id: str
     done: bool

@@ -33,11 +33,7 @@ class ReadingService:
         self._signed_urls = signed_urls
 
     def stat(self, repository: str, ref: str, path: str, *, presign: bool = False) -> ObjectStats:
-        """Look up a path.
-
-        Args:
-            presign: return a pre-signed URL as the address.
-        """
+        """Look up a path; with `presign` its address is a pre-signed URL."""
         found = self._refs.repositories.get(repository)
         entry = self._contents.find_entry(found, ref, check_path(path))
         return self._stats(found, path, entry, presign=presign)

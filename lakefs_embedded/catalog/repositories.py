@@ -80,7 +80,7 @@ class RepositoryService:
     def delete_repository(self, repository: str, *, force: bool = False) -> None:
         """Delete the records of a repository; staged entries and all objects stay. Can be retried.
 
-        In step 2 of the design the records stay too, unreachable, until the trash cleaner removes them.
+        In step 2 of the design the records stay too, unreachable, for the trash cleaner.
         """
         found = self._refs.repositories.peek(repository)
         if found is not None and found.read_only and not force:
