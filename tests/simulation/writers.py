@@ -1,7 +1,7 @@
-"""What clients do to a repository: the moves of writers, each a request (or a few) to some server.
+"""Clients' calls on a repository: the moves of writers, each a request (or a few) to some server.
 
-A move's arguments are plain values that mean something in any state: branches and paths by name, commits by number
-("the n-th by id"), addresses by number ("the n-th that was ever made"). What a server refuses is simply not done.
+A move's arguments are plain values with a meaning in any state: branches and paths by name, commits by number ("the
+n-th by id"), addresses by number ("the n-th ever made"). Refused calls have no effect.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "import": (1, _each(_branch, _content)),
     "rules": (2, _each(_one_of(None, 1, 1, 5, 30), _one_of(0, 1, 2))),
 }
-"""Every kind of move: how often, and how its arguments are drawn."""
+"""Every kind of move: its frequency, and the drawing of its arguments."""
 VERBS = tuple(DRAWS)
 
 

@@ -1,4 +1,4 @@
-"""What a run was asked for, as the rules about it need it."""
+"""The arguments of a run, for the rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.truth import Policy
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run was asked for, as far as it keeps more."""
+    """The arguments of a run, as far as they keep more objects."""
 
     begun: float  # when
     policy: Policy | None  # the retention policy

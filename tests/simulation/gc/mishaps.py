@@ -1,4 +1,4 @@
-"""What befalls the store: tables and objects that are lost, damaged or locked away, and others in the namespace."""
+"""Accidents of the store: tables and objects lost, damaged or locked, and other repositories in the namespace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCANS = "_lakefs/retention/gc/uncommitted/"
 COMMITS = "_lakefs/retention/gc/commits/"
 RUNS = "_lakefs/retention/gc/unified/"
 INNER = "data/inner/"
-"""Where another repository lives, below the data of this one."""
+"""The place of another repository, below the data of this one."""
 MISHAPS = (
     "lose range",
     "damage range",
@@ -62,7 +62,7 @@ class Mishaps:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What happens, by the verb of its move."""
+        """The accidents, by the verb of their move."""
         return {
             "lose range": lambda number: self._break(self._tables(), number, self.bucket.lose),
             "damage range": lambda number: self._break(self._tables(), number, self.bucket.flip),
@@ -82,7 +82,7 @@ class Mishaps:
         }
 
     def mend(self) -> None:
-        """Somebody finds out and puts back what was broken."""
+        """Repair all damage."""
         for key, stored in self.whole.items():
             self.bucket.restore(key, stored)
         self.whole.clear()
@@ -90,7 +90,7 @@ class Mishaps:
             self.rows.catch_up()
 
     def leave(self) -> None:
-        """The others go, with all that they have."""
+        """Remove the other repositories with all their objects."""
         for name, present in (("inner", self.inner), ("twin", self.twin)):
             if present:
                 with suppress(RepositoryNotFoundError):  # its record was not written, whatever was answered

@@ -1,4 +1,4 @@
-"""What people do with runs: say yes or no, go on with one, take its deletions back, make them final."""
+"""People's actions on runs: approve or reject, resume, restore, purge."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class People:
         return runs[number % len(runs)] if runs else None
 
     def side_run(self, what: str, do: Callable[..., Any]) -> Any:
-        """Do a run beside collections as its DAG does, with retries; gives its summary, None when it failed."""
+        """Do a run beside collections like its DAG, with retries; returns its summary, None when it failed."""
         name = f"{what}{self.asked}"
         self.asked += 1
         for _ in range(TRIES):

@@ -1,5 +1,6 @@
-"""What people do after a refusal: make lost commits known again, give them up, take over a namespace, lift a block,
-acknowledge an alarm."""
+"""People's actions after a refusal: restore lost commits, give them up, take over a namespace, lift a block,
+acknowledge an alarm.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What must never be, in the trash cleaner's world.
+"""The rules of the trash cleaner's world.
 
-At each row that the cleaner deletes: nothing that is live at that moment can name it; it is in an undo file; it was old
-enough, and unchanged for the grace. Later: nothing that was removed is named, unless an operation took longer than the
-grace, and then it is put back. In the end: no trash but what the report names.
+At each row deleted by the cleaner: it is not reachable from any live row; it is in an undo file; it was old enough, and
+unchanged for the grace. Later: no removed row is reachable, unless an operation took longer than the grace, and then it
+is restored. In the end: no trash except the reported one.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from tests.simulation.trash.named import (
 from tests.simulation.trash.rows import rows_of
 
 GRACE_SECONDS = 23.8 * 3600
-"""The promised grace, less what clocks may be off."""
+"""The promised grace, without the maximum error of clocks."""
 IN_DELETION = 1
 FOLLOWS = frozenset({"marker", "pull-index", "staging"})
-"""Kinds that wait for a person's word about a life without a record."""
+"""Kinds waiting for a person's decision about an instance without a record."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Oracle:
     _ours: bool = False
 
     def on_change(self, partition: bytes, key: bytes, value: bytes | None) -> None:
-        """Somebody changed a row."""
+        """A row was changed."""
         before = self._mirror.get((partition, key))
         if before != value:
             self.changed[partition, key] = self.simulation.scheduler.now
@@ -104,7 +104,7 @@ class Oracle:
 
     @contextmanager
     def losing(self) -> Iterator[None]:
-        """The store, or a part of it, is put back to an earlier day within the block."""
+        """The store, or a part of it, is restored to an earlier day within the block."""
         seen = max(self.looked.values(), default=float("-inf"))
         before = {token for token in read_named(self.store).tokens if self.named_since[token] < seen}
         self.removed.clear()  # what names it again is the work of whoever puts the store back
@@ -123,7 +123,7 @@ class Oracle:
             self._check_plan(json.loads(data))
 
     def on_delete(self, row: Row) -> None:
-        """The cleaner is about to delete a row, in a transaction that nothing comes between."""
+        """The cleaner is about to delete a row, in an isolated transaction."""
         why = self.why_live(row)
         name = show_key(row.partition, row.key)
         if why:
@@ -146,7 +146,7 @@ class Oracle:
             self._ours = False
 
     def on_insert(self, row: Row) -> None:
-        """The cleaner has put a row back."""
+        """The cleaner has restored a row."""
         since = self.named_since.get(row.key) if row.partition == MARKERS else None
         if since is not None and since < self.looked.get(self._process(), 0.0):
             self.simulation.violate("queued", f"{show(row.key)} is queued again, and a branch names it")
@@ -154,7 +154,7 @@ class Oracle:
         self.simulation.states["put back"] += 1
 
     def why_live(self, row: Row) -> str:
-        """Why a row may not go, by what is there now; "" when it may."""
+        """Reason to keep a row, from the present rows; "" without one."""
         partition = row.partition
         named = self._read_named()
         if partition in NEVER:
@@ -178,13 +178,13 @@ class Oracle:
         return self._why_partition(row, named)
 
     def has_removed(self, partition: bytes) -> bool:
-        """Whether the cleaner took rows of a life, or of what was staged in it, that did not come back."""
+        """Whether the cleaner removed rows of an instance, or of its staged changes, without a restore."""
         gone = {row.partition for row in self.removed.values()}
         tokens = read_named(self.store, [partition]).tokens
         return bool(gone & {partition, *(token for token, owners in tokens.items() if partition in owners)})
 
     def check_put_back_by(self, process: str, report: CleanReport) -> None:
-        """A run that ended well has put back what it removed and what was named when it looked for the last time."""
+        """A successful run has restored its removals with a reference at its last look."""
         if report.status not in ("done", "partial"):
             return
         emptied = {outcome.removed_partition for outcome in report.deleted}
@@ -199,7 +199,7 @@ class Oracle:
                 )
 
     def check_put_back(self) -> None:
-        """Whatever was removed and is named by now is there again."""
+        """All removed rows with a reference are restored."""
         named = read_named(self.store)
         for row in self.removed.values():
             if row.partition in named.tokens or (
@@ -209,7 +209,7 @@ class Oracle:
                 raise Violation("put back", f"{name} was removed, a record names it, and it is not there")
 
     def check_trash(self, report: CleanReport) -> None:
-        """Nothing is left that is neither live nor named by the last report, with a reason to leave it."""
+        """Every remaining row is live or in the last report, with a reason to keep it."""
         findings = {(found.partition, found.key): found for found in report.scan.findings}
         undecided = {
             found.partition
