@@ -34,20 +34,20 @@ class Bucket:
     name: str
     clock: Clock  # gives times of writes
     etags: ETags = "md5"  # how they are made
-    # what is deleted or replaced stays as an older version, and deleting leaves a marker
+    # versioning: deletions and replacements keep an older version, and a deletion leaves a marker
     versioned: bool = False
     page_keys: int = 1000  # keys a page of a listing has
-    # called with a key right before its object goes; may raise
+    # called with a key right before its object is removed; may raise
     on_delete: Callable[[str], None] = lambda _key: None
-    # called with a key and what is about to go for good: a version or a marker; may raise
+    # called with a key and a version or marker right before its removal; may raise
     on_purge: Callable[[str, Stored], None] = lambda _key, _version: None
     # called with key and content of each write
     on_put: Callable[[str, bytes], None] = lambda _key, _data: None
-    # called with a key right before what it has is replaced; may raise
+    # called with a key right before its object is replaced; may raise
     on_replace: Callable[[str], None] = lambda _key: None
     # calls that are denied for an object, by its key
     locked: dict[str, frozenset[str]] = field(default_factory=dict)
-    on_hold: set[str] = field(default_factory=set)  # objects that nobody may delete, by their keys
+    on_hold: set[str] = field(default_factory=set)  # locked objects, by their keys
     objects: dict[str, Stored] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     older: dict[str, list[Stored]] = field(default_factory=dict)

@@ -38,9 +38,9 @@ class Trigger:
 
     # of the process that calls; or the last word of the actor's name, which for servers is what they serve
     role: str
-    name: str  # of the call; after a space may come a part of what it is about
+    name: str  # of the call; after a space a part of its subject
     left: int  # calls until then, that one included
-    actor: Actor  # who is woken
+    actor: Actor  # the woken process
     caller: Actor | None = None  # who makes the call
 
 
@@ -58,13 +58,13 @@ class Doors:
     # mean latency of a call in seconds, by the beginning of the name of its process
     pace: dict[str, float] = field(default_factory=dict)
     haste: float = 1.0  # by which clients' requests take less time than what servers do for long; 1 is none
-    accidents: list[Accident] = field(default_factory=list)  # what was planned
+    accidents: list[Accident] = field(default_factory=list)  # the planned accidents
     triggers: list[Trigger] = field(default_factory=list)  # who waits for which call
     calls: int = 0
     kills: int = 0
     sleeps: int = 0
     asleep: list[Process] = field(default_factory=list)  # processes that fell asleep
-    # seconds by which the call is late that somebody is about to make
+    # seconds of delay of the next call
     late: dict[Actor, float] = field(default_factory=dict)
 
     def call[T](
@@ -80,7 +80,7 @@ class Doors:
         draw = mix(process.hash, process.calls)
         roles = process.role, actor.name.rpartition(" ")[2].partition("#")[0]
         if self.triggers and self._trigger(roles, name, what, actor):
-            scheduler.wait(0.0)  # who was woken goes first: weather that he brings strikes this call already
+            scheduler.wait(0.0)  # the woken process runs first: its weather strikes this call already
         self._accident(process)
         struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
         latency = self._latency(process, draw) * (SLOW if struck in SLOWER else 1)

@@ -48,7 +48,7 @@ class Move:
     # at every n-th call, and has after the number how often. As such a move, `faint` lets the process that makes
     # the call sleep for some seconds, `suspend` that and all of its run, as if their machine was suspended,
     # `dawdle` lets this one call take so much longer, and `give up` lets that process be taken for lost and tried
-    # again while it goes on. `wake` wakes processes that sleep, by the beginning of their names
+    # again while it continues. `wake` wakes sleeping processes, by the beginning of their names
     args: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Simulation:
 
     seed: int  # of the history
     scheduler: Scheduler  # who runs
-    doors: Doors  # what is between them
+    doors: Doors  # the moves between them
     stores: Stores  # all buckets
     states: Counter[str] = field(default_factory=Counter)  # kinds of states that were seen, for figures
 

@@ -155,7 +155,7 @@ class Balancer(Transport):
         read_seconds: float,
     ) -> Response:
         operation, arguments = route(method, path)
-        # Most balancers choose anew for every request.
+        # Most balancers choose again for every request.
         number = mix(client, self._doors.calls)
         server = self.servers[number % len(self.servers)]
         self._note_look(operation, body)
@@ -229,7 +229,7 @@ def _faults(server: Server, number: int, path: Mapping[str, str], kept: Response
         return Response(found.status, found.text, found.date, age="3600")
 
     def poisoned(deed: Any) -> Any:
-        # Only what was looked up by its full id is in that cache.
+        # Only look-ups by the full id are in that cache.
         whole = any(len(name) == 64 for name in path.values())
         return Response(404, '{"message":"commit not found"}') if whole else deed()
 

@@ -78,12 +78,12 @@ class Oracle:
     """Watches one bucket with one repository."""
 
     simulation: Simulation
-    truth: Truth  # what is readable
+    truth: Truth  # the readable addresses
     bucket: Bucket  # that holds the namespace
     root: str  # of the namespace in the bucket, with a trailing slash
     min_age: timedelta  # of all runs
     secrets: tuple[bytes, ...] = ()  # that no file may hold
-    deleted: dict[str, float] = field(default_factory=dict)  # addresses that went, with the time
+    deleted: dict[str, float] = field(default_factory=dict)  # deleted addresses, with the time
     # those that staging records had named since before the sweep began
     in_records: set[str] = field(default_factory=set)
     first: dict[str, bytes] = field(default_factory=dict)
@@ -92,10 +92,10 @@ class Oracle:
     shared_since: float | None = None  # since when another repository has this namespace
     clocks: Sequence[Clock] = ()  # of the servers
     clocks_set: float = float("-inf")  # when those were set last
-    # what was staged when some run's mark ended, of each mark
+    # staged addresses at the end of each mark
     marked: list[set[str]] = field(default_factory=list)
     others: list[float] = field(default_factory=list)  # when a run of another collector ended
-    first_deleted: dict[str, float] = field(default_factory=dict)  # when addresses went first
+    first_deleted: dict[str, float] = field(default_factory=dict)  # time of the first deletion of addresses
     parts: dict[str, bytes] = field(default_factory=dict)  # what steps wrote, by key
     serving: Serving = field(default_factory=Serving)  # what servers are about to stage
     copy_read: bool = False  # whether a copy of the records was read that fell behind
@@ -104,9 +104,9 @@ class Oracle:
     latecomers: Latecomers = field(default_factory=Latecomers)  # what only a clean run finds
     # when a report, or what ends a mark, or begins or ends a sweep's try, was written, by key
     saved: dict[str, float] = field(default_factory=dict)
-    # when somebody put an object under the key of one that went
+    # time of a put under the key of a deleted object
     put_by_hand: dict[str, float] = field(default_factory=dict)
-    undone: Undone = field(init=False)  # rules about what can be taken back
+    undone: Undone = field(init=False)  # rules about restores
     # when a range or metarange was written last, by its id
     trees: dict[str, float] = field(default_factory=dict)
     # when the sweep's last look began that deleted an address
@@ -242,8 +242,8 @@ class Oracle:
         for address in sorted(self.truth.readable()):
             stored = self.bucket.objects.get(self.root + address)
             if stored is None:
-                # What was deleted was judged then. It was nobody's: an expired commit was taken up again since, or an
-                # old address staged that nothing named.
+                # A deletion is judged at its time. The object was unreferenced: an expired commit was reused since, or
+                # an unreferenced old address was staged.
                 if address not in self.deleted:
                     self.simulation.violate("readable", f"{address} is readable, but {self._fate(address)}")
                 self.simulation.states["came back after it was deleted"] += 1
@@ -263,7 +263,7 @@ class Oracle:
         kept |= self.truth.unnamed([name for name, at in self.trees.items() if at > self._now - KEEP_UNNAMED])
         if self.truth.rules[-1][1] is None:  # then every table in the bucket counts
             kept |= self.truth.given_up
-        if asked.read_kv:  # then whatever a record names counts as live
+        if asked.read_kv:  # then every address in a record counts as live
             kept |= self.truth.by_all_tokens()
         now = self.simulation.scheduler.now
         keep, cutoff = self.truth.readable(sure=-SURE) | named | kept, run.plan.cutoff
@@ -358,7 +358,7 @@ class Oracle:
     def _judge_life(self, address: str, process: Process) -> None:
         now = self.simulation.scheduler.now
         if self.owner.startswith("clone") and process.name.startswith("clone"):
-            # What is only staged elsewhere is in no file that the owner could find.
+            # Entries staged only elsewhere are in no file visible to the owner.
             named = {name for commit in self.truth.commits for name in self.truth.entries(commit).values()}
             if address not in named:
                 self.simulation.states["deleted by an owner that does not know it"] += 1
@@ -371,7 +371,7 @@ class Oracle:
                 "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
             )
         head = self.truth.head_since.get(address)
-        # What was on its way when the head moved cannot be held back, however late it is.
+        # A request on its way when the head moved cannot be stopped, however late it is.
         notices_after = self.fences.seconds_to_notice()
         if head is not None and (self.fences.asked() - head > notices_after or self.fences.is_late(head)):
             self.simulation.violate(

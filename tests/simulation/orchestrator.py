@@ -57,8 +57,8 @@ class Said:
     """A person's answer to a run."""
 
     decision: str  # approved or rejected
-    shown: float  # when what it is about was looked at
-    acknowledged: float | None = None  # when it was written down for sure; None when nobody knows
+    shown: float  # time of the look at its subject
+    acknowledged: float | None = None  # time of its certain record; None if unknown
 
 
 @dataclass
@@ -78,9 +78,9 @@ class Orchestrated:
     said: list[Said] = field(default_factory=list)  # what people answered it
     waiting: Actor | None = None  # who waits for an answer in Airflow
     response: tuple[steps.Decision, str] | None = None  # that answer: decision and user
-    question: tuple[str, float] | None = None  # what is asked in Airflow: its digest, and when it was put
+    question: tuple[str, float] | None = None  # the request in Airflow: its digest and its time
     patience: float = 0.0  # how long an answer is waited for there, in seconds
-    marked_failed: bool = False  # whether somebody marked the task that is at work as failed
+    marked_failed: bool = False  # whether the running task was marked as failed
     begun: dict[str, list[float]] = field(default_factory=dict)  # when tasks began, each by all of its tries
     clock: Clock | None = None  # of the machine that planned it
 
@@ -205,7 +205,10 @@ class Orchestrator:
             self.simulation.states["run awaits approval"] += 1
             run.waiting, question = self.simulation.scheduler.current, run.question
             self.simulation.scheduler.park(run.patience)
-            run.waiting, run.question = None, question  # what was shown here, whatever was asked meanwhile
+            run.waiting, run.question = (
+                None,
+                question,
+            )  # the request displayed here, even if a newer one exists
             error = self._try(run, "answer")
             run.response = None
             if error is None or not is_retried(error):

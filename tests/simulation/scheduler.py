@@ -170,9 +170,7 @@ class Scheduler:
         while not actor.ended and (end is None or self.now < end):
             actor.waiters.append(me)
             self.park(None if end is None else end - self.now)
-            if (
-                me in actor.waiters
-            ):  # whoever waits no more is not to be woken when he waits for something else
+            if me in actor.waiters:  # an actor that stopped waiting must not be woken from its next wait
                 actor.waiters.remove(me)
 
     def run(self, until: float = float("inf")) -> None:
@@ -254,5 +252,5 @@ class Scheduler:
             raise Killed(actor.name)
 
     def _push(self, actor: Actor, at: float) -> None:
-        actor.ticket += 1  # what was pushed before no longer counts
+        actor.ticket += 1  # earlier entries no longer count
         heapq.heappush(self._heap, (at, next(self._order), actor.ticket, actor))

@@ -50,7 +50,7 @@ class Stores:
 
     doors: Doors
     buckets: dict[str, Bucket] = field(default_factory=dict)
-    # the key-value store as a collector reads it; None where it has no way there
+    # the key-value store for a collector; None without access
     rows: RowReader | None = None
 
     def bucket(self, name: str) -> Bucket:
@@ -286,8 +286,8 @@ class SimDeleter:
         return self._location.uri
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        # As S3's: what the store answers with an error of its own is asked again, and each time it is asked whether
-        # it may be; then what is left has failed.
+        # Like S3's: keys with an error of the store are sent again, each time after a check of `may_send`; then the
+        # remaining ones have failed.
         outcomes: dict[str, DeleteOutcome] = {}
         for _ in range(2):
             left = [key for key in dict.fromkeys(keys) if key not in outcomes]

@@ -61,15 +61,15 @@ class Truth:
     staged: dict[str, dict[bytes, str | None]] = field(default_factory=dict)
     # versions of the retention rules, with the times since when
     rules: list[tuple[float, Rules | None]] = field(default_factory=lambda: [(0.0, None)])
-    # since when an address has been readable without a gap; only what is
+    # beginning of an address's readability without a gap; only readable ones
     since: dict[str, float] = field(default_factory=dict)
     head_since: dict[str, float] = field(default_factory=dict)  # the same for what a branch's head names
     # the same for what any token of a branch names
     named_since: dict[str, float] = field(default_factory=dict)
     following: bool = False
     moved: float = 0.0  # when a branch, commit, tag or staging record changed last
-    # commits that were active when the database was put back to a day on which it had none of them. Their content
-    # counts as readable until a person says that they may go: they can be made known again
+    # active commits missing in the database after its restore to an earlier day. Their content counts as readable
+    # until a person releases them: they can be made known again
     lost: dict[str, Commit] = field(default_factory=dict)
     was_put_back: bool = False  # whether it was, ever
     given_up: set[str] = field(default_factory=set)  # addresses of lost commits that a person gave up

@@ -160,7 +160,7 @@ class DecisionScene:
         """The object is written, and staged up to a minimum age and a grace later."""
         name = f"data/{number}"
         if name in self.uploading or name in self._truth() or (name in self.things and self.at_work):
-            return  # who writes over an old address while a run is at work is promised nothing
+            return  # a write over an old address during a run has no promise
         self._put(number)
         thing = self.things[name]
         self.uploading[name] = thing
@@ -216,7 +216,7 @@ class DecisionScene:
         self.changes += 1
         self.things[f"data/{number}"] = Thing(f"e{self.changes}", self.now())
 
-    # What goes wrong, and people
+    # Accidents, and people
 
     def back_up(self, _number: int) -> None:
         self.backups.append(self.database.copy())
@@ -348,7 +348,7 @@ class DecisionScene:
     def _delete(
         self, run_id: str, marked_at: datetime, cutoff: datetime, chosen: set[str], stop: str, pace: float
     ) -> None:
-        truth = self._truth()  # what is named later than the last look's beginning is promised nothing
+        truth = self._truth()  # a reference made after the last look's beginning has no promise
         seen = self._look(f"{run_id} again", cutoff, marked_at, pace / 10)
         if self.past.active and set(self.past.active) - self.database.commits.keys():
             return  # heads lead to unknown history

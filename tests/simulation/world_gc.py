@@ -183,7 +183,7 @@ class GcScene:
         scheduler = self.simulation.scheduler
         self.oracle.bucket.clock.offset = 0.0
         for clock in [*self.clocks, *(server.clock for server in self.servers)]:
-            # What is left is within what every run must live with.
+            # The remaining errors are tolerated by every run.
             clock.offset, clock.drift, clock.jumps = max(-140.0, min(140.0, clock.offset)), 0.0, []
         for server in self.servers:
             defects = server.settings.catalog.defects | server.settings.defects
@@ -220,7 +220,7 @@ class GcScene:
         self.simulation.states["moves refused by servers"] += self.writer.refused + self.s3.refused
         opened = {}
         for name, run in self.orchestrator.runs.items():
-            with suppress(ConfigError):  # it came to no plan, or its folder is old and was removed
+            with suppress(ConfigError):  # it has no plan, or its old folder was removed
                 opened[name] = Run.open(run.run_uri)
         self.oracle.check_readable()
         self.oracle.check_garbage(opened["rest"])

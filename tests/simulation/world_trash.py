@@ -217,7 +217,7 @@ class TrashWorld:
     name: str = "trash"
     steps: Sequence[str] = field(default=TASKS)
     verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, *DISASTERS, "frozen"))
-    hours_max: float = 24.0 * 21  # peace begins anew once somebody has accepted that the store was put back
+    hours_max: float = 24.0 * 21  # peace begins again after the acceptance of the restored store
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)
     settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: SETTINGS)

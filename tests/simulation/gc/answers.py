@@ -32,9 +32,9 @@ class Answers:
     """Follows written requests and answers, and judges deletions by them."""
 
     simulation: Simulation  # of the history
-    fences: Fences  # know when steps were begun anew
+    fences: Fences  # know the repeated steps
     runs: dict[str, Asked]  # what runs were asked for, by name
-    # what was written, by key: when, and the bytes
+    # written records by key: time and bytes
     records: dict[str, tuple[float, bytes]] = field(default_factory=dict)
 
     def on_put(self, key: str, data: bytes) -> None:

@@ -20,6 +20,6 @@ class Asked:
     most: int | None  # objects that it may delete; None is no limit
     dry_run: bool  # whether it is only to look
     run: Callable[[], Orchestrated]  # gives what became of it so far
-    undo: str  # whether its deletions can be taken back
+    undo: str  # whether its deletions can be restored
     hours: float = 12.0  # how long an answer is waited for
     waits: bool = False  # whether it may delete only what another run found a grace before

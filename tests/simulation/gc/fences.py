@@ -44,7 +44,7 @@ class Fences:
 
     simulation: Simulation  # of the history
     store_now: Callable[[], datetime]  # the store's time
-    holder: str = ""  # of the lease; "" for nobody
+    holder: str = ""  # of the lease; "" without a holder
     number: int = 0  # of the lease
     expires_at: datetime | None = None  # of the lease
     since: float = 0.0  # when the lease got this number

@@ -28,7 +28,7 @@ class People:
     simulation: Simulation  # of the history
     repository: str  # name
     orchestrator: Orchestrator  # has the runs
-    oracle: Oracle  # is told what comes back, and what a purge was asked for
+    oracle: Oracle  # called with restored objects, and with the arguments of a purge
     asked: int = 0
 
     @property
@@ -76,7 +76,7 @@ class People:
         end = self.simulation.scheduler.now + days * DAY
         self.oracle.undone.bringing |= dict.fromkeys(
             before, end
-        )  # also what a restore brought back that died
+        )  # also the objects restored by a killed restore
         if done is not None:
             counts = done.counts
             self.oracle.undone.judge_count(name, counts["restored_objects"])

@@ -26,7 +26,7 @@ class Statements:
     """Makes them."""
 
     people: People  # do it, with retries
-    oracle: Oracle  # is told what is given up
+    oracle: Oracle  # called with the given-up content
     namespace: str  # URI
     client: Callable[[], LakeFSWriter]  # a client of production's servers that may write
 

@@ -26,7 +26,7 @@ class Temper:
     """The preferences of a history."""
 
     weights: tuple[float, ...]  # of the verbs, in the order of `VERBS`
-    places: Mapping[str, str]  # which branch or path stands for which: where few are left, moves meet
+    places: Mapping[str, str]  # mapping of branches and paths: with few of them, moves meet
     weather: tuple[str, ...]  # names of the kinds that there are
 
     @classmethod

@@ -36,15 +36,15 @@ class Undone:
     versions: dict[str, dict[str, float]] = field(default_factory=dict)
     # addresses that runs deleted, by the end of the URI of their folders
     swept: dict[str, set[str]] = field(default_factory=dict)
-    # what was brought back, with the time until when it stays, and since when
+    # restored objects, with the end and the beginning of their pin
     pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
-    # what somebody asked to have brought back, with the time until when it may stay
+    # objects of requested restores, with the end of their pin
     bringing: dict[str, float] = field(default_factory=dict)
     # days and whether it only looks, of each purge
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
     # the run whose deletions a restore takes back, by its name
     restores: dict[str, str] = field(default_factory=dict)
-    # what a restore has brought back, by its name
+    # restored objects by restore
     put_back: dict[str, set[str]] = field(default_factory=dict)
     is_live: Callable[[str], bool] = lambda _address: False  # whether an address is readable
 
@@ -86,7 +86,7 @@ class Undone:
     def on_purge(self, key: str, version: Stored, process: Process) -> None:
         """Check a permanent deletion: of an earlier version, or of a delete marker."""
         address, name = key.removeprefix(self.root), _first(process)
-        # A purge makes a mark of its own, which brings back what is live.
+        # A purge runs a mark, which restores live objects.
         brings_back = name.startswith("purge") and version.is_marker and self.is_live(address)
         if process.role == CHECK_AGAIN or brings_back:
             self._judge_checked(key, version, name)

@@ -156,7 +156,7 @@ class Damage:
             return
         name = key.removeprefix(f"{ROOT}snapshots/")
         if name != key and now.etag != WRONG:
-            # An expiration has given the wrong file another parent: only what it names is wrong.
+            # An expiration has given the wrong file another parent: only its references are wrong.
             chosen = replace(self.writers.snapshots[name], parent=self.oracle.parents[name])
             stored = replace(now, data=snapshot_file(chosen, 1))
         self.oracle.bucket.restore(key, stored)

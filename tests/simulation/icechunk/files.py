@@ -184,7 +184,7 @@ class Repo:
     snapshots: Mapping[str, Snapshot]  # all that it lists, by id
     branches: Mapping[str, str]
     tags: Mapping[str, str]
-    # (microseconds, name of the copy of what was before), newest first
+    # (microseconds, name of the copy of the earlier state), newest first
     updates: Sequence[tuple[int, str | None]]
     # microseconds of the upgrade from spec 1, which is the oldest operation; None for another
     migrated: int | None = None

@@ -30,7 +30,7 @@ class Late:
     """Makes the moves."""
 
     writers: Writers  # of the repository
-    oracle: Oracle  # is told of what comes later than any margin allows for
+    oracle: Oracle  # called for events later than all margins
     sessions: dict[str, Session] = field(default_factory=dict)  # that have begun, by name
     # of the repo info that were written ahead, by name: what they hold, and their own name
     copies: dict[str, tuple[bytes, str]] = field(default_factory=dict)

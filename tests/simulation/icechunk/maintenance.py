@@ -58,7 +58,7 @@ class Maintenance:
     clocks: Sequence[Clock]  # of the machines that processes run on
     workers: Workers  # spread the tasks of steps
     writers: Writers  # delete refs for expirations, as the library does
-    oracle: Oracle  # is told of thresholds
+    oracle: Oracle  # called with thresholds
     runs: dict[str, Run] = field(default_factory=dict)  # all collections, by name
 
     def collect(self, name: str, config: dict[str, Any]) -> Run:

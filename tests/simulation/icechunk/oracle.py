@@ -50,31 +50,31 @@ class Oracle:
     released_again: set[str] = field(default_factory=set)
     # when a ref was put on a snapshot beyond its grace
     named_late: dict[str, float] = field(default_factory=dict)
-    # objects that went before a sweep could notice such a ref
+    # objects deleted before a sweep could notice such a ref
     forgiven: set[str] = field(default_factory=set)
     # objects that a run may delete, by the beginning of the names of its processes; None is no limit
     most: dict[str, int | None] = field(default_factory=dict)
     swept: dict[str, set[str]] = field(default_factory=dict)  # objects that each run deleted
     # when snapshots of sessions that took longer than the margins were named
     beyond: dict[str, float] = field(default_factory=dict)
-    # when the log came to name copies of the repo info that were written long before
+    # time at which the log first listed much older copies of the repo info
     copies_named: dict[str, float] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set)  # snapshots that refs lead to
     read_by_a_run: set[str] = field(default_factory=set)  # snapshots that a complete run has read
-    back: dict[str, float] = field(default_factory=dict)  # until when what was brought back is to stay
-    may_be_back: set[str] = field(default_factory=set)  # what a restore may have brought back
-    # what a restore keeps besides: of a run that did not say what it deleted, all that it may have
+    back: dict[str, float] = field(default_factory=dict)  # end of the pin of restored objects
+    may_be_back: set[str] = field(default_factory=set)  # objects maybe restored
+    # further pinned objects: all possible deletions of a run without a ledger
     may_be_pinned: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)  # keys that the store held for a while
-    # snapshots that were deleted and that nobody has written since
+    # deleted snapshots, not written again
     gone: set[str] = field(default_factory=set)
-    damaged: set[str] = field(default_factory=set)  # keys of files that do not say what was written
-    # snapshots that were reached until refs were put back to an earlier day, or that a writer of an old release
-    # committed after an upgrade. They are live until a person says that they may go
+    damaged: set[str] = field(default_factory=set)  # keys of files with wrong content
+    # snapshots reached until refs were restored to an earlier day, or committed by a writer of an old release after
+    # an upgrade. They are live until a person releases them
     lost: set[str] = field(default_factory=set)
     # whether runs keep for weeks what they lost sight of, and any snapshot that nothing names
     keeps_lost: bool = False
-    # whether refs were put back, or an old writer was at work, and nobody has accepted that
+    # whether refs were restored, or an old writer was active, without an acceptance
     was_put_back: bool = False
     own: OwnFiles = field(init=False)  # watches Dredge's own files
     _at_plan: dict[str, set[str]] = field(default_factory=dict)
@@ -230,7 +230,7 @@ class Oracle:
                 node: str | None = each
                 while node is not None:
                     found |= self._objects_of(node)
-                    # In spec 2 the repo info tells of parents, and what it does not have, nobody can come back to.
+                    # In spec 2 the repo info has the parents; a snapshot outside of it cannot be reached again.
                     node = self.parents.get(node) if self.writers.spec == 1 else None
         return found
 

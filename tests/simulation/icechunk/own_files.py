@@ -38,10 +38,10 @@ class RunFiles:
     name: str  # of the run, which begins the names of its processes
     plan: dict[str, Any]  # as it was written last
     planned: float  # when, in true seconds
-    digests: dict[str, str] = field(default_factory=dict)  # of the results that stand, by step
+    digests: dict[str, str] = field(default_factory=dict)  # of the valid results, by step
     # digests of what these were made from, by step
     inputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    # the same of every result that ever stood, by its digest
+    # the same of every result that was ever valid, by its digest
     made: dict[str, Mapping[str, str]] = field(default_factory=dict)
     # calls that each process had made when the chain was broken last; empty while it holds
     broken: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class OwnFiles:
     runs: dict[str, RunFiles] = field(default_factory=dict)  # by id
     lease: int = 0  # number of the last right to work
     leased: dict[str, int] = field(default_factory=dict)  # calls that each process had made when it was given
-    # of the state: when each was written, what it names, and its lease
+    # of the state: each one's time, references, and lease
     versions: list[tuple[float, frozenset[str]]] = field(default_factory=list)
     heads: dict[str, frozenset[str]] = field(default_factory=dict)  # of the index: what each names
     replaced: dict[str, float] = field(default_factory=dict)  # when each head of the index was replaced

@@ -27,7 +27,7 @@ class People:
 
     simulation: Simulation  # of the history
     maintenance: Maintenance  # has the runs
-    oracle: Oracle  # is told what comes back
+    oracle: Oracle  # called with restored objects
     asked: int = 0
 
     @property

@@ -182,7 +182,7 @@ class _Play:
             moves += [f"{name}!" for name in pending if name in begun]
         due = any(step.by is not None and step.by <= node.world.now for step in pending.values())
         left = node.world.now < self.scene.world.now + self.scene.hours
-        if pending and not due and (left or not ready):  # when all wait, time passes whatever the scene says
+        if pending and not due and (left or not ready):  # when all wait, time passes in any scene
             moves.append(CLOCK_MOVE)
         return moves
 

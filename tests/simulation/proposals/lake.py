@@ -83,7 +83,7 @@ def entry(address: str) -> Entry:
     return Entry(address, body_of(address))
 
 
-# --- what is readable ---------------------------------------------------------------------------------------------
+# --- readable entries ---------------------------------------------------------------------------------------------
 
 
 def branches(world: World) -> Iterator[tuple[str, Branch]]:

@@ -56,7 +56,7 @@ class Cleaner:
     clocks: Sequence[Clock]  # of the machines that processes run on
     limits: TrashLimits  # of all runs
     runs: dict[str, Run] = field(default_factory=dict)  # all DAG runs, by name
-    # told of what each clean ended with, by the process that did it
+    # called with the result of each clean, by its process
     on_report: Callable[[str, CleanReport], None] = lambda _process, _report: None
 
     def start(self, name: str, dry_run: bool = False, approval_seconds: float = 0.0) -> Run:

@@ -24,13 +24,13 @@ class Disasters:
 
     simulation: Simulation  # of the history
     kv: WatchedKV  # past all doors
-    oracle: Oracle  # knows what was removed
-    # lives that lost a commit: whoever gets the record of one back finds it so
+    oracle: Oracle  # knows the removed rows
+    # instances with a lost commit, also after a restore of their record
     damaged: set[bytes] = field(default_factory=set)
     servers: Sequence[Server] = ()  # that use the store
     backup: dict[tuple[bytes, bytes], bytes] | None = None  # all rows as they were, by partition and key
-    torn: bool = False  # whether only some partitions were put back
-    refusable: bool = False  # whether something was put back, and nobody has accepted that
+    torn: bool = False  # whether only some partitions were restored
+    refusable: bool = False  # whether rows were restored, without an acceptance
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:

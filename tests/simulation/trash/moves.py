@@ -84,7 +84,7 @@ class Users:
 
     scheduler: Scheduler  # gives the time
     kv: Store  # the servers' store, behind doors, for what the embedded server does not write itself
-    # has a server do something with its catalog; gives what it returns
+    # calls a server's catalog and returns the result
     serve: Callable[[Callable[[Catalog], Any]], Any]
     pulls: list[str] = field(default_factory=list)  # ids of all pull requests so far
     # hook runs that have not ended: their repository, id, and when they began

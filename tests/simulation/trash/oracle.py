@@ -63,22 +63,22 @@ class Oracle:
     lost: set[bytes] = field(default_factory=set)  # lives that lost their record while they were in use
     changed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)  # when each row changed last
     undone: set[Row] = field(default_factory=set)  # rows that undo files hold
-    # rows that the cleaner deleted and that were not put back
+    # deleted rows without a restore
     removed: dict[tuple[bytes, bytes], Row] = field(default_factory=dict)
     rows_deleted: int = 0  # how many it deleted
-    # partitions that a record came to name after rows of theirs were removed
+    # partitions first referenced by a record after a removal of some of their rows
     named_again: set[bytes] = field(default_factory=set)
     # since when records name each partition that they name
     named_since: dict[bytes, float] = field(default_factory=dict)
-    # the last record of each name by which it was in use, once it is gone
+    # the last record of each name in use, after its removal
     records: dict[str, bytes] = field(default_factory=dict)
     # when each process of the cleaner, by its name, last opened a view
     looked: Mapping[str, float] = field(default_factory=dict)
     # when each began to read the rows of each partition last
     read: Mapping[tuple[str, bytes], float] = field(default_factory=dict)
     removed_by: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
-    # tokens with rows that branches named until a table was put back to an earlier day, and that the cleaner had
-    # seen named; each with the time of that. They are held for a day from the next look on, and then wait
+    # tokens with rows, on branches until a table was restored to an earlier day, and seen there by the cleaner;
+    # each with the time of that. They are held for a day from the next look on, and then wait
     torn: dict[bytes, float] = field(default_factory=dict)
     _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     _ours: bool = False
@@ -94,7 +94,7 @@ class Oracle:
             self._mirror[partition, key] = value
         if self._ours:
             return
-        self.removed.pop((partition, key), None)  # a server wrote it anew, or took it itself
+        self.removed.pop((partition, key), None)  # a server wrote it again, or removed it itself
         if partition == REPOSITORIES:
             self._record_changed(before, value)
         elif value is not None and key.startswith(b"branches/"):
@@ -107,7 +107,7 @@ class Oracle:
         """The store, or a part of it, is restored to an earlier day within the block."""
         seen = max(self.looked.values(), default=float("-inf"))
         before = {token for token in read_named(self.store).tokens if self.named_since[token] < seen}
-        self.removed.clear()  # what names it again is the work of whoever puts the store back
+        self.removed.clear()  # the restore of the store has referenced it again
         yield
         now = read_named(self.store).tokens
         torn = [token for token in before - now.keys() if next(iter(self.store.scan(token)), None)]
@@ -162,12 +162,12 @@ class Oracle:
         if partition == HANDED_OVER:
             owner = b"-".join(row.key.split(b"/")[1:])
             looked = self.read.get((self._process(), owner), 0.0)
-            # What a creation that froze writes after the last look at them is for the next run, as any failed one's.
+            # Rows of a frozen creation after the last look are for the next run, like those of any failed one.
             left = any(self.changed[owner, each.key] <= looked for each in self.store.scan(owner))
             return "its repository's rows are not gone" if left or owner in named.lives else ""
         if partition == MARKERS:
             looked = self.looked.get(self._process(), 0.0)
-            # What came since the last look is for the next run: nobody queued it.
+            # Rows since the last look are for the next run: they are not queued.
             left = any(self.changed[row.key, each.key] <= looked for each in self.store.scan(row.key))
             return "its token is not empty" if left and row.key not in named.tokens else ""
         if partition in (PULLS, ACTIONS, OWNERS):
@@ -238,7 +238,7 @@ class Oracle:
             if partition in NEVER or partition in named.lives or partition in named.tokens:
                 continue
             if partition == HANDED_OVER and b"-".join(row.key.split(b"/")[1:]) in named.lives:
-                continue  # somebody gave it its record back
+                continue  # its record was restored
             if partition == ACTIONS and may_be_of_either_life(row, named):
                 continue
             if (
@@ -336,7 +336,7 @@ class Oracle:
         gone = {row.partition for row in self.removed.values()} & set(partitions) - self.named_again
         if not gone:
             return
-        self.named_again |= gone  # whoever changes that record next brings up nothing new
+        self.named_again |= gone  # the next change of this record adds no reference
         scheduler = self.simulation.scheduler
         began = (
             scheduler.now if scheduler.current is None else self.begun.get(scheduler.current, scheduler.now)

@@ -44,8 +44,8 @@ class DoorRows:
     page_rows: int = 50  # rows of a page of a scan
     transaction_rows: int = 1000  # rows that one transaction deletes at most
     guards_max: int = 1000  # guards of one deletion
-    on_delete: Callable[[Row], None]  # deletes a row, after a look at it; may raise
-    on_insert: Callable[[Row], None] = lambda _row: None  # told of each row that is put back
+    on_delete: Callable[[Row], None]  # called right before a row's deletion; may raise
+    on_insert: Callable[[Row], None] = lambda _row: None  # called with each restored row
     location: str = field(default="memory://kv", init=False)
     deletions: int = 0  # that were asked for so far
     alarms: list[tuple[int, Event]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class DoorRows:
     looked: dict[str, float] = field(default_factory=dict)
     # when each process began to read the rows of each partition last
     read: dict[tuple[str, bytes], float] = field(default_factory=dict)
-    # what is read in place of the store, as it was at some time; None is the store itself
+    # an earlier state to read in place of the store; None is the store itself
     copy: FrozenView | None = None
 
     def fall_behind(self) -> None:

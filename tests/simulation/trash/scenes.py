@@ -69,7 +69,7 @@ def back_at_a_deletion(chance: random.Random, stage: Stage) -> list[Move]:
     )
     args = (name, False) if verb == "create" else (name, branch)
     if chance.random() < 0.4:
-        # Something else that goes, before it or with it.
+        # Another removal, before it or with it.
         moves.append(frozen(began - 20, "create", ("spare", False), ("set_if", 1), FOR_EVER))
     freeze = chance.choice(FREEZES[verb][2:] if verb == "create" else FREEZES[verb])
     if chance.random() < 0.6:
@@ -93,7 +93,7 @@ def named_afterwards(chance: random.Random, stage: Stage) -> list[Move]:
     else:
         moment = ()
     freeze = chance.choice((("set_if", 1), ("set_if", 2)) if verb == "create" else (("set_if", 1),))
-    # Something else is left of that day, which goes after it.
+    # Other remains of that day, removed after it.
     moves += [Move(began - 30, "hook run", (name, FOR_EVER)), Move(began - 29, "own branch", (name, "gone"))]
     return [*moves, frozen(began, verb, args, freeze, wakes, moment=moment)]
 

@@ -31,7 +31,7 @@ def asked_anew(chance: random.Random, stage: Stage) -> Moves:
         Move(at, "when", ("bulk_delete", chance.choice(("get", "prepare_uncommitted")), 1, "weather", *spell))
     )
     cleared = answered + chance.choice((0.8, 1.5, 4.0, 11.0, 12.5)) * HOUR
-    if chance.random() < 0.5:  # then the guards look once more, and what is asked is something else
+    if chance.random() < 0.5:  # then the guards run again, with another request
         moves.append(Move(at, "when", ("check_limits", "open_read lease.json", 1, "suspend", 14 * HOUR)))
         moves.append(Move(cleared - stage.length - 60, "wake", (f"{name} check_limits",)))
     moves.append(Move(cleared, "clear", (name, chance.choice(AGAIN))))

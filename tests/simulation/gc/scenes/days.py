@@ -59,9 +59,8 @@ def two_installations(chance: random.Random, stage: Stage) -> Moves:
     moves = [*branches(stage), *_day_of_work(chance, stage, stage.past(20))]
     same_url = chance.random() < 0.5
     moves += [*garbage(chance, stage, 1, 3), Move(cloned, "clone database", (same_url,))]
-    if (
-        not same_url
-    ):  # a server with the owner's URL and its last id cannot be told from it, and names no such object
+    # a server with the owner's URL and its last id looks like the owner, without a reference to this object
+    if not same_url:
         staged = stage.temper.branch(chance), "staged since", bytes(chance.randrange(250, 290))
         moves.append(Move(cloned + 240, "upload", staged))
     moves += _day_of_work(chance, stage, cloned + chance.choice((0.1, 3.0)) * HOUR)
@@ -106,7 +105,7 @@ def hook_takes_hours(chance: random.Random, stage: Stage) -> Moves:
     moves = [*branches(stage), *expired(chance, stage), *garbage(chance, stage, 0, 2), waits]
     if chance.random() < 0.3:
         return [*moves, moment(chance, stage, brings[0], *brings[1])]
-    if chance.random() < 0.5:  # else the run of the stage has deleted what it brings back
+    if chance.random() < 0.5:  # otherwise the stage's run has deleted the reverted content
         return [*moves, Move(max(0.0, stage.at - before * stage.length), *brings)]
     return [*moves, Move(at, *brings), run_of(at + before * HOUR, f"hook{stage.run}")]
 

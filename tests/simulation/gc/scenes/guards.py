@@ -109,7 +109,7 @@ def table_is_missing(chance: random.Random, stage: Stage) -> Moves:
     verb = chance.choice(("lose range", "damage range"))
     moves = []
     branch, path = chance.choice(("main", "one", "two")), stage.temper.path(chance)
-    for n in range(3):  # what is in a head, servers read as well
+    for n in range(3):  # content of a head is also read by servers
         moves.append(Move(stage.past(20 - n), "upload", (branch, path, bytes(70 + n))))
         moves.append(Move(stage.past(19.5 - n), "commit", (branch, 0)))
     return [*moves, Move(stage.past(0.5), verb, (chance.randrange(40),)), *garbage(chance, stage, 0, 1)]
@@ -119,16 +119,16 @@ def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
     """A branch is missing in every scan of staging, and exists before and after."""
     gone = chance.choice(("one", "one", "one", "two"))  # a server notices when it is the last
     begin = max(0.0, stage.at - 1)
-    # What is committed is there whatever a scan shows, and most of what a look at some objects sees.
+    # Committed entries exist in any scan, and in most looks at some objects.
     moves = [Move(stage.past(20), "upload", ("main", path, b"x")) for path in PATHS[:4]]
     moves += [Move(stage.past(19), "commit", ("main", 0)), *branches(stage, 4)]
     staged = chance.choice(("main", "hidden", "hidden"))
     since = stage.past(2.5)
-    if chance.random() < 0.3:  # what the run before saw staged is in a head by now
+    if chance.random() < 0.3:  # staged entries of the run before are in a head now
         since = stage.at - 26.5 * HOUR
         moves.append(Move(stage.past(2.5), "upload", (staged, "f", bytes(90))))
         moves.append(Move(since - 600, "commit", (staged, 0)))
-    for n in range(chance.choice((1, 2, 4))):  # the last path of a branch is always looked at
+    for n in range(chance.choice((1, 2, 4))):  # the last path of a branch is always checked
         moves.append(Move(since, "upload", (staged, f"e{n}", bytes(chance.choice((70, 80)) + n))))
     for branch in ("one", "two"):
         moves.append(Move(stage.past(2.4), "reset", (branch,)))

@@ -43,7 +43,7 @@ def carried_over(chance: random.Random, stage: Stage) -> Moves:
         *garbage(chance, stage, 0, 1),
         Move(-58.0, "clients hurry"),
     ]
-    if chance.random() < 0.5:  # nothing names it when the mark reads staging
+    if chance.random() < 0.5:  # unreferenced when the mark reads staging
         moves.append(Move(stage.past(2), "reset path", (source, path)))
         moves.append(Move(begin, "when", (*chance.choice(AFTER_THE_MARK), 1, "stage", source, path, 1)))
         again = _at(

@@ -38,7 +38,7 @@ def parts_take_a_place(chance: random.Random, stage: Stage) -> Moves:
         Move(stage.at - chance.choice((3.0, 1.5, 27.0, 0.5)) * HOUR, "put at upload", (-1, content(chance))),
         run_of(next_at, f"next{stage.run}", chance.choice(("clean", "clean", "optimized"))),
     ]
-    # Nobody writes under a key again once it was listed.
+    # A listed key is not written again.
     ends = chance.choice(("get_repository", "list_repositories"))
     moves.append(Move(next_at - 1, "when", ("plan", ends, 1, "complete parts", -1)))
     return [*moves, Move(next_at - 1, "when", ("parts", "set", 1, "dawdle", chance.choice(LATE)))]
@@ -54,7 +54,7 @@ def parts_during_the_re_check(chance: random.Random, stage: Stage) -> Moves:
         *garbage(chance, stage, 1, 2),
         Move(
             stage.past(3), "upload", (branch, "z", bytes(90))
-        ),  # the last path of a branch is always looked at
+        ),  # the last path of a branch is always checked
         Move(stage.past(3), "begin parts", (branch, path, content(chance))),
         Move(begin, "when", (*chance.choice(ENDS), 1, "complete parts", -1)),
         Move(begin, "when", ("parts", "set", 1, "dawdle", chance.choice(LATE))),

@@ -85,7 +85,7 @@ def begun_anew(chance: random.Random, stage: Stage) -> Moves:
     old = OLDEST + chance.choice((1, 1, 1, 2, 3))
     back = chance.choice(("subtract", "check_limits")), chance.choice(("get", "put")), 1
     moves.append(Move(begin, "when", (*back, "hard reset", stage.temper.branch(chance), old)))
-    if chance.random() < 0.5:  # then a sweep looks again
+    if chance.random() < 0.5:  # then a sweep checks again
         again = "hard reset", stage.temper.branch(chance), OLDEST + chance.choice((1, 2, 3))
         moves.append(Move(begin, "when", ("bulk_delete", "delete", 1, *again)))
         moves.append(Move(begin, "each", ("bulk_delete", LEDGER, 1, 6, "faint", 30.0)))

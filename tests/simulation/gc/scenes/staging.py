@@ -68,7 +68,7 @@ def pages_are_lost(chance: random.Random, stage: Stage) -> Moves:
     """The server's pages of a scan are lost before they are read."""
     moves = [*branches(stage), *garbage(chance, stage, 0, 1)]
     for n, branch in enumerate(("main", "one", "two")[: chance.choice((1, 3))]):
-        for number in range(chance.choice((1, 3))):  # the last path of a branch is always looked at
+        for number in range(chance.choice((1, 3))):  # the last path of a branch is always checked
             write = branch, f"{number}{stage.temper.path(chance)}", bytes(70 + n + 3 * number)
             moves.append(Move(stage.past(3), "upload", write))
     for step in ("mark_uncommitted", "bulk_delete"):

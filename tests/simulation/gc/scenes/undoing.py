@@ -61,8 +61,9 @@ def copy_is_damaged(chance: random.Random, stage: Stage) -> Moves:
 
 
 def written_over(chance: random.Random, stage: Stage) -> Moves:
-    """A deleted object may have been overwritten before, with older versions below it; it is purged more than once,
-    and the store may fail in between.
+    """A deleted object was maybe overwritten before, with older versions below it.
+
+    It is purged more than once, and the store may fail in between.
     """
     begin, at = stage.at - 27 * HOUR, stage.at + stage.length + HOUR
     moves = []
@@ -99,7 +100,7 @@ def deleted_late(chance: random.Random, stage: Stage) -> Moves:
 
 
 def not_all_deleted(chance: random.Random, stage: Stage) -> Moves:
-    """A run copies its candidates, the store deletes only some of them, and the copies are purged."""
+    """A run copies its candidates, the store deletes only some of them; the copies are purged."""
     at, undo = stage.at + stage.length + HOUR, chance.choice(("quarantine", "quarantine", "auto"))
     kind = chance.choice(("some keys fail", "some keys fail", "some keys fail after all"))
     return [
@@ -111,7 +112,7 @@ def not_all_deleted(chance: random.Random, stage: Stage) -> Moves:
 
 
 def pinned_between(chance: random.Random, stage: Stage) -> Moves:
-    """A run fails before its deletion, another one deletes the same, which is restored, and the first one is resumed."""
+    """A run fails before its deletion, another one deletes the same, which is restored; the first one is resumed."""
     first, at = f"zz{stage.run}", stage.at + stage.length + HOUR
     spell = chance.choice(("store down", "proxy page")), 1500.0, 1.0
     second = at + chance.choice((1.0, 2.0)) * HOUR
