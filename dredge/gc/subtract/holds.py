@@ -39,7 +39,7 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The facts for holds, in addition to the rows.
+    """Evidence for holds, in addition to the rows.
 
     Attributes:
         head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
