@@ -35,12 +35,7 @@ PREFIX = b"copies/"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """One recorded copy.
-
-    Args:
-        id: ascending xid; later copies sort later.
-        entry: the shared address, and the time of the copy.
-    """
+    """One recorded copy: an ascending xid, the shared address, and the time of the copy."""
 
     id: str
     entry: messages.Entry

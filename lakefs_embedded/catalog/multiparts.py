@@ -202,6 +202,7 @@ class MultipartService:
     def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
         record = self._read_upload(upload_id)
         asked, kept = (repository, branch), (record.repository, record.branch)
+        # Uploads of a real server have neither repository nor branch: the store checks their namespace.
         if record.path != path or (any(kept) and asked != kept):
             raise UploadNotFoundError
         return record

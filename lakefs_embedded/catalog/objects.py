@@ -224,6 +224,7 @@ class ObjectService:
         ):
             return False
         tracked = self._copies.track(repository, source.address, self._clock())
+        # If it is no longer staged, a collection may already have found its address unreferenced.
         if self._is_staged(repository, branch, path, source):
             return True
         self._copies.forget(repository, tracked)
@@ -235,4 +236,4 @@ class ObjectService:
         if staged is None or decode_entry(path, staged).address != entry.address:
             return False
         committed = self._contents.committed_value(repository, present.commit_id, path)
-        return not same_identity(staged, committed)
+        return not same_identity(staged, committed)  # prepare leaves out the committed identity (L6, L45)

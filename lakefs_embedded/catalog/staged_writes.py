@@ -89,7 +89,7 @@ class StagedWrites:
             present = self._contents.settled_value(repository, branch, staged.path, below=True)
         else:
             present = Staged.decode(staged.path, here).value
-        if present is not None and present != staged.value:
+        if present is not None and present != staged.value:  # equal: an earlier try of the same write
             raise PreconditionError
         try:
             self._areas.put_if(branch.staging_token, staged, here)
@@ -97,8 +97,10 @@ class StagedWrites:
             raise PreconditionError from None
 
     def _is_below(self, repository: Repository, branch: Branch, path: bytes) -> bool:
+        # A tombstone counts too: it may be too late for the commit of its sealed token, and be dropped with it.
         if staged_value(self._areas, branch.sealed_tokens, path) is not None:
             return True
         if self._contents.committed_value(repository, branch.commit_id, path) is not None:
             return True
+        # The tokens of a changed branch may have been committed and dropped during these reads.
         return self._branches.current(repository, branch.name).branch != branch

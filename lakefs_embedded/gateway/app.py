@@ -164,7 +164,7 @@ class Gateway:
         if access_log.isEnabledFor(logging.INFO):
             path = raw.path.decode("ascii", "replace")
             query = raw.query.decode("ascii", "replace")
-            if query and "Signature=" not in query:
+            if query and "Signature=" not in query:  # a pre-signed URL works like a key until it expires
                 path = f"{path}?{query}"
             milliseconds = (time.perf_counter() - started) * 1000
             access_log.info("s3 %s %s %d %.1f ms %s", raw.method, path, status, milliseconds, request_id)

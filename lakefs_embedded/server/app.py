@@ -59,6 +59,7 @@ def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp
     return dispatch
 
 
+# uvicorn would use the machine's clock.
 def _with_date(send: Send, clock: Callable[[], datetime]) -> Send:
     async def send_with_date(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -109,7 +109,7 @@ class Authenticator:
         return _Claims(name, issued)
 
     def _token_user(self, user: User, claims: _Claims) -> User:
-        if claims.issued < int(user.created.timestamp()):
+        if claims.issued < int(user.created.timestamp()):  # of an earlier user with the same name
             raise UnauthorizedError
         return user
 

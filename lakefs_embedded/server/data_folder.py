@@ -115,7 +115,7 @@ def _read_or_create(path: Path) -> tuple[dict[str, str], bool]:
         with os.fdopen(descriptor, "w") as file:
             file.write(json.dumps(fresh, indent=1) + "\n")
         os.link(draft, path)
-    except FileExistsError:
+    except FileExistsError:  # another process was first
         try:
             return json.loads(path.read_text()), False
         except ValueError as problem:

@@ -117,7 +117,7 @@ class Endpoint:
 
     def _log(self, request: Request, status: int, started: float) -> None:
         self._backend.usage.count(self._operation.name, request.method, status, time.perf_counter() - started)
-        if access_log.isEnabledFor(logging.INFO):
+        if access_log.isEnabledFor(logging.INFO):  # never headers or bodies; the URL stays percent-encoded
             raw = request.scope.get("raw_path", b"").decode("ascii", "replace")
             query = request.scope["query_string"].decode("ascii", "replace")
             url = f"{raw}?{query}" if query else raw

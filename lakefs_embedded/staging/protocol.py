@@ -35,17 +35,13 @@ _BACKOFF_SECONDS_MAX = 5.0
 Build = Callable[[str, Sequence[str]], Commit]
 """`build(head commit id, tokens)` writes a commit's tables, then its record; tokens are newest first.
 
-Raises NoChangesError if the tokens change nothing, or if there are none, unless this is allowed.
+Raises NoChangesError if the tokens change nothing (unless allowed).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The result of a commit.
-
-    Args:
-        dropped: tokens removed from the branch; their rows are garbage.
-    """
+    """The result of a commit; rows of the `dropped` tokens are garbage."""
 
     commit: Commit
     dropped: tuple[str, ...]

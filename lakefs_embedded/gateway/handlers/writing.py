@@ -128,7 +128,7 @@ def _outcomes(keys: list[str], failed: dict[str, S3Error], quiet: bool) -> list[
 
 
 def _refuse_if_readable(request: S3Request, target: Target) -> None:
-    if request.follows_lakefs:
+    if request.follows_lakefs:  # lakeFS ignores such a deletion
         return
     try:
         request.catalog.reading.stat(target.repository, target.ref, target.path)

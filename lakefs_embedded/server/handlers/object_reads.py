@@ -121,7 +121,7 @@ def _object_headers(stats: ObjectStats) -> dict[str, str]:
     return headers
 
 
-def _header_text(content_type: str) -> str:
+def _header_text(content_type: str) -> str:  # uploaders may set any text
     return (
         content_type if content_type.isascii() and content_type.isprintable() else "application/octet-stream"
     )
@@ -129,7 +129,7 @@ def _header_text(content_type: str) -> str:
 
 def _bytes(content: ObjectContent, start: int, end: int, status: int, headers: dict[str, str]) -> Response:
     headers["Content-Length"] = str(end - start)
-    if end - start > READ_BYTES:
+    if end - start > READ_BYTES:  # the object is opened before the status is sent: it may be missing (410)
         return StreamingResponse(_chunks(content.stream(start, end - start)), status, headers)
     whole = start == 0 and end == content.stats.size_bytes
     return Response(content.read(start, None if whole else end - start), status, headers)
