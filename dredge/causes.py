@@ -18,7 +18,7 @@ class Cause:
     Attributes:
         name: short and stable.
         meaning: the event.
-        what_to_do: one sentence, the end of a message without one of its own; "" for none.
+        what_to_do: one sentence at the end of a message; "" for none.
     """
 
     name: str
@@ -254,8 +254,7 @@ _CLASS = re.compile(r"\b([A-Z]\w+): ([^\n]*)")
 
 
 def cause_of_code(code: str, status: int) -> Cause | None:
-    """Return the cause of a code that has the same meaning in every service of AWS, or of an HTTP status; None if
-    unknown."""
+    """Return the cause of a code with one meaning in all services of AWS, or of an HTTP status; None if unknown."""
     return _BY_CODE.get(code) or _BY_STATUS.get(status) or (BUSY if status >= 500 else None)
 
 

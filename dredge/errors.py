@@ -27,9 +27,9 @@ from typing import ClassVar
 
 
 class DredgeError(Exception):
-    """Base of every error that Dredge raises on purpose.
+    """Base of every intended error of Dredge.
 
-    The message has the event, the object, the state that is left, and the action to take.
+    The message has the event, the object, the present state, and the action to take.
     """
 
     kind: ClassVar[str] = "error"
@@ -76,7 +76,7 @@ class LeaseHeldError(RefusedError):
 
 
 class OvertakenError(RefusedError):
-    """A later try of the same step has started, so this one does not count any more."""
+    """A later try of the same step has started; this one is obsolete."""
 
     kind = "overtaken"
     what_to_do = (
@@ -85,7 +85,7 @@ class OvertakenError(RefusedError):
 
 
 class WitnessError(RefusedError):
-    """The lakeFS server or its database differs from that of earlier runs in the namespace."""
+    """The lakeFS server or its database differs from earlier runs in the namespace."""
 
     kind = "witness"
     what_to_do = (
@@ -115,15 +115,17 @@ class AwaitingApprovalError(RefusedError):
 
 
 class RejectedError(RefusedError):
-    """A person rejected the run, or the time for an approval is over. That is final; the next run asks again."""
+    """A person rejected the run, or the time for an approval is over. The next run asks again."""
 
     kind = "rejected"
     what_to_do = "Nothing, or change the limits or the rules, and start another run."
 
 
 class AlarmError(RefusedError):
-    """An earlier run deleted live objects, and no expired commit explains it. They were restored where possible.
-    Nothing is deleted or purged until a person acknowledges the alarm."""
+    """An earlier run deleted live objects, without an expired commit as the reason.
+
+    They were restored where possible. Nothing is deleted or purged until a person acknowledges the alarm.
+    """
 
     kind = "alarm"
     exit_code = 10
@@ -143,7 +145,7 @@ class UnavailableError(DredgeError):
 
 
 class FormatError(DredgeError):
-    """Damaged bytes. Results that were read so far must be discarded."""
+    """Damaged bytes. Results read so far must be discarded."""
 
     kind = "format"
     exit_code = 5
@@ -168,7 +170,7 @@ class ConflictError(DredgeError):
 
 
 class DefectError(DredgeError):
-    """An unexpected exception from outside this tree, which is its cause."""
+    """An unexpected exception from outside this tree, with the original as its cause."""
 
     kind = "defect"
     exit_code = 8
@@ -177,8 +179,10 @@ class DefectError(DredgeError):
 
 
 class PartialError(DredgeError):
-    """Some objects were deleted or changed, and the rest could not be. A retry has the same result until the cause in
-    the message is removed; then the step does only the rest."""
+    """Some objects were deleted or changed, others were not.
+
+    A retry has the same result until the cause in the message is removed; then the step does only the rest.
+    """
 
     kind = "partial"
     exit_code = 9

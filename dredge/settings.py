@@ -89,8 +89,10 @@ class Setting:
     multiline: bool = False
 
     def read(self, value: Any) -> Any:
-        """Return the checked value of an input, also of text. Raises ConfigError if it does not fit; with the name of
-        the setting and what is allowed."""
+        """Return the checked value of an input, also of text.
+
+        Raises ConfigError with the setting's name and its valid values.
+        """
         found = self._coerced(value)
         self.check(found)
         return found
@@ -205,7 +207,7 @@ def setting(
     because: str = "",
     multiline: bool = False,
 ) -> Any:
-    """Make a dataclass field that is a setting; see `Setting` for the arguments.
+    """Make a dataclass field for a setting; see `Setting` for the arguments.
 
     Args:
         default: without one, the setting must be given.
@@ -237,8 +239,11 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
 
 
 def read_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked values of a user for a dataclass, by field; settings without a value are missing. `given`:
-    values by setting, also as rendered text. Raises ConfigError if an unknown name, or an invalid or missing value."""
+    """Return the checked values of a user for a dataclass, by field; settings without a value are missing.
+
+    `given` has values by setting, also as rendered text. Raises ConfigError for an unknown name or an invalid value, or
+    without a required one.
+    """
     if not isinstance(given, Mapping):
         raise ConfigError(f"settings must be names with values, not {given!r}")
     known = {found.name: found for found in settings_of(kind)}
@@ -271,8 +276,10 @@ def check_settings(values: Any, without: Collection[str] = ()) -> None:
 
 
 def check_finite(values: Any, where: str = "") -> None:
-    """Check that all numbers of a dataclass instance are finite: other bounds would limit nothing. `where`: prefix of
-    the fields in messages, such as `safety.`. Raises ConfigError if a number is not finite."""
+    """Check that all numbers of a dataclass instance are finite: other bounds would limit nothing.
+
+    `where` is the prefix of the fields in messages, such as `safety.`. Raises ConfigError.
+    """
     for item in dataclasses.fields(values):
         value = getattr(values, item.name)
         if isinstance(value, float) and not math.isfinite(value):
@@ -317,7 +324,6 @@ def _of(field: dataclasses.Field[Any], hint: Any) -> Setting:
 
 
 def _items(value: Any) -> tuple[str, ...]:
-    """Read a list, also as text: `a,b` or `['a', 'b']`."""
     if value is None or (isinstance(value, str) and value.strip() in _NOTHING):
         return ()
     words = value.strip().strip("[]()").split(",") if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""The errors of lakeFS's data model, each with the HTTP status and the text that a real server answers.
+"""The errors of lakeFS's data model, with the HTTP status and message of a real server.
 
     DredgeError
     ├── RefusedError       BadRequestError (400) · ForbiddenError (403) · GoneError (410) ·
@@ -8,7 +8,7 @@
     └── ConflictError      NotUniqueError · MergeConflictError · RevertParentError (409) ·
                            PreconditionError (412) · LostRaceError (500)
 
-`str(error)` is the message of the API's error body, `status` its code, so a server needs no table of its own.
+`str(error)` is the message of the API's error body, `status` its code.
 
 Source: lakeFS pkg/graveler/errors.go, pkg/api/apierrors.
 """
@@ -23,11 +23,7 @@ from dredge.errors import ConflictError, DredgeError, NotFoundError, RefusedErro
 
 
 class GravelerError(DredgeError):
-    """An operation that a rule of the data model forbids.
-
-    Args:
-        message: the text of the API's answer; each class has a default.
-    """
+    """An operation against a rule of the data model. Each class has a default message."""
 
     status: ClassVar[int] = 500
     default: ClassVar[str] = "internal error"
@@ -38,10 +34,7 @@ class GravelerError(DredgeError):
 
 @contextmanager
 def described(doing: str) -> Iterator[None]:
-    """Put what was being done before the text of an error of the data model: `update branch main: no changes`.
-
-    Class and status stay.
-    """
+    """Prefix errors of the data model with the operation: `update branch main: no changes`."""
     try:
         yield
     except GravelerError as error:
@@ -52,38 +45,38 @@ def described(doing: str) -> Iterator[None]:
 
 
 class MissingError(GravelerError, NotFoundError):
-    """Something named in a request does not exist."""
+    """A named resource of the request does not exist."""
 
     status = 404
     default = "not found"
 
 
 class RepositoryNotFoundError(MissingError):
-    """No repository of that name."""
+    """No such repository."""
 
     default = "repository not found"
 
 
 class BranchNotFoundError(MissingError):
-    """No branch of that name."""
+    """No such branch."""
 
     default = "branch not found"
 
 
 class CommitNotFoundError(MissingError):
-    """No commit with that id."""
+    """No such commit."""
 
     default = "commit not found"
 
 
 class TagNotFoundError(MissingError):
-    """No tag of that name."""
+    """No such tag."""
 
     default = "tag not found"
 
 
 class RefNotFoundError(MissingError):
-    """A ref expression that names no branch, tag or commit."""
+    """No branch, tag or commit matches the ref expression."""
 
     default = "not found"
 
@@ -95,7 +88,7 @@ class RefAmbiguousError(MissingError):
 
 
 class PathNotFoundError(MissingError):
-    """No object at that path of the ref."""
+    """No object at this path of the ref."""
 
     default = "not found"
 
@@ -107,7 +100,7 @@ class RulesNotFoundError(MissingError):
 
 
 class TaskNotFoundError(MissingError):
-    """No such task: it never existed, or it has been purged."""
+    """No such task: it never existed, or it was purged."""
 
     default = "not found"
 
@@ -116,7 +109,7 @@ class TaskNotFoundError(MissingError):
 
 
 class BadRequestError(GravelerError, RefusedError):
-    """The request cannot be carried out as it stands, now or later."""
+    """The request is invalid; a retry does not help."""
 
     status = 400
     default = "validation error"
@@ -141,37 +134,37 @@ class NoMergeBaseError(BadRequestError):
 
 
 class DirtyBranchError(BadRequestError):
-    """The branch has uncommitted changes, and the operation requires that it has none."""
+    """The branch has uncommitted changes, and the operation needs a clean branch."""
 
     default = "uncommitted changes (dirty branch)"
 
 
 class InvalidRefError(BadRequestError):
-    """A ref expression that cannot be parsed, or that may not be used here."""
+    """An invalid ref expression, or one not allowed here."""
 
     default = "ref: invalid value: validation error"
 
 
 class StagingRefError(BadRequestError):
-    """`branch$` was used where a commit is needed."""
+    """`branch$` is not a commit."""
 
     default = "reference to staging area with $ is not a commit"
 
 
 class ParentNumberError(BadRequestError):
-    """The commit has no parent with that number, or has several and none was named."""
+    """The commit has no such parent, or several and no number was given."""
 
     default = "given commit does not have the given parent number"
 
 
 class LinkAddressError(BadRequestError):
-    """A physical address that was not handed out for this path, or has expired."""
+    """A physical address not handed out for this path, or expired."""
 
     default = "link address invalid"
 
 
 class ContinuationTokenError(BadRequestError):
-    """A prepare token that this server did not write."""
+    """A prepare token not written by this server."""
 
     default = "invalid continuation token"
 
@@ -199,7 +192,7 @@ class ReadOnlyError(ForbiddenError):
 
 
 class ProtectedBranchError(ForbiddenError):
-    """A protection rule names the branch."""
+    """The branch is protected."""
 
     default = "cannot write to protected branch"
 
@@ -218,13 +211,13 @@ class GoneError(GravelerError, RefusedError):
 
 
 class RepositoryInDeletionError(GoneError):
-    """A deletion of the repository has begun and not ended; the only thing possible is to delete it again."""
+    """An unfinished deletion of the repository; only another deletion is possible."""
 
     default = "repository in deletion"
 
 
 class DataNotFoundError(GoneError, NotFoundError):
-    """The path exists but its object does not: the bytes were removed behind lakeFS's back."""
+    """The path exists but its object was removed from the store."""
 
     default = "No data"
 
@@ -259,7 +252,7 @@ class MergeConflictError(GravelerError, ConflictError):
 
 
 class RevertParentError(GravelerError, ConflictError):
-    """A revert of a merge commit that does not say relative to which parent."""
+    """A revert of a merge commit without a parent number."""
 
     status = 409
     default = "must specify 1-based parent number for reverting merge commit"
@@ -290,7 +283,7 @@ class UnsupportedError(GravelerError, RefusedError):
 
 
 class LostRaceError(GravelerError, ConflictError):
-    """Another request changed the same record; lakeFS answers as for an internal error."""
+    """A concurrent request changed the same record; lakeFS answers with an internal error."""
 
     status = 500
     default = "predicate failed"

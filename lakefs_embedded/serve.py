@@ -101,13 +101,14 @@ def command(
     kept in DIR/server.json and shown once. Secrets are never taken as arguments. That pair is the administrator's;
     more users, groups and policies are made through the API.
 
-    \b
+    
+
     Examples:
       dredge serve --data ./lake
       dredge serve --data ./lake --listen 127.0.0.1:0 --json
       dredge serve --blockstore s3 --data ./lake-metadata
 
-    \b
+    
     Exit codes: 0 stopped by a signal, 2 bad input, 4 the address is taken or a store does not answer,
     5 the key file is damaged.
     """
@@ -183,7 +184,6 @@ def command(
 
 
 def _words(facts: dict[str, object]) -> str:
-    """How to connect, for a person."""
     secret = facts.get("secret_access_key")
     where = f"the secret is in {facts['secrets_file']}" if "secrets_file" in facts else "the secret you gave"
     return "\n".join(

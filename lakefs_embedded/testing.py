@@ -1,4 +1,4 @@
-"""An embedded lakeFS for the tests of whoever works with lakeFS: a pytest fixture, and what it is made of.
+"""An embedded lakeFS for tests: a pytest fixture, and its parts.
 
     # conftest.py
     from lakefs_embedded.testing import lakefs_server
@@ -9,8 +9,8 @@
         client = lakefs.Client(**lakefs_server.credentials)            # the `lakefs` package
         s3 = boto3.client("s3", **lakefs_server.boto3_arguments)       # s3://shop/main/…
 
-A server starts in about 50 ms, keeps its metadata in memory and its objects in the test's folder, and is gone after
-the test. What it is good for, and what it is not: docs/embedded.md.
+A server starts in about 50 ms, keeps its metadata in memory and its objects in the test's folder, and stops after
+the test. Scope and limits: docs/embedded.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["EmbeddedLakeFS", "lakefs_server", "run_lakefs"]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedLakeFS:
-    """A running server and how to reach it.
+    """A running server and its addresses.
 
     Attributes:
         server: with `.catalog` for direct access and `.faults` to fail requests on purpose.
@@ -78,15 +78,7 @@ class EmbeddedLakeFS:
         }
 
     def create_repository(self, name: str = "lake", default_branch: str = "main") -> str:
-        """Create a repository on a folder of its own.
-
-        Args:
-            name: of the repository.
-            default_branch: its first branch.
-
-        Returns:
-            Its storage namespace.
-        """
+        """Create a repository in a new folder. Returns its storage namespace."""
         namespace = f"local://{name}"
         self.server.catalog.repositories.create_repository(name, namespace, default_branch=default_branch)
         return namespace
@@ -97,7 +89,7 @@ def run_lakefs(folder: str | os.PathLike[str], **settings: Any) -> Iterator[Embe
     """Run a server, for a fixture of another scope or with other settings.
 
     Args:
-        folder: for objects; made if missing.
+        folder: for objects; created if missing.
         settings: of `lakefs_embedded.server.ServerSettings`, such as `kv_url="sqlite:///…"`,
             `defects=frozenset({"empty_last_page"})` or `catalog=Settings(profile="design")`.
     """

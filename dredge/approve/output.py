@@ -1,7 +1,6 @@
-"""Results of the guards and of the step approve; each collector has subclasses with its own inputs. The need for an
-approval.
+"""Results of the guards and of the step approve, and the need for an approval. Each collector has subclasses.
 
-The need follows from the plan and the result of the guards, so the sweep computes it again: no step can claim it away.
+The need follows from the plan and the result of the guards; the sweep computes it again, so no step can skip it.
 """
 
 from __future__ import annotations

@@ -198,7 +198,6 @@ def is_rejected(run: PlannedRun[Any]) -> bool:
 
 
 def _rejections(reader: ObjectReader, place: str = "") -> list[str]:
-    """Keys of all rejections of a run; the key of this request is first."""
     keys = [key for batch in reader.list(f"{ApproveOutput.STEP}/") for key in batch["key"].to_pylist()]
     found = [key for key in keys if key.endswith(f"/{_NO}")]
     return sorted(found, key=lambda key: key != f"{place}/{_NO}")

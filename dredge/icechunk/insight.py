@@ -1,9 +1,9 @@
-"""Reasons that keep an object of a repository, and the bytes that only one ref or one snapshot keeps. They only read.
+"""The reasons to keep an object, and the bytes kept by a single ref or snapshot. Read only.
 
     ref → snapshots → manifests → chunks      an object belongs to a ref if no other ref leads to it
 
-Objects are held as the first 64 bits of their ids, with the lowest and the highest number of their owners: an object
-has one owner where both are equal.
+Objects are held as the first 64 bits of their ids, with the lowest and the highest number of their owners: both are
+equal for a single owner.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ type _Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The objects that only one ref or snapshot keeps; a payload.
+    """The objects kept by a single ref or snapshot; a payload.
 
     Attributes:
         owner: label of the ref, or id of the snapshot.
-        snapshots: snapshots that only it reaches.
+        snapshots: snapshots reached from no other ref.
         objects: with snapshots, manifests, transaction logs and chunks.
         size_bytes: their bytes.
     """
@@ -63,9 +63,9 @@ class Cost:
     Attributes:
         objects: listed objects with an id as name.
         size_bytes: their bytes.
-        unreachable_objects: objects that no live file names; the next collections may delete them.
+        unreachable_objects: objects without a live reference; the next collections may delete them.
         unreachable_bytes: their bytes.
-        refs: by ref, the most bytes first; "(no ref)" is what only listed snapshots without a ref keep (spec 2).
+        refs: by ref, the most bytes first; "(no ref)" has listed snapshots without a ref (spec 2).
         snapshots: by snapshot, the most bytes first.
     """
 
@@ -79,8 +79,6 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Owners:
-    """Hashes of ids, sorted, with the lowest and highest number of owning refs and snapshots."""
-
     hashes: npt.NDArray[np.uint64]
     numbers: _Ints  # rows: lowest ref, highest ref, lowest snapshot, highest snapshot
 
@@ -96,13 +94,9 @@ class _Owners:
 
 
 def measure_cost(reader: ObjectReader, history: History) -> Cost:
-    """Measure the bytes of a repository, and which of them only one ref or snapshot keeps.
+    """Measure the bytes of a repository, in all and by single ref or snapshot.
 
     Reads every live snapshot and manifest and lists the repository: the cost of a collection's dry run.
-
-    Args:
-        reader: on the repository.
-        history: as it is now.
 
     Raises:
         FormatError: a live file is missing or damaged.
@@ -140,8 +134,6 @@ def measure_cost(reader: ObjectReader, history: History) -> Cost:
 
 
 class _Sums:
-    """Objects and bytes by owner; owners are numbered from `NO_REF`."""
-
     def __init__(self, owners: int) -> None:
         self.objects = np.zeros(owners - NO_REF, np.int64)
         self.bytes = np.zeros(owners - NO_REF, np.int64)
@@ -167,11 +159,10 @@ class _Sums:
 
 
 def _ref_numbers(history: History) -> dict[str, int]:
-    """Return the number of the only ref that reaches each snapshot, or `SHARED`."""
     found: dict[str, int] = {}
     for number, ref in enumerate(history.refs):
         node: str | None = ref.tip
-        # What lies below a shared snapshot is shared already.
+        # Everything below a shared snapshot is shared already.
         while node is not None and found.get(node) != SHARED:
             found[node] = SHARED if node in found else number
             node = history.snapshots[node].parent_id
@@ -192,7 +183,7 @@ def _owners_by_kind(
     for manifest, chunks in manifest_rows(reader, refs_by_manifest(rows)):
         numbers = manifests.numbers[:, places[manifest]][:, None]
         pieces.append(_Owners(hashes=chunks.native, numbers=np.repeat(numbers, len(chunks.native), axis=1)))
-        if len(chunks.virtual):  # a file that a location spells: kept, whoever needs it
+        if len(chunks.virtual):  # the location of a virtual chunk: kept without other references
             shared = np.full((4, len(chunks.virtual)), SHARED, np.int32)
             pieces.append(_Owners(hashes=chunks.virtual, numbers=shared))
         held += len(chunks.all)
@@ -207,7 +198,6 @@ def _owners_by_kind(
 
 
 def _owners_of(named: Sequence[tuple[str, int]], refs: _Ints) -> _Owners:
-    """Return the owners of ids that snapshots name, each with the number of the snapshot."""
     hashes = np.fromiter((hash_of(name) for name, _ in named), np.uint64, len(named))
     snapshots = np.fromiter((number for _, number in named), np.int32, len(named))
     owner = refs[snapshots]
@@ -217,17 +207,17 @@ def _owners_of(named: Sequence[tuple[str, int]], refs: _Ints) -> _Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The reasons that keep an object, or what became of it; a payload.
+    """The reasons to keep an object, or its end; a payload.
 
     Attributes:
         keys: keys of the repository with this id.
-        snapshots: live snapshots that need it.
-        refs: labels of the refs that reach one of these.
-        virtual_in: manifests in which the location of a virtual chunk spells the id: the object is kept.
-        in_config: whether a container of virtual chunks in the configuration spells the id: the object is kept.
+        snapshots: live snapshots with a reference to it.
+        refs: labels of the refs of these snapshots.
+        virtual_in: manifests with the id in the location of a virtual chunk: the object is kept.
+        in_config: whether a container of virtual chunks in the configuration has the id: the object is kept.
         pinned_until: end of the last pin; None without one.
-        waiting: its rows of the pending list: status, and since when it waits.
-        deleted_by: runs that had it among their candidates, the newest first, with the undo way of each.
+        waiting: its rows of the pending list: status, and beginning of the wait.
+        deleted_by: runs with it among their candidates, the newest first, with the undo way of each.
     """
 
     keys: tuple[str, ...]
@@ -241,17 +231,16 @@ class Answer:
 
     @property
     def is_kept(self) -> bool:
-        """Whether something that was read keeps the object now."""
+        """Whether one of the inputs keeps the object now."""
         return bool(self.snapshots or self.virtual_in or self.in_config or self.pinned_until)
 
 
 def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answer:
-    """Find everything that keeps an object, or what became of it.
+    """Find the reasons to keep an object, or its end.
 
     Args:
-        uri: the repository.
         name: its id, or its key such as `chunks/1CECHNKREP0F1RSTCMT0`.
-        options: how the store is reached; None reads the environment.
+        options: None reads the environment.
 
     Raises:
         ConfigError: no id of an object.
@@ -293,7 +282,6 @@ def _is_there(reader: ObjectReader, key: str) -> bool:
 def _needed_by(
     reader: ObjectReader, history: History, found_id: str, folder: str
 ) -> tuple[set[str], set[str]]:
-    """Return the live snapshots that need an object, and the manifests whose virtual locations spell it."""
     live = sorted(history.snapshots if history.spec_version == 2 else history.reachable())
     rows = list(snapshot_rows(reader, live))
     named: dict[str, set[str]] = {}
@@ -337,10 +325,9 @@ def _deletions(state: ObjectReader, found_id: str) -> Iterator[Mapping[str, Any]
 
 
 def cost_lines(cost: Cost, price: float | None = None, top: int = _SHOWN) -> Iterator[str]:
-    """Word a cost as lines of text.
+    """Format a cost as lines of text.
 
     Args:
-        cost: as measured.
         price: US dollars for a GiB and month; None shows no prices.
         top: refs and snapshots at most.
     """
@@ -362,11 +349,7 @@ def cost_lines(cost: Cost, price: float | None = None, top: int = _SHOWN) -> Ite
 
 
 def answer_lines(answer: Answer) -> Iterator[str]:
-    """Word an answer as lines of text.
-
-    Args:
-        answer: as found.
-    """
+    """Format an answer as lines of text."""
     for key in answer.keys:
         yield f"{key} exists ({NAMES[next(kind for kind, prefix in OBJECT_FOLDERS.items() if key.startswith(prefix))]})"
     if not answer.keys:

@@ -1,7 +1,7 @@
-"""Identity and access of the embedded lakeFS: users, their access keys, and what they may do.
+"""Identity and access of the embedded lakeFS: users, their access keys and permissions.
 
-Start at `accounts.py` (what a request asks), then `directory/` (what is stored) and `evaluation.py` (how policies
-decide). The partition `auth` has a real server's format, except for the encryption of secrets.
+Start at `accounts.py` (used by requests), then `directory/` (stored records) and `evaluation.py` (policies). The
+partition `auth` has a real server's format, except for the encryption of secrets.
 """
 
 from __future__ import annotations

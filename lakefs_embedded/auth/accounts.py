@@ -1,10 +1,10 @@
-"""Accounts: the owner of an access key and what a user may do, cached for a few seconds.
+"""Accounts: the owner of an access key and a user's permissions, cached for a few seconds.
 
     credential = accounts.identify(access_key_id)            # its secret verifies a signature
     accounts.allows(credential.user, Action.READ_OBJECT, object_arn("shop", "a/b"))
 
-Every request asks both, so results are cached. A change made by this process clears the caches at once; a change made
-by another process on the same store is seen when the cache entry expires.
+A change by this process clears the caches at once; a change by another process on the same store is seen when the
+cache entry expires.
 
 Source: lakeFS pkg/auth/cache.go, pkg/auth/setup.
 """
@@ -40,12 +40,9 @@ class Accounts:
     """Users, access keys and permissions of one server.
 
     Args:
-        kv: store of the directory.
         signing_key: signing key of the server; secrets are encrypted with a key derived from it.
-        clock: current time, aware UTC.
-        owner: user name, key id and secret that the server was started with. The secret is not stored, and the
-            user may do everything. None: all users come from the store.
-        cache_seconds: lifetime of a cache entry.
+        owner: user name, key id and secret of the server's own administrator, never stored. None: all users come
+            from the store.
     """
 
     def __init__(
@@ -67,8 +64,6 @@ class Accounts:
         self.directory = Directory(kv, SecretBox(signing_key), clock, self._clear_caches)
         self._owner = None if owner is None else self._install(*owner)
 
-    # --- what requests ask ---
-
     def identify(self, access_key_id: str) -> Credential:
         """Find the credential of an access key id, with its owner and secret.
 
@@ -83,11 +78,7 @@ class Accounts:
         return found
 
     def user(self, name: str) -> User:
-        """Read a user.
-
-        Raises:
-            UnknownKeyError: 401; no such user.
-        """
+        """Read a user. Raises UnknownKeyError (401) for a missing user."""
         found = self._users.get(name, self._find_user)
         if found is None:
             raise UnknownKeyError
@@ -98,11 +89,7 @@ class Accounts:
         return self._denial(user, Permission(action, resource)) is None
 
     def check(self, user: str, *permissions: Permission) -> None:
-        """Check that a user has all of these permissions.
-
-        Raises:
-            InsufficientPermissionsError: 401, naming the first one that is missing.
-        """
+        """Check that a user has all of these permissions. Raises InsufficientPermissionsError for the first missing."""
         for permission in permissions:
             denial = self._denial(user, permission)
             if denial is not None:
@@ -116,13 +103,13 @@ class Accounts:
         return grants is not None and grants.allows_somewhere(action)
 
     def cached_credential(self, access_key_id: str) -> Credential | None:
-        """Return what `identify` would, if that needs no access to the store, otherwise None; never blocks."""
+        """Return the result of `identify` without access to the store, or None; never blocks."""
         if self._owner is not None and access_key_id == self._owner.access_key_id:
             return self._owner
         return self._credentials.peek(access_key_id)
 
     def cached_user(self, name: str) -> User | None:
-        """Return what `user` would, if that needs no access to the store, otherwise None; never blocks."""
+        """Return the result of `user` without access to the store, or None; never blocks."""
         return self._users.peek(name)
 
     def _denial(self, user: str, permission: Permission) -> str | None:
@@ -134,15 +121,13 @@ class Accounts:
     def _is_owner(self, user: str) -> bool:
         return self._owner is not None and user == self._owner.user
 
-    # --- setup ---
-
     @property
     def initialized(self) -> bool:
         """Whether the server has its first user."""
         return self._owner is not None or self.set_up_at() is not None
 
     def set_up_at(self) -> datetime | None:
-        """Return when the store got its first user (aware UTC); None if it has none."""
+        """Return the time of the first user (aware UTC); None without one."""
         try:
             stored = self._kv.get(model.PARTITION, model.SETUP_KEY)
         except KeyNotFoundError:
@@ -153,7 +138,6 @@ class Accounts:
         """Create the first user, an administrator, and the default groups and policies.
 
         Args:
-            user: name of the user.
             key: access key id and secret; None generates a pair.
 
         Raises:
@@ -178,16 +162,11 @@ class Accounts:
             return made
 
     def check_removable(self, user: str) -> None:
-        """Check that a user is not the one that the server was started with.
-
-        Raises:
-            OwnerError: 403, it is.
-        """
+        """Refuse to remove the server's own administrator. Raises OwnerError (403)."""
         if self._is_owner(user):
             raise OwnerError
 
     def _install(self, user: str, access_key_id: str, secret: str) -> Credential:
-        """Create the owner's user unless it exists; its key pair stays in memory."""
         now = self._clock()
         try:
             created = self.directory.users.get(user).created
@@ -198,15 +177,12 @@ class Accounts:
         return Credential(user, access_key_id, secret, created)
 
     def _mark_set_up(self) -> bool:
-        """Store the time of setup; False if one is stored already."""
         now = f"{self._clock():%Y-%m-%dT%H:%M:%SZ}".encode()
         try:
             self._kv.set_if(model.PARTITION, model.SETUP_KEY, now, None)
         except ConflictError:
             return False
         return True
-
-    # --- caches ---
 
     def _find_credential(self, access_key_id: str) -> Credential | None:
         try:
@@ -235,12 +211,10 @@ class Accounts:
 
 
 class Cache[T]:
-    """Values by name, each for a limited time. A lookup that began before `clear` is not cached after it.
+    """Values by name, each for a limited time. A look-up begun before `clear` is not cached after it.
 
     Args:
-        seconds: lifetime of an entry.
-        entries: maximum number of entries; the cache is emptied when it is reached.
-        monotonic: monotonic clock, in seconds.
+        entries: maximum number of entries; the full cache is emptied.
     """
 
     def __init__(

@@ -64,14 +64,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def install(directory: Directory, administrator: str, now: datetime) -> None:
-    """Write the defaults, the administrator last: if the user exists, so does everything else.
+    """Write the defaults, the administrator (of group Admins) last; existing records stay.
 
-    Existing records stay as they are, so a second call completes an interrupted one.
-
-    Args:
-        directory: where to write.
-        administrator: name of the user, a member of Admins.
-        now: creation time of new records, aware UTC.
+    A second call completes an interrupted one.
     """
     for name, (actions, resource) in POLICIES.items():
         policy = Policy(name, now, (Statement(ALLOW, actions, resource),))

@@ -6,7 +6,7 @@
     ├── NotUniqueError (409)      AlreadyExistsError · AlreadySetUpError
     └── BadRequestError (400)     InvalidNameError · InvalidPolicyError
 
-A missing permission is a 401 too, not a 403: that is what lakeFS answers.
+As in lakeFS a missing permission is a 401 too, not a 403.
 
 Source: lakeFS pkg/auth/errors.go, pkg/api/controller.go (authorizeCallback).
 """
@@ -24,7 +24,7 @@ from lakefs_embedded.errors import (
 
 
 class UnauthorizedError(GravelerError, RefusedError):
-    """No credentials, or wrong ones; the message does not say which."""
+    """No or wrong credentials; the message is the same for both."""
 
     status = 401
     default = "error authenticating request"
@@ -89,6 +89,6 @@ class InvalidPolicyError(InvalidValueError):
 
 
 class OwnerError(ForbiddenError):
-    """The user that the server itself was started with cannot be removed."""
+    """The server's own administrator cannot be removed."""
 
     default = "the server's own administrator cannot be removed"

@@ -1,8 +1,8 @@
 """Policy evaluation: whether a user's policies allow an action on a resource.
 
 A policy is a list of statements, each with an effect, actions and resources; `*` matches any text and `?` one
-character, in actions and in the resource part of an ARN. Deny overrides allow; without a matching statement the answer
-is no. `${user}` in a resource stands for the user's name.
+character, in actions and in the resource part of an ARN. Deny overrides allow; without a matching statement the action
+is denied. `${user}` in a resource is replaced by the user's name.
 
 Source: lakeFS pkg/auth/service.go (CheckPermissions), arn.go, wildcard/match.go.
 """
@@ -25,8 +25,7 @@ _ARN_FIELDS = 6
 class Wildcard:
     """A pattern with `*` (any text, including none) and `?` (any one character).
 
-    Each part between two stars has a fixed length, so its first match is always the right one: matching needs no
-    backtracking, and no pattern makes it slow.
+    Each part between two stars has a fixed length, so its first match is always right: no backtracking.
     """
 
     __slots__ = ("_exact", "_last_length", "_parts")
@@ -82,11 +81,11 @@ class _Rule:
 
 
 class Grants:
-    """What one user may do.
+    """Permissions of one user.
 
     Args:
         user: name of the user, replaces `${user}`.
-        policies: policies attached to the user and to its groups.
+        policies: of the user and of its groups.
     """
 
     def __init__(self, user: str, policies: Iterable[Policy]) -> None:
@@ -112,7 +111,7 @@ class Grants:
         )
 
     def denial(self, permission: Permission) -> str | None:
-        """Return why a permission is denied; None if it is granted."""
+        """Return the reason of a denial; None if the permission is granted."""
         if self._unevaluable:
             return f"denied permission to {permission.action}"
         arn = _arn(permission.resource)
@@ -171,7 +170,6 @@ def parse_resources(text: str) -> list[str] | None:
 
 
 def _arn(text: str) -> tuple[tuple[str, str, str], str] | None:
-    """Split an ARN into (partition, service, account) and the resource; the region is ignored."""
     fields = text.split(":", _ARN_FIELDS - 1)
     if len(fields) != _ARN_FIELDS or fields[0] != "arn" or fields[1] != "lakefs":
         return None

@@ -8,7 +8,8 @@
     uPolicies/<user>/policies/<policy>          SecondaryIndex: policy attached to a user
     gPolicies/<group>/policies/<policy>         SecondaryIndex: policy attached to a group
 
-All are in the partition `auth`. Names contain no slash, so a key prefix that ends with a slash belongs to one name.
+All are in the partition `auth`. Names have no slash, so a key prefix ending with a slash belongs to one name. Names are
+the ids of the API; times are aware UTC.
 
 Source: lakeFS pkg/auth/model (model.go, model.proto, validation.go).
 """
@@ -38,14 +39,7 @@ _KEY_ID = re.compile(r"[!-.0-~]{3,128}")  # printable, no slash
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user.
-
-    Attributes:
-        name: unique name, the user's id in the API.
-        created: aware UTC.
-        friendly_name: display name; "" if none.
-        email: "" if none.
-    """
+    """A user, with a display name ("" if none)."""
 
     name: str
     created: datetime
@@ -76,13 +70,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of users, who all have the policies attached to it.
-
-    Attributes:
-        name: unique name, the group's id in the API.
-        created: aware UTC.
-        description: "" if none.
-    """
+    """A group of users; its policies apply to all of them."""
 
     name: str
     created: datetime
@@ -106,7 +94,6 @@ class Statement:
     """A statement of a policy.
 
     Attributes:
-        effect: `allow` or `deny`.
         actions: patterns such as `fs:Read*`.
         resource: ARN pattern, `*`, or a JSON list of these.
         conditional: whether it has conditions, which this server cannot evaluate.
@@ -120,13 +107,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A named list of statements.
-
-    Attributes:
-        name: unique name, the policy's id in the API.
-        created: when its statements were last set, aware UTC.
-        statements: in order.
-    """
+    """A named list of statements; `created` is the time of the last change."""
 
     name: str
     created: datetime
@@ -160,10 +141,8 @@ class Credential:
     """A key pair of a user.
 
     Attributes:
-        user: name of its owner.
         access_key_id: public id, 20 characters if generated here.
-        secret: secret access key, shown only in the response that creates it; "" in listings.
-        issued: creation time, aware UTC.
+        secret: secret access key, shown only in the response to its creation; "" in listings.
     """
 
     user: str
@@ -189,11 +168,7 @@ class Credential:
 
 
 def check_name(name: str, what: str) -> str:
-    """Check the name of a user, group or policy and return it.
-
-    Raises:
-        InvalidNameError: 400, it is malformed.
-    """
+    """Check the name of a user, group or policy and return it; raises InvalidNameError."""
     if "%" in name:
         raise InvalidNameError(f"{what} name cannot contain '%'")
     if _NAME.fullmatch(name) is None:
@@ -202,11 +177,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_key_id(key_id: str) -> str:
-    """Check an access key id and return it: 3 to 128 printable characters without a slash.
-
-    Raises:
-        InvalidNameError: 400.
-    """
+    """Check an access key id and return it: 3 to 128 printable characters without a slash."""
     if _KEY_ID.fullmatch(key_id) is None:
         raise InvalidNameError("invalid access key ID")
     return key_id

@@ -1,4 +1,4 @@
-"""Actions, and ARNs of the resources they act on.
+"""Actions, and ARNs of their resources.
 
     action    fs:WriteObject
     resource  arn:lakefs:fs:::repository/shop/object/a/b.parquet
@@ -18,7 +18,7 @@ SERVICES = frozenset({"fs", "auth", "ci", "retention", "branches", "pr", "catalo
 
 
 class Action(StrEnum):
-    """Every action that a call of this server requires."""
+    """Every action required by a call of this server."""
 
     READ_REPOSITORY = "fs:ReadRepository"
     CREATE_REPOSITORY = "fs:CreateRepository"
@@ -83,12 +83,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """An action on a resource.
-
-    Attributes:
-        action: such as `fs:ReadObject`.
-        resource: ARN, or `*` for an action without a resource of its own.
-    """
+    """An action such as `fs:ReadObject` on an ARN, or on `*` for an action without resource."""
 
     action: str
     resource: str

@@ -2,9 +2,9 @@
 
     sealed   1 byte version (1) | 12 bytes nonce | AES-256-GCM ciphertext and tag
 
-The encryption key is derived from the server's signing key. User and key id are authenticated, so a sealed secret that
-is moved to another record cannot be decrypted. A real server encrypts differently (NaCl, key by scrypt), so neither
-can read the other's credentials.
+The encryption key is derived from the server's signing key. User and key id are authenticated: a sealed secret cannot
+be decrypted from another record. A real server encrypts in another way (NaCl, key by scrypt), so neither can read the
+other's credentials.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
 class SecretBox:
-    """Encrypts and decrypts secrets.
-
-    Args:
-        signing_key: signing key of the server; secrets sealed under another one cannot be decrypted.
-    """
+    """Encrypts and decrypts secrets with the server's signing key."""
 
     def __init__(self, signing_key: str) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -38,12 +34,7 @@ class SecretBox:
         return _VERSION + nonce + self._cipher.encrypt(nonce, secret.encode(), bound)
 
     def open(self, sealed: bytes, bound: bytes) -> str:
-        """Decrypt a secret.
-
-        Raises:
-            FormatError: it was sealed by another server, under another signing key or for another record, or was
-                changed.
-        """
+        """Decrypt a secret. Raises FormatError: changed, or of another server, signing key or record."""
         from cryptography.exceptions import InvalidTag
 
         start = len(_VERSION) + _NONCE_BYTES

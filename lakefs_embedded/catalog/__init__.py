@@ -1,7 +1,8 @@
-"""lakeFS's rules as a library: what the HTTP API does, without HTTP.
+"""lakeFS's rules as a library, without HTTP.
 
-Start at `Catalog`, which holds one service for each kind of call. A method has the name of its API call,
-raises errors of `lakefs_embedded.errors`, which know their HTTP status, and returns values of `results`.
+Start at `Catalog`: one service for each kind of call, one method for each API call. Methods raise errors of
+`lakefs_embedded.errors` (with HTTP status) and return values of `results`. Times are aware UTC; `force` also changes a
+read-only repository; `prefix`, `after` and `amount` select a page (paging.py).
 """
 
 from __future__ import annotations

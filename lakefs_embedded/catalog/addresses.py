@@ -1,4 +1,4 @@
-"""API calls for clients that write to the object store themselves."""
+"""API calls for clients writing to the object store themselves."""
 
 from __future__ import annotations
 
@@ -20,17 +20,7 @@ from lakefs_embedded.refs.names import check_path
 
 
 class AddressService:
-    """Hands addresses out, and links what was written there.
-
-    Args:
-        refs: records.
-        writes: stages entries.
-        paths: names of new objects.
-        handed_out: addresses that may be linked (profile `design`).
-        signed_urls: URLs to write to the addresses.
-        clock: the time that addresses are compared with.
-        settings: signing key, expiry, profile.
-    """
+    """Hands addresses out, and links the objects written there."""
 
     def __init__(
         self,
@@ -51,11 +41,7 @@ class AddressService:
         self._settings = settings
 
     def get_physical_address(self, repository: str, branch: str, path: str) -> str:
-        """Hand out a signed address for one path. The branch need not exist.
-
-        Returns:
-            Full URI `<namespace>/data/<slice>/<xid>,<signature>`; the signature is part of the object's key.
-        """
+        """Hand out a signed address for one path, as a full URI. The branch need not exist."""
         found = self._refs.repositories.writable(repository)
         check_path(path)
         signed = sign_address(self._settings.signing_key, repository, branch, path, self._paths.new_address())
@@ -64,11 +50,7 @@ class AddressService:
         return f"{found.storage_namespace.rstrip('/')}/{signed}"
 
     def presign_write(self, repository: str, physical_address: str) -> SignedUrl:
-        """Sign a URL to write to an address that was handed out.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to write to a handed-out address."""
         found = self._refs.repositories.writable(repository)
         key, _ = address_to_keep(found, physical_address)
         return self._signed_urls.write_key(found, key)
@@ -87,11 +69,10 @@ class AddressService:
         content_type: str = "",
         force: bool = False,
     ) -> ObjectStats:
-        """Stage an entry for bytes written to a handed-out address, at most 24 h after it was handed out.
+        """Stage an entry for an object at a handed-out address, at most 24 h old.
 
-        As on a real server, nothing checks that the bytes are there. In profile `design` only an address that
-        was handed out may be linked, and only once: it is used up before the entry is staged, so a call that
-        fails in between leaves an object that nothing references.
+        As on a real server the object itself is not checked. In profile `design` an address is linked once: it is used
+        up before the entry is staged, so a failure in between leaves an unreferenced object.
 
         Raises:
             LinkAddressError: 400, not signed, not for this path, too old, or (`design`) linked already.

@@ -1,4 +1,4 @@
-"""Work that goes on after the call that started it has returned."""
+"""Background work of API calls."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ log = logging.getLogger(__name__)
 
 
 class Background:
-    """Runs work in threads of its own.
+    """Runs work in threads.
 
     Args:
-        enabled: False runs the work before `start` returns, and lets its errors through.
+        enabled: False runs the work before `start` returns, and raises its errors.
     """
 
     def __init__(self, *, enabled: bool) -> None:
@@ -24,7 +24,7 @@ class Background:
         self._lock = threading.Lock()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start work; in the background an error is logged. The work keeps the caller's context variables."""
+        """Start work; in the background an error is logged. The caller's context variables are kept."""
         if not self._enabled:
             work()
             return
@@ -45,14 +45,7 @@ class Background:
         thread.start()
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait for the work that has been started so far.
-
-        Args:
-            seconds: how long to wait in all; None waits until it is done.
-
-        Returns:
-            Whether it is done.
-        """
+        """Wait for the work started so far, at most `seconds` (None: no limit). Returns whether it is done."""
         deadline = None if seconds is None else time.monotonic() + seconds
         with self._lock:
             threads = list(self._threads)

@@ -29,15 +29,7 @@ ResetKind = Literal["reset", "object", "common_prefix"]
 
 
 class BranchService:
-    """Creates, gets, lists, deletes and resets branches; shows what is uncommitted on one.
-
-    Args:
-        refs: records.
-        staging: staged entries, and changes of branches.
-        namespaces: committed entries.
-        contents: looks committed values up.
-        write_tries: tries of one reset before 429.
-    """
+    """Creates, gets, lists, deletes and resets branches; lists their uncommitted changes."""
 
     def __init__(
         self,
@@ -56,17 +48,10 @@ class BranchService:
     def create_branch(
         self, repository: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
     ) -> str:
-        """Create a branch at a commit, with nothing staged.
+        """Create a branch at a commit, with nothing staged. Returns the head's commit id.
 
         Args:
-            repository: its name.
-            branch: name of the new branch.
-            source: ref expression of the commit.
             hidden: leave it out of the default listing.
-            force: also in a read-only repository.
-
-        Returns:
-            The head's commit id.
 
         Raises:
             BranchExistsError: 409; also for the name of a tag or a commit.
@@ -89,11 +74,7 @@ class BranchService:
         return self._refs.commits.get(found, commit_id).id
 
     def get_branch(self, repository: str, branch: str) -> Branch:
-        """Look up a branch.
-
-        Raises:
-            BranchNotFoundError: 404.
-        """
+        """Look up a branch."""
         return self._refs.branches.current(self._refs.repositories.get(repository), branch).branch
 
     def list_branches(
@@ -118,11 +99,7 @@ class BranchService:
         return named_page(scan, prefix, after, amount, lambda branch: branch.name)
 
     def delete_branch(self, repository: str, branch: str, *, force: bool = False) -> None:
-        """Delete a branch, and queue its staging tokens for dropping.
-
-        Raises:
-            DefaultBranchError: 403.
-        """
+        """Delete a branch, and queue its staging tokens for dropping."""
         found = self._refs.repositories.writable(repository, force)
         if branch == found.default_branch:
             raise DefaultBranchError
@@ -141,8 +118,7 @@ class BranchService:
     ) -> None:
         """Discard uncommitted changes: all, those of one path, or those below a prefix.
 
-        Resetting an object whose staged identity equals the committed one does nothing, as on a real server:
-        readers of the branch keep getting the newer address (L45).
+        As on a real server an object with the committed identity is not reset: readers keep the newer address (L45).
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)
@@ -164,10 +140,10 @@ class BranchService:
             raise InvalidValueError(f"unknown reset type {kind!r}: invalid value")
 
     def hard_reset(self, repository: str, branch: str, ref: str, *, force: bool = False) -> None:
-        """Move the head to another commit. What is staged stays staged, on top of the new head (L46).
+        """Move the head to another commit. Staged changes remain, on top of the new head (L46).
 
         Raises:
-            DirtyBranchError: 400, a sealed token differs from the head: a commit is being made of it, or failed.
+            DirtyBranchError: 400, a sealed token differs from the head (a running or failed commit).
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)
@@ -190,7 +166,7 @@ class BranchService:
         after: str = "",
         amount: int = 100,
     ) -> Page[Diff]:
-        """What is staged, compared with the head. Entries of equal identity do not differ."""
+        """Staged changes against the head. Entries of equal identity do not differ."""
         found = self._refs.repositories.get(repository)
         ranges = self._namespaces.of(found).ranges
 

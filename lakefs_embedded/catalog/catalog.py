@@ -1,4 +1,4 @@
-"""The catalog: one service for each kind of API call, and the model that they share.
+"""The catalog: one service for each kind of API call, over one shared model.
 
     catalog.repositories   create, get, list, delete; metadata, branch protection    repositories.py
            .branches       create, get, list, delete, reset, diff                    branches.py
@@ -7,18 +7,14 @@
            .merges         merge, revert, cherry-pick, diff of two refs              merges.py
            .reading        stat, get and list objects at any ref                     reading.py
            .objects        upload, stage, copy, delete objects of a branch           objects.py
-           .addresses      hand out an address, link what was written there          addresses.py
-           .multiparts     objects that are uploaded in parts                        multiparts.py
-           .imports        make a commit of objects that lie elsewhere               imports.py
+           .addresses      hand out an address, link the object written there        addresses.py
+           .multiparts     multipart uploads                                         multiparts.py
+           .imports        commit objects of other places, without copying           imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py
            .dumps          dump and restore refs                                     dumps.py
 
-A method has the name of its API call, so a handler of the server reads `catalog.branches.create_branch(…)`.
-
-    services                   each takes only the parts it works on
-    CommitWriter StagedWrites  a commit, a staged change: what several services write
-    Contents ObjectBytes       what a path holds, and its bytes
-    model.py                   records of refs, staging areas, storage namespaces
+Services share `CommitWriter` and `StagedWrites` (write a commit, a staged change), `Contents` and `ObjectBytes` (read
+a path, and its bytes), and the records of model.py.
 """
 
 from __future__ import annotations
@@ -67,12 +63,7 @@ class Catalog:
     Safe for use from many threads; several catalogs, also in several processes, may share the stores.
 
     Args:
-        kv: mutable metadata.
-        open_namespace: gives a writer for a storage namespace URI, or for the folder of an address outside
-            of it.
-        clock: the time, aware UTC.
-        settings: see Settings.
-        sleep: waits that many seconds between tries of a commit.
+        open_namespace: opens a writer for a storage namespace URI, or for the folder of an address outside of it.
     """
 
     def __init__(
@@ -129,9 +120,7 @@ class Catalog:
         self.dumps = DumpService(kv, refs, namespaces, tasks, rule)
 
     def resume(self) -> None:
-        """Finish what an earlier process left: repositories half created or half deleted, staging tokens to
-        drop.
-        """
+        """Finish interrupted work: repositories half created or half deleted, staging tokens to drop."""
         try:
             self.refs.repositories.settle()
         except DredgeError as error:
@@ -139,8 +128,9 @@ class Catalog:
         self.staging.dropper.wake()
 
     def expire_tracked(self) -> ExpiredRecords:
-        """Remove what is tracked for a limited time in all repositories: addresses that cannot be linked any
-        more, and copies older than any prepare run. For a periodic call; several servers may do it at once.
+        """Remove expired records: addresses too old to link, copies older than any prepare run.
+
+        Called periodically, also by several servers at once.
         """
         now = self.clock()
         addresses = copies = 0

@@ -1,4 +1,4 @@
-"""Writes commits: their records, and the branch that they become the head of."""
+"""Writes commits: the record, and the new head of the branch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,7 @@ from lakefs_embedded.staging.protocol import Build
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What the caller says about a commit.
-
-    Args:
-        committer: name of the user.
-        message: the commit message.
-        metadata: the user's key-value pairs.
-        date: creation date, aware; None means now.
-    """
+    """Committer, message, metadata and date (aware; None means now) of a commit."""
 
     committer: str
     message: str
@@ -31,14 +24,7 @@ class CommitInfo:
 
 
 class CommitWriter:
-    """Writes commits, and queues the staging tokens that they replace for dropping.
-
-    Args:
-        commits: commit records.
-        staging: the commit protocol, and the dropper.
-        contents: tells whether a branch has uncommitted changes.
-        clock: the time of a commit without a date of its own.
-    """
+    """Writes commits, and queues the replaced staging tokens for dropping."""
 
     def __init__(self, commits: Commits, staging: Staging, contents: Contents, clock: Clock) -> None:
         self._commits = commits
@@ -47,11 +33,11 @@ class CommitWriter:
         self._clock = clock
 
     def dated(self, info: CommitInfo) -> CommitInfo:
-        """Give a commit without a date of its own the time of this call."""
+        """Set the date of a commit without one to now."""
         return info if info.date else replace(info, date=self._clock())
 
     def make(self, info: CommitInfo, metarange_id: str, parents: Sequence[Commit]) -> Commit:
-        """Make a commit, and write nothing."""
+        """Make a commit without writing it."""
         return new_commit(
             committer=info.committer,
             message=info.message,
@@ -62,27 +48,18 @@ class CommitWriter:
         )
 
     def write(self, repository: Repository, commit: Commit) -> Commit:
-        """Write a commit's record; everything it names must have been written before."""
+        """Write a commit's record; its metarange must be written first."""
         self._commits.add(repository, commit)
         return commit
 
     def commit_staged(self, repository: Repository, branch: str, build: Build) -> Commit:
-        """Commit what is staged on a branch; see `CommitProtocol.commit_staged`."""
+        """Commit a branch's staged changes; see `CommitProtocol.commit_staged`."""
         done = self._staging.protocol.commit_staged(repository, branch, build)
         self._staging.dropper.queue(done.dropped)
         return done.commit
 
     def commit_tree(self, repository: Repository, branch: str, build: Callable[[str], Commit]) -> Commit:
-        """Commit something else to a branch that has no uncommitted changes; see `CommitProtocol.commit_tree`.
-
-        Args:
-            repository: the repository.
-            branch: name of the branch.
-            build: makes the commit on top of a head commit id.
-
-        Raises:
-            DirtyBranchError: 400.
-        """
+        """Commit other content to a branch without uncommitted changes; see `CommitProtocol.commit_tree`."""
         done = self._staging.protocol.commit_tree(
             repository, branch, build, lambda present: self._contents.is_dirty(repository, present)
         )

@@ -30,15 +30,7 @@ from lakefs_embedded.staging.reset import same_identity
 
 
 class CommitService:
-    """Commits, looks commits up, and lists them.
-
-    Args:
-        refs: records.
-        areas: staged entries.
-        namespaces: committed entries.
-        commit_writer: writes commits.
-        rule: where ranges end.
-    """
+    """Commits, looks commits up, and lists them."""
 
     def __init__(
         self,
@@ -67,18 +59,11 @@ class CommitService:
         allow_empty: bool = False,
         force: bool = False,
     ) -> Commit:
-        """Commit everything staged on a branch.
+        """Commit all staged changes of a branch.
 
         Args:
-            repository: its name.
-            branch: its name.
-            committer: name of the user.
-            message: commit message.
-            metadata: user metadata.
             date: creation date instead of now; aware, may be in the past or the future.
-            source_metarange: commit this metarange instead of what is staged; nothing may be staged then.
-            allow_empty: commit also when nothing changed.
-            force: also in a read-only repository.
+            source_metarange: commit this metarange; the branch must have no staged changes.
 
         Raises:
             NoChangesError: 400; the staging token remains sealed on the branch.
@@ -100,20 +85,11 @@ class CommitService:
         )
 
     def get_commit(self, repository: str, ref: str) -> Commit:
-        """Look up the commit that an expression refers to.
-
-        Raises:
-            CommitNotFoundError: 404.
-        """
+        """Resolve an expression to its commit."""
         return self._refs.resolver.commit(self._refs.repositories.get(repository), ref)
 
     def create_commit_record(self, repository: str, commit: Commit, *, force: bool = False) -> None:
-        """Write a commit record as given, with any date and version; its id must be its hash.
-
-        Raises:
-            InvalidValueError: 400, the id is not the hash.
-            NotUniqueError: 409, another record has the id.
-        """
+        """Write a commit record with any date and version; its id must be its hash."""
         found = self._refs.repositories.writable(repository, force)
         expected = expected_id(commit)
         if commit.id != expected:
@@ -139,16 +115,10 @@ class CommitService:
         """A commit and its ancestors, newest first along the graph.
 
         Args:
-            repository: its name.
-            ref: where to start.
-            objects: only commits that changed one of these paths.
-            prefixes: only commits that changed something below one of these.
+            objects, prefixes: only commits with changes to these paths, or below these prefixes.
             limit: `amount` limits the whole result; there is no next page.
-            first_parent: follow first parents only.
             since: stop at the first commit older than this.
             stop_at: ref of the last commit to list.
-            after: id of the last commit of the previous page.
-            amount: maximum number of results, at most 1000.
         """
         found = self._refs.repositories.get(repository)
         start = self._refs.resolver.commit(found, ref)
@@ -162,11 +132,7 @@ class CommitService:
         return Page(page.results) if limit else page
 
     def read_metadata_object(self, repository: str, object_id: str) -> bytes:
-        """Bytes of a range or metarange file.
-
-        Raises:
-            DataNotFoundError: 410.
-        """
+        """Bytes of a range or metarange file."""
         found = self._refs.repositories.get(repository)
         try:
             return self._namespaces.of(found).objects.get(f"_lakefs/{object_id}")
@@ -218,7 +184,6 @@ class CommitService:
     def _changes_any(
         self, repository: Repository, commit: Commit, objects: Sequence[str], prefixes: Sequence[str]
     ) -> bool:
-        """Whether a commit differs from its main parent at one of some paths or below one of some prefixes."""
         parent = commit.main_parent
         before = "" if parent is None else self._refs.commits.get(repository, parent).metarange_id
         if before == commit.metarange_id:
@@ -234,7 +199,6 @@ class CommitService:
 
 
 def _behind(commits: Iterator[Commit], after: str) -> Iterator[Commit]:
-    """The commits that follow a given one."""
     for commit in commits:
         if commit.id == after:
             return commits

@@ -1,4 +1,4 @@
-"""What the paths of a repository hold: committed, or committed with a branch's staged changes on top."""
+"""Contents of a repository: committed, or committed with a branch's staged changes on top."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from lakefs_embedded.staging.reset import same_identity
 
 
 class Contents:
-    """Looks paths up, and lists them.
-
-    Args:
-        refs: branch and commit records.
-        areas: staged entries.
-        namespaces: committed entries.
-    """
+    """Looks paths up, and lists them."""
 
     def __init__(self, refs: Refs, areas: StagingAreas, namespaces: Namespaces) -> None:
         self._refs = refs
@@ -36,12 +30,12 @@ class Contents:
         return self._namespaces.of(repository).ranges.get_entry(metarange_id, path)
 
     def staged_value(self, branch: Branch, path: bytes) -> Value | None:
-        """The value that is staged at a path; None also for a tombstone."""
+        """The staged value of a path; None also for a tombstone."""
         staged = staged_value(self._areas, branch.tokens, path)
         return None if staged is None else staged.value
 
     def value_on(self, repository: Repository, branch: Branch, path: bytes) -> Value | None:
-        """What a reader of a branch sees at a path, staged or committed."""
+        """The value of a path on a branch, staged or committed."""
         staged = staged_value(self._areas, branch.tokens, path)
         if staged is not None:
             return staged.value
@@ -50,16 +44,11 @@ class Contents:
     def settled_value(
         self, repository: Repository, branch: Branch, path: bytes, *, below: bool = False
     ) -> Value | None:
-        """What a reader of a branch sees at a path, whatever is committed and dropped meanwhile.
+        """The value of a path on a branch, correct also during a concurrent commit and drop.
 
         Args:
-            repository: the repository.
-            branch: the branch as it was last read, perhaps from the cache.
-            path: the path.
+            branch: the branch as last read, may be cached.
             below: ignore the newest token.
-
-        Raises:
-            TooManyTriesError: 429, the branch changed during every try.
         """
         for _ in range(READ_TRIES):
             seen = replace(branch, staging_token="") if below else branch
@@ -71,11 +60,7 @@ class Contents:
         raise TooManyTriesError
 
     def find_entry(self, repository: Repository, ref: str, path: bytes) -> Entry:
-        """The entry that a reader of a ref sees at a path.
-
-        Raises:
-            PathNotFoundError: 404.
-        """
+        """The entry of a path at a ref."""
         resolved = self._refs.resolver.resolve(repository, ref)
         if resolved.branch is None:
             value = self.committed_value(repository, resolved.commit_id, path)
@@ -110,10 +95,7 @@ class Contents:
         """Paths and values of a branch in path order, from a path on.
 
         Args:
-            repository: the repository.
-            branch: the branch.
-            start: the first path to list.
-            staging_only: leave out what is only committed.
+            staging_only: leave out committed values.
         """
         below = iter(()) if staging_only else self.list_committed(repository, branch.commit_id, start)
         return overlay(staged_changes(self._areas, branch.tokens, start), below)

@@ -1,19 +1,19 @@
-"""Copies that share their bytes with a staged object, and why garbage collection keeps them (profile `design`).
+"""Copies sharing the bytes of a staged object, recorded for garbage collection (profile `design`).
 
-A rename is a copy and a deletion. A collector that reads staged paths one after the other may read the new
-path before the copy and the old path after the deletion, and so see neither. Therefore a copy is recorded
-first, and prepare reads these records after all staged data:
+A rename is a copy and a deletion. A collector reading staged paths in order may read the new path before the copy and
+the old path after the deletion, and so miss both. Therefore a copy is recorded first, and prepare reads these records
+after all staged data:
 
     copy     write `copies/<xid>` → check again that the source is staged → stage the new path
     prepare  every branch's staged data → `copies/`
 
 If prepare missed the source, the source was deleted before prepare read it, so the record was there before
-prepare read `copies/`. The second check protects an address that a collection under way may have found
-unreferenced: either its bytes were live after the record was written, or they are really copied.
+prepare read `copies/`. The second check protects an address already found unreferenced by a running collection:
+either its bytes were live after the record was written, or they are really copied.
 
-    <repository partition>   copies/<xid of the copy>   Entry: the shared address, and when it was copied
+    <repository partition>   copies/<xid of the copy>   Entry: the shared address, time of the copy
 
-Records expire after `Settings.copy_expiry`; a prepare run that has lasted half as long is refused.
+Records expire after `Settings.copy_expiry`; a prepare run is refused after half of it.
 
 Source: design "Uncommitted garbage collector", Track copied objects in ref-store.
 """
@@ -35,35 +35,20 @@ PREFIX = b"copies/"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """One recorded copy.
-
-    Args:
-        id: ascending xid; later copies sort later.
-        entry: the shared address, and when it was copied.
-    """
+    """One recorded copy: an ascending xid, the shared address, and the time of the copy."""
 
     id: str
     entry: messages.Entry
 
 
 class Copies:
-    """The tracked copies of all repositories.
-
-    Args:
-        kv: holds the records.
-    """
+    """The tracked copies of all repositories."""
 
     def __init__(self, kv: Store) -> None:
         self._kv = kv
 
     def track(self, repository: Repository, address: str, now: datetime) -> str:
-        """Record that an address is about to be shared; returns the record's id.
-
-        Args:
-            repository: the repository.
-            address: relative to its namespace.
-            now: aware UTC.
-        """
+        """Record a copy before its address is shared; returns the record's id."""
         record = messages.Entry(
             address=address,
             address_type=messages.AddressType.RELATIVE,
@@ -74,15 +59,11 @@ class Copies:
         return copy_id
 
     def forget(self, repository: Repository, copy_id: str) -> None:
-        """Remove the record of a copy that was not made."""
+        """Remove the record of a copy after a failure."""
         self._kv.delete(repository.partition, _key(copy_id))
 
     def scan(self, repository: Repository, start: str = "") -> Iterator[Copied]:
-        """Copies in the order of their ids, from an id on.
-
-        Raises:
-            FormatError: a record cannot be read; without it the bytes of a copy would be collected.
-        """
+        """Copies in the order of their ids, from an id on. Raises FormatError for an unreadable record."""
         for row in self._kv.scan(repository.partition, _key(start)):
             if not row.key.startswith(PREFIX):
                 return
@@ -90,11 +71,7 @@ class Copies:
             yield Copied(copy_id, messages.decode(messages.Entry, row.value, f"tracked copy {copy_id}"))
 
     def expire(self, repository: Repository, before: datetime) -> int:
-        """Remove records of copies made before a time; a record whose time cannot be read stays.
-
-        Returns:
-            Number of records removed.
-        """
+        """Remove copies older than a time, and return their number; records with an unreadable time stay."""
         return expire_rows(self._kv, repository.partition, PREFIX, ascending_time, before)
 
 

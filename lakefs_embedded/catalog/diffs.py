@@ -16,7 +16,7 @@ from lakefs_embedded.staging.combined import staged_changes
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What happened to a path, its new value (None if it has none), and for a removed path the last one it had."""
+    """A changed path: the change, the new value (or None), and the last value of a removed path."""
 
     type: DiffType
     value: Value | None
@@ -26,16 +26,9 @@ class Changed:
 def staged_diffs(
     areas: StagingAreas, tokens: Sequence[str], ranges: RangeReader, head: str, start: bytes = b""
 ) -> Iterator[tuple[bytes, Changed]]:
-    """What is staged and differs from a commit, in path order.
+    """Staged changes against a commit, in path order.
 
-    An entry of the committed identity does not differ, whatever its address (L6).
-
-    Args:
-        areas: staging areas.
-        tokens: newest first.
-        ranges: committed content.
-        head: metarange id of the commit.
-        start: the first path to compare.
+    An entry of the committed identity does not differ, even with another address (L6).
     """
     for staged in staged_changes(areas, tokens, start):
         below = ranges.get_entry(head, staged.path)

@@ -6,7 +6,7 @@
 
     key: branch name, tag name, or commit id · identity: the commit id, as text · data: the record
 
-Of a branch only the name and the head are dumped: not what is staged, nor whether it is hidden.
+A branch is dumped as its name and head, without staged changes or the hidden flag.
 
 Source: lakeFS pkg/graveler/serde.go, graveler.go; files of a real server in tests/fixtures/lakefs/tables.
 """
@@ -80,23 +80,17 @@ def tag_record(tag: Tag) -> tuple[bytes, Value]:
 
 
 class DumpFiles:
-    """Reads and writes the tables of dumps in one storage namespace.
-
-    Args:
-        objects: the namespace.
-        rule: where ranges end.
-    """
+    """Reads and writes the tables of dumps in one storage namespace."""
 
     def __init__(self, objects: ObjectWriter, rule: SplitRule) -> None:
         self._objects = objects
         self._rule = rule
 
     def write(self, entity: str, records: Iterable[tuple[bytes, Value]]) -> str:
-        """Write one kind of refs, its metarange last; returns the metarange's id.
+        """Write one kind of refs in key order, its metarange last; returns the metarange's id.
 
         Args:
             entity: `commit`, `branch` or `tag`.
-            records: in key order.
         """
         properties = _properties(entity)
         ranges: list[RangeInfo] = []
@@ -113,16 +107,11 @@ class DumpFiles:
         return self._put(write_table(rows, METARANGES, properties)).id
 
     def write_manifest(self, dump: RefsDump) -> None:
-        """Write the manifest, which names the newest dump."""
+        """Write the manifest, which points to the newest dump."""
         self._objects.put(MANIFEST_KEY, dump.manifest())
 
     def read(self, entity: str, metarange_id: str) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and records of all refs of one kind, verified.
-
-        Raises:
-            NotFoundError: a file of the dump is not there.
-            FormatError: damaged, incomplete, or a dump of another kind.
-        """
+        """Keys and records of all refs of one kind, verified. Raises FormatError if damaged or incomplete."""
         for key, raw in self._records(entity, METARANGES, metarange_id, None):
             name = f"metarange {metarange_id} of a refs dump"
             info = RangeInfo.decode(key, raw, name)
@@ -161,7 +150,6 @@ def _properties(entity: str) -> dict[str, str]:
 
 
 def _schema(kind: Descriptor) -> dict[str, Any]:
-    """A message's descriptor, in the JSON form of a DescriptorProto."""
     shape: dict[str, Any] = {"name": kind.name, "field": [_field(field, kind) for field in kind.fields]}
     if kind.nested_types:
         shape["nestedType"] = [_schema(nested) for nested in kind.nested_types]

@@ -1,8 +1,7 @@
-"""API calls that dump refs to the storage namespace, and restore them into a bare repository.
+"""API calls to dump refs to the storage namespace, and to restore them into a bare repository.
 
-A dump reads branches and tags before commits. Commits are only ever added, so it contains every head that it
-names. A restore reads and checks the whole dump before it writes anything, then writes commits, tags and
-branches, in this order; an interrupted one may be repeated.
+A dump reads branches and tags before commits. Commits are only ever added, so it contains every head. A restore
+checks the whole dump first, then writes commits, tags and branches, in this order; it may be repeated.
 
 Source: lakeFS pkg/api/controller.go (DumpRefs, RestoreRefs, DumpSubmit, RestoreSubmit; behaviour only).
 """
@@ -30,7 +29,7 @@ DUMP_PREFIX, RESTORE_PREFIX = "DR", "RR"
 
 
 class NotBareError(BadRequestError):
-    """Refs cannot be restored into a repository that has refs of its own."""
+    """Refs cannot be restored into a repository with refs."""
 
     default = "refs can only be restored into a bare repository: invalid value"
 
@@ -43,15 +42,7 @@ class InvalidDumpError(BadRequestError):
 
 @dataclass(frozen=True, slots=True)
 class RefsTask:
-    """The progress of an asynchronous dump or restore.
-
-    Args:
-        id: id of the task.
-        done: whether it has ended, with or without an error.
-        updated: time of the last change, aware UTC.
-        refs: the result of a successful dump.
-        error: why it failed, if it did.
-    """
+    """The progress of an asynchronous dump or restore: `done` also after an error; `updated` is aware UTC."""
 
     id: str
     done: bool
@@ -70,15 +61,7 @@ class _Refs:
 
 
 class DumpService:
-    """Dumps and restores refs, at once or as tasks.
-
-    Args:
-        kv: commit records as they are stored.
-        refs: records.
-        namespaces: where dumps are.
-        tasks: dumps and restores in the background.
-        rule: where ranges end.
-    """
+    """Dumps and restores refs, at once or as tasks."""
 
     def __init__(self, kv: Store, refs: Refs, namespaces: Namespaces, tasks: Tasks, rule: SplitRule) -> None:
         self._kv = kv
@@ -88,19 +71,13 @@ class DumpService:
         self._rule = rule
 
     def dump_refs(self, repository: str) -> RefsDump:
-        """Write all commits, branches and tags to the namespace, and a manifest that names them."""
+        """Write all commits, branches and tags to the namespace, then a manifest."""
         return self._dump(self._refs.repositories.get(repository))
 
     def restore_refs(self, repository: str, dump: RefsDump, *, force: bool = False) -> None:
         """Restore the commits, branches and tags of a dump into a bare repository.
 
-        Args:
-            repository: its name; its namespace has the dump's files.
-            dump: result of a dump.
-            force: also in a read-only repository.
-
         Raises:
-            NotBareError: 400.
             InvalidDumpError: 400, damaged, or a ref without its commit.
             MissingError: 404, a file of the dump is missing.
         """
@@ -120,11 +97,7 @@ class DumpService:
         return self._tasks.submit(found, status, DUMP_PREFIX, "dump_refs", work)
 
     def dump_status(self, repository: str, task_id: str) -> RefsTask:
-        """The progress of a dump.
-
-        Raises:
-            TaskNotFoundError: 404.
-        """
+        """The progress of a dump."""
         found = self._refs.repositories.get(repository)
         status = self._tasks.get(found, task_id, DUMP_PREFIX, messages.RepositoryDumpStatus)
         answer = _refs_task(status)
@@ -143,11 +116,7 @@ class DumpService:
         )
 
     def restore_status(self, repository: str, task_id: str) -> RefsTask:
-        """The progress of a restore.
-
-        Raises:
-            TaskNotFoundError: 404.
-        """
+        """The progress of a restore."""
         found = self._refs.repositories.get(repository)
         return _refs_task(self._tasks.get(found, task_id, RESTORE_PREFIX, messages.RepositoryRestoreStatus))
 
@@ -189,11 +158,6 @@ class DumpService:
         return _Refs(commits, tags, branches)
 
     def _require_room(self, found: Repository, refs: _Refs) -> None:
-        """Refuse a repository with refs that are not in a dump.
-
-        Raises:
-            NotBareError: 400.
-        """
         wanted_tags = {each.name: each.commit_id for each in refs.tags}
         wanted_branches = {each.name: each.commit_id for each in refs.branches}
         if (
@@ -224,11 +188,6 @@ def _refs_task(status: Status) -> RefsTask:
 
 
 def _commit_id(raw: bytes) -> str:
-    """The id of a commit record.
-
-    Raises:
-        InvalidDumpError: 400, the id is not the hash.
-    """
     commit = Commit.decode(raw)
     expected = expected_id(commit)
     if commit.id != expected:
@@ -237,9 +196,8 @@ def _commit_id(raw: bytes) -> str:
 
 
 def _check_heads(commits: Container[str], tags: Iterable[Tag], branches: Iterable[Branch]) -> None:
-    """Refuse refs whose commit is missing: a real server crashes on such a branch (L41)."""
     heads = [(tag.name, tag.commit_id) for tag in tags]
     heads += [(branch.name, branch.commit_id) for branch in branches]
     for name, commit_id in heads:
-        if commit_id not in commits:
+        if commit_id not in commits:  # a real server crashes on such a branch (L41)
             raise InvalidDumpError(f"invalid refs dump: {name} names the unknown commit {commit_id}")

@@ -1,4 +1,4 @@
-"""Entries: from what a request contains to what is stored, and back to what a response shows."""
+"""Entries: from requests to the stored form, and back to responses."""
 
 from __future__ import annotations
 
@@ -16,33 +16,31 @@ from lakefs_embedded.catalog.slices import DATA_PREFIX
 from lakefs_embedded.errors import InvalidValueError
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
-"""Shown for an entry without a content type (imports have none), and stored where a caller gives none."""
+"""Shown for an entry without a content type (imports), and stored without one in the request."""
 
 _NO_URI = re.compile("[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
 
 
 def path_bytes(text: str) -> bytes:
-    """A path, prefix or offset as staging areas and ranges hold it."""
+    """A path, prefix or offset as bytes, as in staging areas and ranges."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def path_text(path: bytes) -> str:
-    """A stored path as the API spells it; `path_bytes` turns it back, even if it is not valid UTF-8."""
+    """A stored path as text for the API; `path_bytes` is its inverse, even for invalid UTF-8."""
     return path.decode("utf-8", "surrogateescape")
 
 
 def decode_entry(path: bytes, value: Value) -> Entry:
-    """Read the entry of a path.
-
-    Raises:
-        FormatError: the value is not an entry.
-    """
+    """Read the entry of a path. Raises FormatError: the value is not an entry."""
     return Entry.decode(value.data, f"entry of {path!r}")
 
 
 def full_address(repository: Repository, entry: Entry) -> str:
-    """The URI of an entry's bytes: of a relative address below the namespace as the repository spells it, of a full one
-    as the server has parsed it. On a local folder a full address is a path, and stays."""
+    """The URI of an entry's bytes: the namespace and a relative address, or a full one as parsed by the server.
+
+    On a local folder a full address is a path, and is returned unchanged.
+    """
     uri = repository.storage_namespace
     key = canonical_address(entry.address, entry.address_type, uri)
     if entry.address_type == AddressType.FULL or key is None:
@@ -51,7 +49,7 @@ def full_address(repository: Repository, entry: Entry) -> str:
 
 
 def object_stats(repository: Repository, path: str, entry: Entry) -> ObjectStats:
-    """What a response shows of an entry."""
+    """The API's form of an entry."""
     return ObjectStats(
         path=path,
         physical_address=full_address(repository, entry),
@@ -64,17 +62,14 @@ def object_stats(repository: Repository, path: str, entry: Entry) -> ObjectStats
 
 
 def prefix_stats(path: str) -> ObjectStats:
-    """What a response shows of a common prefix."""
+    """The API's form of a common prefix."""
     return ObjectStats(path=path, path_type="common_prefix")
 
 
 def address_to_keep(repository: Repository, address: str) -> tuple[str, AddressType]:
-    """How the URI of an object is stored: relative if it is below the namespace's `data/`, else full, as given.
+    """The stored form of an object's URI: relative if below the namespace's `data/`, else full, as given.
 
     As on a real server the strings are compared: `s3a://` and `s3://` are different places here.
-
-    Raises:
-        InvalidValueError: 400, not a URI.
     """
     if "://" not in address or _NO_URI.search(address):
         raise InvalidValueError(f"could not parse URI {address!r}: invalid value")
@@ -93,9 +88,6 @@ def locate(
     """Find the store and the key of an entry's bytes.
 
     Args:
-        repository: the repository of the entry.
-        entry: the entry.
-        objects: the repository's namespace.
         open_folder: opens the folder of an address outside the namespace.
     """
     key = canonical_address(entry.address, entry.address_type, repository.storage_namespace)

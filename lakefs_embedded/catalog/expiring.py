@@ -1,4 +1,4 @@
-"""Records that are kept for a limited time, and whose key says when they were made."""
+"""Records with a limited life, and their time of creation in the key."""
 
 from __future__ import annotations
 
@@ -12,17 +12,9 @@ from dredge.kv import PredicateFailedError, Store
 def expire_rows(
     kv: Store, partition: bytes, prefix: bytes, made_at: Callable[[str], datetime], before: datetime
 ) -> int:
-    """Remove the records below a prefix that were made before a time; one whose time cannot be read stays.
+    """Remove records below a prefix older than a time, and return their number.
 
-    Args:
-        kv: the store.
-        partition: partition of the records.
-        prefix: prefix of their keys.
-        made_at: reads the time from the rest of a key; raises FormatError when it cannot.
-        before: aware UTC.
-
-    Returns:
-        Number of records removed.
+    Records with an unreadable time stay: `made_at` reads it from the rest of a key, or raises FormatError.
     """
     removed = 0
     for row in kv.scan(partition, prefix):

@@ -1,4 +1,4 @@
-"""API calls that garbage collection makes."""
+"""API calls of garbage collection."""
 
 from __future__ import annotations
 
@@ -31,18 +31,7 @@ _TASK_PREFIX = "GCPC"
 
 
 class GarbageService:
-    """Keeps the rules, and prepares a run: active commits, uncommitted addresses.
-
-    Args:
-        refs: records.
-        areas: staged entries.
-        namespaces: where rules and prepared files are.
-        copies: tracked copies (profile `design`).
-        signed_urls: URLs of prepared files.
-        tasks: preparations in the background.
-        clock: the time of a run.
-        settings: limits and defects of a prepare run.
-    """
+    """Stores the rules, and prepares a run: active commits, uncommitted addresses."""
 
     def __init__(
         self,
@@ -65,11 +54,7 @@ class GarbageService:
         self._settings = settings
 
     def get_gc_rules(self, repository: str) -> Rules:
-        """Read the rules.
-
-        Raises:
-            RulesNotFoundError: 404.
-        """
+        """Read the rules."""
         rules = read_rules(self._namespaces.of(self._refs.repositories.get(repository)).objects)
         if rules is None:
             raise RulesNotFoundError
@@ -93,11 +78,7 @@ class GarbageService:
         return self._prepare_commits(self._refs.repositories.writable(repository))
 
     def prepare_commits_async(self, repository: str) -> str:
-        """Begin the same in the background, whether or not there are rules.
-
-        Returns:
-            Task id, `GCPC` and 20 characters.
-        """
+        """Begin the same in the background, with or without rules. Returns the task id."""
         found = self._refs.repositories.writable(repository)
         status = messages.GarbageCollectionPrepareStatus()
 
@@ -110,11 +91,7 @@ class GarbageService:
         return self._tasks.submit(found, status, _TASK_PREFIX, OPERATION, work)
 
     def prepare_commits_status(self, repository: str, task_id: str) -> PrepareStatus:
-        """The progress of `prepare_commits_async`.
-
-        Raises:
-            TaskNotFoundError: 404, never made or older than 24 h.
-        """
+        """The progress of `prepare_commits_async`. Unknown after 24 h."""
         found = self._refs.repositories.get(repository)
         status = self._tasks.get(found, task_id, _TASK_PREFIX, messages.GarbageCollectionPrepareStatus)
         task, info = status.task, status.info
@@ -125,20 +102,12 @@ class GarbageService:
         return PrepareStatus(task_id, task.done, updated, result, task.error_msg or None)
 
     def presign_commits(self, repository: str, prepared: PreparedCommits) -> SignedUrl:
-        """Sign a URL to read the CSV of active commits.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read the CSV of active commits."""
         found = self._refs.repositories.get(repository)
         return self._signed_urls.read_key(found, commits_key(prepared.run_id))
 
     def presign_metadata(self, repository: str, key: str) -> SignedUrl:
-        """Sign a URL to read a range or metarange.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read a range or metarange."""
         found = self._refs.repositories.get(repository)
         return self._signed_urls.read_key(found, key, key.rpartition("/")[2])
 
@@ -148,12 +117,7 @@ class GarbageService:
         """Write one page of the repository's uncommitted addresses.
 
         Args:
-            repository: its name.
             continuation_token: of the page before; None or "" starts a run.
-
-        Raises:
-            ContinuationTokenError: 400.
-            CommitNotFoundError: 404, a branch's head has no record.
         """
         found = self._refs.repositories.writable(repository)
         objects = self._namespaces.of(found).objects

@@ -1,10 +1,10 @@
-"""Addresses that were handed out and not linked yet (profile `design`).
+"""Handed-out addresses, not linked yet (profile `design`).
 
     <repository partition>   link-addresses/<signed address>   LinkAddressData
 
-A record exists from handing out until linking: whoever removes it may link, and nobody else. As in profile
-`lakefs` the age of an address is that of its xid, so only the clock of the server that checks it matters. A
-scan removes records that are too old to link.
+A record exists from handing out until linking: the server removing it may link the address, once. As in profile
+`lakefs` the age of an address is that of its xid, compared with the clock of the checking server. A scan removes
+records too old to link.
 
 Source: design "Uncommitted garbage collector", [Get/Link]PhysicalAddress; the message of servers before 1.0.
 """
@@ -24,11 +24,7 @@ PREFIX = b"link-addresses/"
 
 
 class HandedOut:
-    """The tracked addresses of all repositories.
-
-    Args:
-        kv: holds the records.
-    """
+    """The tracked addresses of all repositories."""
 
     def __init__(self, kv: Store) -> None:
         self._kv = kv
@@ -41,7 +37,7 @@ class HandedOut:
         """Use up an address; of several concurrent calls one succeeds.
 
         Raises:
-            LinkAddressError: 400, the address has been used, has expired, or was never handed out.
+            LinkAddressError: 400, the address was used, has expired, or was never handed out.
         """
         try:
             self._kv.delete_if(repository.partition, _key(signed), _value(signed))
@@ -49,11 +45,7 @@ class HandedOut:
             raise LinkAddressError("link address not found: link address invalid") from None
 
     def expire(self, repository: Repository, before: datetime) -> int:
-        """Remove addresses handed out before a time; one whose time cannot be read stays.
-
-        Returns:
-            Number of records removed.
-        """
+        """Remove addresses older than a time, and return their number."""
         return expire_rows(self._kv, repository.partition, PREFIX, handed_out_at, before)
 
 

@@ -1,9 +1,8 @@
-"""Imports: a commit is made of objects that stay where they are, outside the repository.
+"""Imports: a commit of objects outside the repository, without copying them.
 
     status record → sources listed → ranges and metarange → commit on the branch → status completed
 
-Nothing is copied: entries have the full addresses of the objects. An imported folder replaces the folder on
-the branch; everything else stays as it is.
+Entries have the full addresses of the objects. An imported folder replaces the folder on the branch; other paths stay.
 
 Source: lakeFS pkg/catalog/catalog.go (Import, importAsync), pkg/catalog/import.go.
 """
@@ -51,8 +50,7 @@ class ImportPath:
     """One source of an import.
 
     Attributes:
-        type: a single object, or everything whose URI begins with the path.
-        path: URI.
+        type: a single object, or all objects below the path as a prefix.
         destination: path on the branch for an object, folder for a prefix ("" is the root).
     """
 
@@ -63,7 +61,7 @@ class ImportPath:
 
 @dataclass(frozen=True, slots=True)
 class ImportStatus:
-    """The progress of an import. A completed one has a commit; a failed one has an error and no commit."""
+    """The progress of an import: in the end a commit or an error."""
 
     id: str
     completed: bool
@@ -90,14 +88,6 @@ class ImportService:
     """Starts, watches and cancels imports.
 
     Args:
-        kv: status records.
-        refs: records of repositories, branches and commits.
-        repositories: keeps the time of the last import in the repository's metadata.
-        namespaces: committed entries.
-        commit_writer: writes commits.
-        rule: where ranges end.
-        background: runs the imports.
-        clock: the time in status records.
         from_repositories: whether an import may read the namespace of another repository.
     """
 
@@ -136,27 +126,18 @@ class ImportService:
         force: bool = False,
         spelled: Callable[[str], str] = str,
     ) -> str:
-        """Begin an import in the background.
+        """Begin an import in the background. Returns its id.
 
         Args:
-            repository: its name.
-            branch: branch to commit to; it must have no uncommitted changes when the import ends.
-            paths: what to import; of two sources for one path the later one wins.
-            open_source: gives a reader for a folder URI.
-            committer: name of the user.
+            branch: must have no uncommitted changes at the end of the import.
+            paths: of two sources for one path the later one wins.
+            open_source: opens a reader for a folder URI.
             message: commit message; "" for a generated one.
-            metadata: user metadata.
-            force: also in a read-only repository.
-            spelled: gives a URI the one spelling in which sources and namespaces can be compared.
-
-        Returns:
-            Id of the import.
+            spelled: normalises a URI, to compare sources and namespaces.
 
         Raises:
-            InvalidValueError: 400; a source is inside the namespace of a repository, or contains it. A real
-                server checks only the same repository; but a collection of another one's garbage would
-                delete what was imported from it. So only where the settings let it.
-            ProtectedBranchError: 403.
+            InvalidValueError: 400; a source is inside the namespace of a repository, or contains it. A real server
+                checks only the same repository; a collection of another one would delete the imported objects.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.branches.current(found, branch)
@@ -192,11 +173,7 @@ class ImportService:
         return status.id
 
     def import_status(self, repository: str, import_id: str) -> ImportStatus:
-        """The progress of an import.
-
-        Raises:
-            TaskNotFoundError: 404.
-        """
+        """The progress of an import."""
         status, _ = self._status(self._refs.repositories.get(repository), import_id)
         commit = None
         if status.HasField("commit"):
@@ -212,12 +189,7 @@ class ImportService:
         )
 
     def import_cancel(self, repository: str, import_id: str) -> None:
-        """Cancel an import: it will end without a commit.
-
-        Raises:
-            TaskNotFoundError: 404.
-            ImportCompletedError: 409.
-        """
+        """Cancel an import: it ends without a commit."""
         found = self._refs.repositories.get(repository)
         while True:
             status, raw = self._status(found, import_id)
@@ -269,11 +241,6 @@ class ImportService:
     def _record_progress(
         self, repository: Repository, status: messages.ImportStatusData, progress: int
     ) -> None:
-        """Record the progress, unless the import has been cancelled.
-
-        Raises:
-            ImportCanceledError: it has been cancelled.
-        """
         before, raw = self._status(repository, status.id)
         if before.error:
             raise ImportCanceledError
@@ -297,7 +264,6 @@ class ImportService:
 
 
 def _check(storage_namespace: str, source: ImportPath) -> None:
-    """Refuse a source that would make files of a repository, of this or another one, content of the branch."""
     namespace = storage_namespace.rstrip("/") + "/"
     if "://" not in source.path:
         raise InvalidValueError(f"import path {source.path!r} is not a URI: invalid import source")
@@ -316,7 +282,6 @@ def _check(storage_namespace: str, source: ImportPath) -> None:
 
 
 def _entries(source: ImportPath, open_source: OpenSource) -> Iterator[tuple[str, Entry]]:
-    """Paths on the branch and entries of a source. Markers of folders (`dir/`) are left out."""
     folder, _, rest = source.path.rpartition("/")
     reader = open_source(folder)
     if source.type == "object":
@@ -342,7 +307,6 @@ def _entry(address: str, size: int, etag: str | None, last_modified: datetime) -
 
 
 def _folder(destination: str) -> str:
-    """A destination as a prefix of paths: `dir` means `dir/` and does not match `directory`."""
     return f"{destination}/" if destination and not destination.endswith("/") else destination
 
 

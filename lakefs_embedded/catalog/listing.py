@@ -18,12 +18,9 @@ def list_page[T](
     """One page of a listing.
 
     Args:
-        seek: gives (path, item) pairs in path order, from a path on.
-        prefix: only paths that begin with it.
-        delimiter: paths that contain it after the prefix are folded: all that are equal up to it become one
-            result, with None as the item. "" folds nothing.
-        after: last result of the previous page.
-        amount: maximum number of results.
+        seek: returns (path, item) pairs in path order, from a path on.
+        delimiter: fold paths equal up to it (after the prefix) into one result, with None as the item; "" folds
+            nothing.
     """
     folded = fold(seek, path_bytes(prefix), path_bytes(delimiter), path_bytes(after))
     items = ((path_text(path), thing) for path, thing in folded)
@@ -33,13 +30,13 @@ def list_page[T](
 def fold[T](
     seek: Callable[[bytes], Iterator[tuple[bytes, T]]], prefix: bytes, delimiter: bytes, after: bytes
 ) -> Iterator[tuple[bytes, T | None]]:
-    """Yield the results of a listing; paths below a folded prefix are skipped by seeking, not read."""
+    """Yield the results of a listing; seeks past paths below a folded prefix instead of reading them."""
     start: bytes | None = max(prefix, after)
     while start is not None:
         found, start = seek(start), None
         for path, thing in found:
             if not path.startswith(prefix):
-                return  # the first path looked at is not before the prefix
+                return  # the first path is not before the prefix
             cut = path.find(delimiter, len(prefix)) if delimiter else -1
             if cut < 0:
                 if path != after:
@@ -53,6 +50,5 @@ def fold[T](
 
 
 def _behind(prefix: bytes) -> bytes | None:
-    """The first path after all that begin with a prefix; None when there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,4 +1,4 @@
-"""API calls that bring changes from one branch to another, and that compare commits."""
+"""API calls to merge, revert, cherry-pick and compare commits."""
 
 from __future__ import annotations
 
@@ -30,14 +30,7 @@ _STRATEGIES = {"": Strategy.DEFAULT} | {strategy.value: strategy for strategy in
 
 
 class MergeService:
-    """Merges, reverts, cherry-picks: all need a branch without uncommitted changes. Compares refs.
-
-    Args:
-        refs: records.
-        namespaces: committed entries.
-        commit_writer: writes commits.
-        rule: where ranges end.
-    """
+    """Merges, reverts, cherry-picks: all need a branch without uncommitted changes. Compares refs."""
 
     def __init__(
         self,
@@ -68,10 +61,6 @@ class MergeService:
         """Merge a ref into a branch.
 
         Args:
-            repository: its name.
-            source: ref expression.
-            destination: branch.
-            committer: name of the user.
             message: commit message; "" for a generated one.
             metadata: user metadata; the strategy is added to it.
             strategy: "" (conflicts fail), "dest-wins" or "source-wins".
@@ -80,10 +69,8 @@ class MergeService:
             force: also in a read-only repository, and as `allow_empty`.
 
         Raises:
-            MergeConflictError: 409.
-            DirtyBranchError: 400.
-            NoChangesError: 400, the source has the content of the merge base. A merge that leaves the
-                destination's content as it is makes a commit all the same: it records that the two have met.
+            NoChangesError: 400, the source has the content of the merge base. A merge without effect on the
+                destination's content still makes a commit.
 
         Source: lakeFS pkg/graveler/committed/manager.go (Merge).
         """
@@ -136,18 +123,7 @@ class MergeService:
         """Commit the inverse of a commit.
 
         Args:
-            repository: its name.
-            branch: branch to commit to.
-            ref: the commit to revert.
-            committer: name of the user.
             parent_number: parent to revert to, counted from 1; required for merges, else 0.
-            overrides: message and metadata instead of the generated ones.
-            allow_empty: commit also when nothing changes.
-            force: also in a read-only repository.
-
-        Raises:
-            RevertParentError: 409, a merge without a parent number.
-            MergeConflictError: 409.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
@@ -181,12 +157,11 @@ class MergeService:
         overrides: CommitOverrides | None = None,
         force: bool = False,
     ) -> Commit:
-        """Commit the changes of a commit to another branch.
+        """Commit the changes of a commit to another branch, even if the branch has them already.
 
         Raises:
             ParentNumberError: 400, a merge without a parent number, or no such parent.
-            NoChangesError: 400, the commit changes nothing. One whose changes the branch has already is committed.
-            MergeConflictError: 409.
+            NoChangesError: 400, the commit is empty.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
@@ -228,15 +203,8 @@ class MergeService:
         """The changes from `left` to `right`.
 
         Args:
-            repository: its name.
-            left: ref expression.
-            right: ref expression.
-            two_dot: compare the two directly; otherwise compare `right` with the merge base of both, where
-                paths that changed on both sides are conflicts.
-            prefix: only paths that begin with it.
-            delimiter: fold paths after it into one `prefix_changed`.
-            after: last path of the previous page.
-            amount: maximum number of results, at most 1000.
+            two_dot: compare the two directly; otherwise `right` with the merge base, and paths changed on both
+                sides are conflicts.
         """
         found = self._refs.repositories.get(repository)
         ranges = self._namespaces.of(found).ranges

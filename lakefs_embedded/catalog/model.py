@@ -1,4 +1,4 @@
-"""The parts of the data model that the services work on: records of refs, staging areas, storage namespaces."""
+"""Parts of the data model: records of refs, staging areas, storage namespaces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lakefs_embedded.staging.drop import TokenDropper
 from lakefs_embedded.staging.protocol import CommitProtocol
 
 Clock = Callable[[], datetime]
-"""Gives the current time, aware UTC."""
+"""The current time, aware UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,7 @@ class Refs:
     """The records of repositories and their refs, all in one key-value store.
 
     Attributes:
-        repositories: repository records.
-        branches: branch records.
-        commits: commit records.
-        tags: tag records.
-        protection: branch protection rules.
-        resolver: finds what a ref expression names.
-        mistaken_ids: commit ids that the defect `cherry_pick_cache` has spoilt.
+        mistaken_ids: commit ids spoilt by the defect `cherry_pick_cache`.
     """
 
     repositories: Repositories
@@ -69,13 +63,7 @@ class Refs:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """What is staged on branches, and how it becomes a commit.
-
-    Attributes:
-        areas: staged entries, by token.
-        protocol: moves branches from one state to the next.
-        dropper: removes the entries of tokens that no branch names any more.
-    """
+    """Staged changes of branches, and the commit protocol."""
 
     areas: StagingAreas
     protocol: CommitProtocol
@@ -83,14 +71,7 @@ class Staging:
 
     @classmethod
     def open(cls, kv: Store, refs: Refs, settings: Settings, sleep: Callable[[float], None]) -> Self:
-        """Open the staging areas of a store.
-
-        Args:
-            kv: the store.
-            refs: its records.
-            settings: number of tries, and whether tokens are dropped in the background.
-            sleep: waits that many seconds between tries of a commit.
-        """
+        """Open the staging areas of a store."""
         return cls(
             areas=StagingAreas(kv),
             protocol=CommitProtocol(refs.branches, settings.commit_tries, sleep),
@@ -100,7 +81,7 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A repository's storage namespace: all of its objects, and the ranges among them."""
+    """A repository's storage namespace: its objects, and its ranges."""
 
     objects: ObjectWriter
     ranges: RangeStore
@@ -110,8 +91,7 @@ class Namespaces:
     """The storage namespaces of all repositories, each opened once. Safe for use from many threads.
 
     Args:
-        open_namespace: gives a writer for a storage namespace URI, or for the folder of an address outside
-            of the repository's namespace.
+        open_namespace: see `Catalog`.
     """
 
     def __init__(self, open_namespace: Callable[[str], ObjectWriter]) -> None:

@@ -1,9 +1,9 @@
-"""API calls for objects that are uploaded in parts.
+"""API calls of multipart uploads.
 
 An upload has one record under `multiparts/<upload id>`, as on a real server, with two more fields: its
 repository and its branch. The object store keeps the parts (see `dredge.storage.uploads`). On completion the
-object is made, then the entry is staged, then the record is removed; a process that dies in between leaves an
-object that nothing references, and a record of an upload that no longer exists.
+object is made, the entry is staged, the record is removed; a crash in between leaves an unreferenced object and a
+record of a finished upload.
 
 Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postobject.go.
 """
@@ -43,10 +43,7 @@ class MultipartUpload:
     """An open upload.
 
     Attributes:
-        upload_id: id given by the object store.
-        branch: branch of the object to be; "" when a real server began the upload.
-        path: path of the object to be.
-        begun: aware UTC.
+        branch: branch of the future object; "" for an upload begun by a real server.
     """
 
     upload_id: str
@@ -56,17 +53,7 @@ class MultipartUpload:
 
 
 class MultipartService:
-    """Begins, completes, aborts and lists uploads in parts.
-
-    Args:
-        kv: records of uploads.
-        refs: records of repositories and branches.
-        namespaces: where the parts are.
-        contents: what paths hold.
-        writes: stages entries.
-        paths: names of new objects.
-        clock: the time an upload began.
-    """
+    """Begins, completes, aborts and lists multipart uploads."""
 
     def __init__(
         self,
@@ -95,11 +82,7 @@ class MultipartService:
         content_type: str,
         metadata: Mapping[str, str] | None = None,
     ) -> str:
-        """Begin an upload.
-
-        Returns:
-            Its id.
-        """
+        """Begin an upload. Returns its id."""
         found = self._refs.repositories.writable(repository)
         check_path(path)
         self._refs.protection.require_writable(found, branch)
@@ -122,11 +105,7 @@ class MultipartService:
     def put_multipart_part(
         self, repository: str, branch: str, path: str, upload_id: str, number: int, chunks: Iterable[bytes]
     ) -> Part:
-        """Write one part.
-
-        Raises:
-            UploadNotFoundError: 404.
-        """
+        """Write one part."""
         found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
@@ -135,11 +114,7 @@ class MultipartService:
             raise UploadNotFoundError from None
 
     def list_multipart_parts(self, repository: str, branch: str, path: str, upload_id: str) -> list[Part]:
-        """The parts uploaded so far, by number.
-
-        Raises:
-            UploadNotFoundError: 404.
-        """
+        """The parts uploaded so far, by number."""
         found = self._refs.repositories.get(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
@@ -160,10 +135,6 @@ class MultipartService:
         """Put the parts together and stage the entry.
 
         Args:
-            repository: its name.
-            branch: its name.
-            path: path of the object.
-            upload_id: id of the upload.
             parts: number and ETag of each part, ascending.
             if_none_match: refuse when the path exists; the upload stays open.
 
@@ -171,9 +142,7 @@ class MultipartService:
             The object, and its multipart ETag; the entry keeps the part of the ETag before the dash.
 
         Raises:
-            UploadNotFoundError: 404.
-            PreconditionError: 412.
-            UploadRefusedError: the parts do not match those uploaded.
+            UploadRefusedError: the parts do not match the uploaded parts.
         """
         found = self._refs.repositories.writable(repository)
         raw = check_path(path)
@@ -199,11 +168,7 @@ class MultipartService:
         return object_stats(found, path, entry), done.etag
 
     def abort_multipart(self, repository: str, branch: str, path: str, upload_id: str) -> None:
-        """Abort an upload and discard its parts.
-
-        Raises:
-            UploadNotFoundError: 404.
-        """
+        """Abort an upload and discard its parts."""
         found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
@@ -213,7 +178,7 @@ class MultipartService:
         self._kv.delete(PARTITION, upload_id.encode())
 
     def list_multiparts(self, repository: str) -> list[MultipartUpload]:
-        """Open uploads of a repository that have a record, in order of branch, path and id."""
+        """Open uploads of a repository with a record, in order of branch, path and id."""
         found = self._refs.repositories.get(repository)
         listed: list[MultipartUpload] = []
         for upload in self._uploads(found).open():
@@ -235,11 +200,9 @@ class MultipartService:
         return messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
 
     def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
-        """The record of an upload of exactly this path. An upload begun by a real server names neither
-        repository nor branch; then the object store tells whether it is in this namespace.
-        """
         record = self._read_upload(upload_id)
         asked, kept = (repository, branch), (record.repository, record.branch)
+        # Uploads of a real server have neither repository nor branch: the store checks their namespace.
         if record.path != path or (any(kept) and asked != kept):
             raise UploadNotFoundError
         return record

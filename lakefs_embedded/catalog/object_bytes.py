@@ -15,17 +15,13 @@ from lakefs_embedded.catalog.model import Namespaces
 from lakefs_embedded.errors import DataNotFoundError
 
 Content = bytes | BinaryIO | Iterable[bytes]
-"""What a caller may upload: the bytes, a file opened for reading, or chunks."""
+"""Uploaded content: the bytes, a file opened for reading, or chunks."""
 
 _CHUNK_BYTES = 1 << 20
 
 
 class ObjectBytes:
-    """Reads and writes the bytes that entries name.
-
-    Args:
-        namespaces: where the bytes are.
-    """
+    """Reads and writes the bytes of entries."""
 
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
@@ -36,11 +32,7 @@ class ObjectBytes:
         return locate(repository, entry, objects, self._namespaces.open)
 
     def write(self, repository: Repository, address: str, content: Content) -> tuple[str, int]:
-        """Write bytes to an address in the repository's namespace.
-
-        Returns:
-            Hex MD5 of the bytes, and their number.
-        """
+        """Write bytes to an address of the repository's namespace. Returns their hex MD5 and number."""
         objects = self._namespaces.of(repository).objects
         if isinstance(content, bytes):
             objects.put(address, content)
@@ -59,11 +51,7 @@ class ObjectBytes:
         return digest.hexdigest(), size
 
     def copy(self, repository: Repository, source: Entry, address: str) -> None:
-        """Copy an entry's bytes to an address in the repository's namespace.
-
-        Raises:
-            DataNotFoundError: 410, the source's bytes are gone.
-        """
+        """Copy an entry's bytes to an address in the repository's namespace."""
         objects = self._namespaces.of(repository).objects
         holder, key = self.locate(repository, source)
         try:

@@ -1,4 +1,4 @@
-"""API calls that change the objects of a branch."""
+"""API calls to change the objects of a branch."""
 
 from __future__ import annotations
 
@@ -32,18 +32,7 @@ DELETE_PATHS_MAX = 1000
 
 
 class ObjectService:
-    """Uploads, stages, copies and deletes objects of a branch, and changes their metadata.
-
-    Args:
-        refs: records.
-        contents: what paths hold.
-        writes: stages entries.
-        object_bytes: writes and copies bytes.
-        paths: names of new objects.
-        copies: tracked copies (profile `design`).
-        clock: the time of new entries.
-        settings: the profile.
-    """
+    """Uploads, stages, copies and deletes objects of a branch, and changes their metadata."""
 
     def __init__(
         self,
@@ -77,20 +66,13 @@ class ObjectService:
         if_none_match: bool = False,
         force: bool = False,
     ) -> ObjectStats:
-        """Store bytes under a fresh address and stage the entry.
+        """Store bytes under a new address and stage the entry.
 
         Args:
-            repository: its name.
-            branch: its name.
             path: 1 to 1024 bytes.
-            content: the bytes, a file opened for reading, or chunks.
-            content_type: stored in the entry.
-            metadata: user metadata.
-            if_none_match: refuse when the path exists (If-None-Match: *).
-            force: also in a read-only repository.
 
         Raises:
-            PreconditionError: 412, the path exists. The bytes may have been stored; nothing references them.
+            PreconditionError: 412, the path exists. The bytes may be stored, unreferenced.
         """
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
@@ -127,7 +109,7 @@ class ObjectService:
         content_type: str = DEFAULT_CONTENT_TYPE,
         force: bool = False,
     ) -> ObjectStats:
-        """Stage an entry for bytes that have been stored somewhere; nothing is checked about them.
+        """Stage an entry for an existing object, unchecked.
 
         Raises:
             InvalidValueError: 400, not a URI; in profile `design` also any address inside the namespace.
@@ -160,11 +142,7 @@ class ObjectService:
         """Delete a path, whether or not it exists. The bytes stay.
 
         Args:
-            repository: its name.
-            branch: its name.
-            path: path to delete.
             no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
-            force: also in a read-only repository.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)
@@ -173,7 +151,7 @@ class ObjectService:
     def delete_objects(
         self, repository: str, branch: str, paths: Sequence[str], *, force: bool = False
     ) -> list[DeleteError]:
-        """Delete many paths (at most 1000) and say which failed."""
+        """Delete many paths (at most 1000). Returns the failed ones."""
         found = self._refs.repositories.writable(repository, force)
         if len(paths) > DELETE_PATHS_MAX:
             raise InvalidValueError(f"at most {DELETE_PATHS_MAX} paths in one request: invalid value")
@@ -198,19 +176,13 @@ class ObjectService:
         shallow: bool = False,
         force: bool = False,
     ) -> ObjectStats:
-        """Copy an object to a path of a branch.
+        """Copy an object, with its bytes, to a path of a branch.
 
-        The bytes are copied as well, with one exception: in profile `design` a copy of an object that is
-        staged on the same branch shares its address, and is recorded for garbage collection (see `copies`).
+        In profile `design` a copy of an object staged on the same branch shares its address (see `copies`).
 
         Args:
-            repository: its name.
-            branch: destination branch.
-            path: destination path.
-            source_path: path to copy.
             source_ref: ref to copy from; None for the branch itself.
             shallow: refused (501) in profile `lakefs`; ignored in profile `design`.
-            force: also in a read-only repository.
         """
         is_design = self._settings.profile == "design"
         if shallow and not is_design:
@@ -240,33 +212,28 @@ class ObjectService:
     def update_user_metadata(
         self, repository: str, branch: str, path: str, metadata: Mapping[str, str], *, force: bool = False
     ) -> None:
-        """Replace an object's user metadata: the same address is staged again under the same path."""
+        """Replace an object's user metadata: its address is staged again under the path."""
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
         self._refs.protection.require_writable(found, branch)
         self._writes.replace(found, branch, raw, lambda entry: replace(entry, metadata=dict(metadata)))
 
     def _share(self, repository: Repository, branch: str, path: bytes, source: Entry) -> bool:
-        """Whether a copy may share a source's bytes: the source is staged on the branch before and after the copy
-        is recorded. If it is no longer staged, a collection may already have found it unreferenced.
-        """
         if source.address_type != AddressType.RELATIVE or not self._is_staged(
             repository, branch, path, source
         ):
             return False
         tracked = self._copies.track(repository, source.address, self._clock())
+        # If it is no longer staged, a collection may already have found its address unreferenced.
         if self._is_staged(repository, branch, path, source):
             return True
         self._copies.forget(repository, tracked)
         return False
 
     def _is_staged(self, repository: Repository, branch: str, path: bytes, entry: Entry) -> bool:
-        """Whether a path of a branch is staged with an entry's address and listed by prepare, which leaves out
-        entries of the committed identity (L6, L45).
-        """
         present = self._refs.branches.current(repository, branch).branch
         staged = self._contents.staged_value(present, path)
         if staged is None or decode_entry(path, staged).address != entry.address:
             return False
         committed = self._contents.committed_value(repository, present.commit_id, path)
-        return not same_identity(staged, committed)
+        return not same_identity(staged, committed)  # prepare leaves out the committed identity (L6, L45)

@@ -16,13 +16,7 @@ def page_size(amount: int) -> int:
 
 
 def take_page[T](items: Iterable[T], amount: int, name: Callable[[T], str]) -> Page[T]:
-    """The first page of a sequence.
-
-    Args:
-        items: in order; one more than the page is read.
-        amount: maximum number of results, see `page_size`.
-        name: gives the offset after which the next page begins.
-    """
+    """The first `amount` items of an ordered sequence; one more is read. `name` makes the next page's offset."""
     size = page_size(amount)
     results: list[T] = []
     for item in items:
@@ -35,15 +29,7 @@ def take_page[T](items: Iterable[T], amount: int, name: Callable[[T], str]) -> P
 def named_page[T](
     scan: Callable[[str], Iterator[T]], prefix: str, after: str, amount: int, name: Callable[[T], str]
 ) -> Page[T]:
-    """One page of records that are in name order.
-
-    Args:
-        scan: records from a name on.
-        prefix: only names that begin with it.
-        after: only names greater than it.
-        amount: maximum number of results.
-        name: gives a record's name.
-    """
+    """One page of records in name order."""
 
     def wanted() -> Iterator[T]:
         for item in scan(max(prefix, after)):

@@ -1,4 +1,4 @@
-"""API calls that read objects."""
+"""API calls to read objects."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ from lakefs_embedded.staging.flows import read_branch
 
 
 class ReadingService:
-    """Gets and lists objects at any ref.
-
-    Args:
-        refs: records.
-        contents: what paths hold.
-        object_bytes: their bytes.
-        signed_urls: URLs of their bytes.
-    """
+    """Gets and lists objects at any ref."""
 
     def __init__(
         self, refs: Refs, contents: Contents, object_bytes: ObjectBytes, signed_urls: SignedUrls
@@ -40,28 +33,13 @@ class ReadingService:
         self._signed_urls = signed_urls
 
     def stat(self, repository: str, ref: str, path: str, *, presign: bool = False) -> ObjectStats:
-        """Look up a path.
-
-        Args:
-            repository: its name.
-            ref: ref expression.
-            path: the path.
-            presign: give a pre-signed URL as the address.
-
-        Raises:
-            PathNotFoundError: 404.
-            PresignUnsupportedError: 400.
-        """
+        """Look up a path; with `presign` its address is a pre-signed URL."""
         found = self._refs.repositories.get(repository)
         entry = self._contents.find_entry(found, ref, check_path(path))
         return self._stats(found, path, entry, presign=presign)
 
     def get_object(self, repository: str, ref: str, path: str) -> ObjectContent:
-        """Look up a path to read its bytes.
-
-        Raises:
-            PathNotFoundError: 404. If the bytes are missing, an error is raised only when they are read.
-        """
+        """Look up a path to read its bytes. Missing bytes are an error only of the read."""
         found = self._refs.repositories.get(repository)
         entry = self._contents.find_entry(found, ref, check_path(path))
         objects, key = self._bytes.locate(found, entry)
@@ -101,13 +79,8 @@ class ReadingService:
         """List paths in byte order.
 
         Args:
-            repository: its name.
-            ref: ref expression; a branch includes what is staged, `branch@` does not.
-            prefix: only paths that begin with it.
-            delimiter: fold paths that are equal up to it into one common prefix.
-            after: last path or common prefix of the previous page.
-            amount: maximum number of results, at most 1000.
-            presign: tells of a path whether its address is to be a pre-signed URL; None for no path.
+            ref: ref expression; a branch includes staged changes, `branch@` does not.
+            presign: whether to pre-sign the URL of a path; None for no path.
         """
         found = self._refs.repositories.get(repository)
         resolved = self._refs.resolver.resolve(found, ref)

@@ -22,13 +22,7 @@ _CLAIM = b"This object says that the storage namespace belongs to a repository."
 
 
 class RepositoryService:
-    """Creates, gets, lists and deletes repositories; their metadata and branch protection.
-
-    Args:
-        kv: the repositories' own metadata.
-        refs: records.
-        namespaces: claimed by repositories.
-    """
+    """Creates, gets, lists and deletes repositories; their metadata and branch protection."""
 
     def __init__(self, kv: Store, refs: Refs, namespaces: Namespaces) -> None:
         self._kv = kv
@@ -48,18 +42,11 @@ class RepositoryService:
         """Create a repository.
 
         Args:
-            repository: its name.
-            storage_namespace: URI of a folder that no other repository uses.
-            default_branch: created with it, unless bare.
+            storage_namespace: URI of a folder without another repository.
             bare: create only the record; a restore of refs fills it.
-            read_only: refuse writes.
-            storage_id: stored as given.
 
         Raises:
-            NotUniqueError: 409, the name is taken.
-            RepositoryInDeletionError: 410, a repository of that name is being deleted.
-            NamespaceInUseError: 400.
-            InvalidValueError: 400, a malformed name.
+            RepositoryInDeletionError: 410, a repository of the same name is being deleted.
         """
         self._refs.repositories.refuse_early(repository)
         check_repository(repository)
@@ -77,20 +64,13 @@ class RepositoryService:
         )
 
     def get_repository(self, repository: str) -> Repository:
-        """Look up a repository.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-            RepositoryInDeletionError: 410.
-        """
+        """Look up a repository."""
         return self._refs.repositories.get(repository)
 
     def list_repositories(
         self, *, prefix: str = "", search: str = "", after: str = "", amount: int = 100
     ) -> Page[Repository]:
-        """List in name order. Repositories in deletion are left out in both steps of the design; a real server
-        lists them.
-        """
+        """List in name order. The design's steps leave out repositories in deletion, a real server does not."""
 
         def scan(start: str) -> Iterator[Repository]:
             return (found for found in self._refs.repositories.listed(start) if search in found.name)
@@ -98,12 +78,9 @@ class RepositoryService:
         return named_page(scan, prefix, after, amount, lambda found: found.name)
 
     def delete_repository(self, repository: str, *, force: bool = False) -> None:
-        """Delete the records of a repository; staged entries and all objects stay. Can be retried. In step 2 of
-        the design the records stay too, unreachable, until the trash cleaner removes them.
+        """Delete the records of a repository; staged entries and all objects stay. Can be retried.
 
-        Args:
-            repository: its name.
-            force: also when it is read-only.
+        In step 2 of the design the records stay too, unreachable, for the trash cleaner.
         """
         found = self._refs.repositories.peek(repository)
         if found is not None and found.read_only and not force:
@@ -122,15 +99,10 @@ class RepositoryService:
     def update_repository_metadata(
         self, repository: str, *, put: Mapping[str, str] | None = None, remove: Sequence[str] = ()
     ) -> None:
-        """Change some of the metadata; the rest stays.
+        """Change some of the metadata, also of a read-only repository; the rest stays.
 
         Args:
-            repository: its name; also a read-only one.
-            put: keys to add or replace.
             remove: keys to remove, whether or not they exist.
-
-        Raises:
-            LostRaceError: 500, another request changed the metadata meanwhile.
         """
         partition = self._refs.repositories.get(repository).partition
         try:
@@ -153,16 +125,11 @@ class RepositoryService:
     def set_branch_protection(
         self, repository: str, patterns: Sequence[str], *, if_match: str | None = None
     ) -> None:
-        """Replace the patterns.
-
-        Raises:
-            PreconditionError: 412, `if_match` is not the current ETag.
-        """
+        """Replace the patterns. Raises PreconditionError (412): `if_match` is not the current ETag."""
         self._refs.protection.replace(self._refs.repositories.writable(repository), patterns, if_match)
 
 
 def _claim(objects: ObjectWriter) -> None:
-    """Claim a storage namespace for good: the claim stays when the repository is deleted."""
     for key in _CLAIM_KEYS:
         try:
             objects.get(key)

@@ -1,4 +1,4 @@
-"""What the catalog's calls return."""
+"""Results of the catalog's calls."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ class Page[T]:
     """One page of a listing.
 
     Args:
-        results: in order.
-        has_more: whether there are more results after the last one.
         next_offset: `after` of the next page; "" when there is none.
     """
 
@@ -30,18 +28,14 @@ class Page[T]:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStats:
-    """An object, or a common prefix, of which only `path` and `path_type` are set.
+    """An object, or a common prefix with only `path` and `path_type`.
 
     Args:
-        path: path in the repository.
         path_type: object, or common prefix of a listing with a delimiter.
         physical_address: full URI of the bytes.
         checksum: the entry's ETag (hex MD5 of the content for uploads).
-        size_bytes: size in bytes.
-        mtime: the entry's time, aware UTC; may be supplied by the caller, so it proves nothing about age.
-        metadata: user metadata.
-        content_type: as given at upload.
-        physical_address_expiry: set if the address is a pre-signed URL: when it expires, aware UTC.
+        mtime: the entry's time, aware UTC; may be set by the caller, so it proves nothing about age.
+        physical_address_expiry: of a pre-signed URL, aware UTC.
     """
 
     path: str
@@ -57,7 +51,7 @@ class ObjectStats:
 
 @dataclass(frozen=True, slots=True)
 class SignedUrl:
-    """A pre-signed URL and the time at which it expires (aware UTC)."""
+    """A pre-signed URL and its expiry (aware UTC)."""
 
     url: str
     expires: datetime
@@ -68,10 +62,9 @@ class ObjectContent:
     """An object's stats, and access to its bytes.
 
     Args:
-        stats: the object's stats.
-        read: `read(start, length)` returns that part of the bytes, `read(0, None)` all of them.
-        stream: the same in chunks of bounded size; must be closed. Both raise DataNotFoundError (410) when the
-            store has no such object.
+        read: `read(start, length)` returns this part of the bytes, `read(0, None)` all of them.
+        stream: the same in chunks of bounded size; must be closed. Both raise DataNotFoundError (410) for a missing
+            object.
         presign: signs a URL of the bytes; raises PresignUnsupportedError (400).
     """
 
@@ -83,7 +76,7 @@ class ObjectContent:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """One path that differs."""
+    """One different path."""
 
     type: DiffType
     path: str
@@ -93,7 +86,7 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class DeleteError:
-    """A path that `delete_objects` could not delete."""
+    """A failed deletion of `delete_objects`."""
 
     path: str
     status_code: int
@@ -102,12 +95,7 @@ class DeleteError:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredRecords:
-    """How many expired records `expire_tracked` removed.
-
-    Args:
-        addresses: addresses that were handed out and never linked.
-        copies: records of copies, older than any prepare run.
-    """
+    """Numbers of records removed by `expire_tracked`."""
 
     addresses: int
     copies: int
@@ -124,7 +112,7 @@ class MergeBase:
 
 @dataclass(frozen=True, slots=True)
 class CommitOverrides:
-    """Message and metadata of a revert or cherry-pick, instead of the generated ones; None keeps those."""
+    """Message and metadata of a revert or cherry-pick; None for the generated ones."""
 
     message: str | None = None
     metadata: Mapping[str, str] | None = None
@@ -132,12 +120,10 @@ class CommitOverrides:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommits:
-    """Where the active commits of a repository were written.
+    """The location of a repository's active commits.
 
     Args:
-        run_id: descending xid.
-        commits_location: full URI of the CSV.
-        addresses_location: full URI of a folder that stays empty.
+        addresses_location: full URI of a folder; always empty.
     """
 
     run_id: str
@@ -147,7 +133,7 @@ class PreparedCommits:
 
 @dataclass(frozen=True, slots=True)
 class PrepareStatus:
-    """The progress of an asynchronous preparation. A completed one has a result or an error."""
+    """The progress of an asynchronous preparation: in the end a result or an error."""
 
     task_id: str
     completed: bool
@@ -162,7 +148,7 @@ class PreparedUncommitted:
 
     Args:
         run_id: the same for all pages of a run.
-        location: URI of the folder of the run's files; "" when this page wrote no file, even if others did.
+        location: URI of the folder of the run's files; "" if this page wrote no file.
         continuation_token: token of the next page; None after the last page.
     """
 

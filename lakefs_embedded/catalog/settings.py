@@ -24,36 +24,34 @@ CATALOG_DEFECTS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a catalog behaves; the defaults are those of a real server.
+    """Behaviour of a catalog; the defaults are those of a real server.
 
     Args:
         profile: `lakefs` for today's server, `design` for the stricter rules of the first design.
-        life_cycle: how repositories are created and deleted: `lakefs` as today's server does it, `step-1` or
-            `step-2` of the design (refs/life_cycle.py).
+        life_cycle: creation and deletion of repositories: `lakefs` as today's server, `step-1` or `step-2` of the
+            design (refs/life_cycle.py).
         signing_key: secret of the signatures on handed-out addresses.
-        link_expiry: how long a handed-out address may be linked.
-        copy_expiry: how long a copy that shares its bytes is recorded (profile `design`); a prepare run may
-            take half as long.
+        link_expiry: maximum age of a handed-out address to link.
+        copy_expiry: life of the record of a shared copy (profile `design`); a prepare run may take half as long.
         slice_names_max: names in one slice below `data/`.
-        slice_age_max: age at which a slice is closed.
-        prepare_file_bytes_max: flushed parquet bytes after which a prepare page ends.
-        prepare_interval: time after which a prepare page ends.
+        slice_age_max: maximum age of an open slice.
+        prepare_file_bytes_max: flushed parquet bytes at the end of a prepare page.
+        prepare_interval: maximum time of a prepare page.
         prepare_flush_rows: rows between two flushes of a prepare page.
-        prepare_branch_time: the least time that a prepare page spends on a branch. A real server needs about 11 ms
-            (measured with 500 branches of 150 staged entries); benchmarks set it, so that asking costs what it
-            does there.
-        range_bytes_min: a range smaller than this is not closed (estimated size).
+        prepare_branch_time: minimum time of a prepare page on a branch, for benchmarks. A real server needs about
+            11 ms (measured with 500 branches of 150 staged entries).
+        range_bytes_min: a smaller range is not closed (estimated size).
         range_bytes_max: a range is closed at this size (estimated size).
         range_raggedness: one key in this many closes a range.
-        branch_cache: how long a branch record may be reused for the first read of a request.
+        branch_cache: maximum age of a cached branch record for the first read of a request.
         write_tries: tries of a write before it fails with 429.
         commit_tries: tries of the last step of a commit before it fails with 429.
-        task_expiry: how long the status of an asynchronous task is kept.
-        import_from_repositories: whether an import may read another repository's namespace, as on a real server. The
-            collection of that repository then deletes what was imported, unless it is told of this one.
-        presign: whether to sign URLs to read and write objects, where the store can.
+        task_expiry: life of the status of an asynchronous task.
+        import_from_repositories: allow imports from another repository's namespace, as a real server does. A
+            collection of the other repository must protect this one, or it deletes the imported objects.
+        presign: sign URLs to read and write objects, if the store can.
         background: run tasks and drop tokens in threads; False does so before a call returns.
-        defects: names from CATALOG_DEFECTS to switch on; others are ignored (the server has its own).
+        defects: names from CATALOG_DEFECTS to switch on; others are ignored.
     """
 
     profile: Literal["lakefs", "design"] = "lakefs"

@@ -1,6 +1,6 @@
-"""Pre-signed URLs: clients read and write objects in the store itself, which checks the URL and asks nobody.
+"""Pre-signed URLs: clients read and write objects in the store directly; only the store checks the URL.
 
-A URL works like a key to one object until it expires, also when the user who asked for it has lost all permissions.
+A URL gives access to one object until it expires, even after its user has lost all permissions.
 
 Source: lakeFS pkg/block/s3/adapter.go (GetPreSignedURL), pkg/api/controller.go (behaviour only).
 """
@@ -23,20 +23,13 @@ URL_LIFE = timedelta(minutes=15)
 
 
 class PresignUnsupportedError(BadRequestError):
-    """The store of the repository signs no URLs, or the server is told not to."""
+    """The repository's store cannot sign URLs, or `presign` is off."""
 
     default = "operation not supported"
 
 
 class SignedUrls:
-    """Signs URLs of objects.
-
-    Args:
-        namespaces: where the objects are.
-        object_bytes: finds the store and the key of an entry's bytes.
-        clock: the time that expiry is told by.
-        settings: whether URLs are signed at all.
-    """
+    """Signs URLs of objects."""
 
     def __init__(
         self, namespaces: Namespaces, object_bytes: ObjectBytes, clock: Clock, settings: Settings
@@ -47,28 +40,16 @@ class SignedUrls:
         self._settings = settings
 
     def read_entry(self, repository: Repository, path: str, entry: Entry) -> SignedUrl:
-        """Sign a URL to read an entry's bytes; a browser saves them under the last name of the path.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read an entry's bytes; browsers save them under the last name of the path."""
         objects, key = self._bytes.locate(repository, entry)
         return self._read(repository, objects, key, path.rpartition("/")[2])
 
     def read_key(self, repository: Repository, key: str, filename: str = "") -> SignedUrl:
-        """Sign a URL to read an object of the repository's namespace.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to read an object of the repository's namespace."""
         return self._read(repository, self._namespaces.of(repository).objects, key, filename)
 
     def write_key(self, repository: Repository, key: str) -> SignedUrl:
-        """Sign a URL to write an object of the repository's namespace.
-
-        Raises:
-            PresignUnsupportedError: 400.
-        """
+        """Sign a URL to write an object of the repository's namespace."""
         signer, expires = self._signer(repository, self._namespaces.of(repository).objects)
         return SignedUrl(signer.presign_put(key, int(URL_LIFE.total_seconds())), expires)
 

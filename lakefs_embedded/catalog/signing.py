@@ -5,7 +5,7 @@
     signature = HMAC-SHA256(secret, JSON of repository, branch, path and the address before the comma),
                 URL-safe base64 without padding, 43 characters
 
-Nothing is stored: the signature proves that the address was handed out for this path, and the xid when.
+Nothing is stored: the signature proves the path, and the xid the time.
 
 Source: lakeFS pkg/catalog/catalog.go (VerifyLinkAddress; behaviour only).
 """
@@ -30,38 +30,14 @@ _GO_ESCAPES = str.maketrans(
 
 
 def sign_address(secret: str, repository: str, branch: str, path: str, address: str) -> str:
-    """Sign a fresh address.
-
-    Args:
-        secret: the server's signing key.
-        repository: name.
-        branch: name.
-        path: the only path that the address may be linked to.
-        address: relative, `data/<slice>/<xid>`.
-
-    Returns:
-        The address with its signature: the key to write to.
-    """
+    """Sign a new relative address, `data/<slice>/<xid>`, for one path. Returns the key to write to."""
     return f"{address}{_SEPARATOR}{_signature(secret, repository, branch, path, address)}"
 
 
 def verify_address(
     secret: str, repository: str, branch: str, path: str, signed: str, *, now: datetime, expiry: timedelta
 ) -> None:
-    """Refuse an address that was not handed out for a path, or has expired.
-
-    Args:
-        secret: the server's signing key.
-        repository: name.
-        branch: name.
-        path: path to link it to.
-        signed: relative address with signature.
-        now: aware UTC.
-        expiry: maximum age of the xid in the address.
-
-    Raises:
-        LinkAddressError: 400.
-    """
+    """Refuse an address with a wrong signature, or older than `expiry`."""
     address, separator, signature = signed.partition(_SEPARATOR)
     if not separator:
         raise LinkAddressError("address is not signed: link address invalid")
@@ -77,11 +53,7 @@ def verify_address(
 
 
 def handed_out_at(signed: str) -> datetime:
-    """The time at which an address was made, to the second.
-
-    Raises:
-        FormatError: it does not contain an xid.
-    """
+    """The creation time of an address, to the second. Raises FormatError if it has no xid."""
     return ascending_time(signed.partition(_SEPARATOR)[0].rpartition("/")[2])
 
 

@@ -1,8 +1,8 @@
 """Names of new objects: `data/<slice>/<name>`.
 
 A slice is a descending xid, so newer slices sort first; a name is an ascending one. A slice is closed after a
-number of names or a time, whichever comes first, and a path provider has one open slice at a time. So listings
-can go slice by slice, and an old slice gets no new names.
+number of names or a time, and a path provider has one open slice at a time. So listings can go slice by slice, and an
+old slice gets no new names.
 
 Source: design "Uncommitted garbage collector", objects path conventions; lakeFS pkg/upload/path_provider.go.
 """
@@ -22,9 +22,8 @@ class PathProvider:
     """Makes names of new objects; safe for use from many threads.
 
     Args:
-        clock: aware UTC time.
         names_max: maximum number of names in one slice.
-        age_max: age at which a slice is closed.
+        age_max: maximum age of the open slice.
     """
 
     def __init__(self, clock: Callable[[], datetime], names_max: int, age_max: timedelta) -> None:

@@ -1,4 +1,4 @@
-"""Changes to what is staged on a branch, safe beside commits that begin meanwhile."""
+"""Changes to staged entries, safe with concurrent commits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,7 @@ from lakefs_embedded.staging.flows import write_staged
 
 
 class StagedWrites:
-    """Stages, replaces and deletes entries on branches by the writer's flow (`staging/flows.py`).
-
-    Args:
-        branches: branch records.
-        areas: staged entries.
-        contents: what paths hold.
-        tries: tries of one write before 429.
-    """
+    """Stages, replaces and deletes entries on branches by the writer's flow (`staging/flows.py`)."""
 
     def __init__(self, branches: Branches, areas: StagingAreas, contents: Contents, tries: int) -> None:
         self._branches = branches
@@ -35,19 +28,7 @@ class StagedWrites:
     def stage(
         self, repository: Repository, branch: str, path: bytes, entry: Entry, *, if_absent: bool = False
     ) -> None:
-        """Stage an entry.
-
-        Args:
-            repository: the repository.
-            branch: name of the branch.
-            path: path to stage at.
-            entry: entry to stage.
-            if_absent: refuse when the branch has the path.
-
-        Raises:
-            PreconditionError: 412, `if_absent` and the branch has the path.
-            TooManyTriesError: 429.
-        """
+        """Stage an entry; with `if_absent` only on a path without one."""
         staged = Staged(path, entry.value())
 
         def write(present: Branch) -> None:
@@ -61,11 +42,10 @@ class StagedWrites:
     def replace(
         self, repository: Repository, branch: str, path: bytes, change: Callable[[Entry], Entry]
     ) -> None:
-        """Stage a changed copy of the entry that a path holds.
+        """Stage a changed copy of a path's entry.
 
         Raises:
-            PathNotFoundError: 404.
-            TooManyTriesError: 429, also when somebody else wrote the path meanwhile.
+            TooManyTriesError: 429, also after a concurrent write to the path.
         """
 
         def write(present: Branch) -> None:
@@ -82,12 +62,9 @@ class StagedWrites:
             raise TooManyTriesError from None
 
     def delete(self, repository: Repository, branch: str, path: bytes, *, no_tombstone: bool) -> None:
-        """Delete a path; nothing happens when there is none.
+        """Delete a path, if it exists.
 
         Args:
-            repository: the repository.
-            branch: name of the branch.
-            path: the path.
             no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
         """
         is_retry = False
@@ -107,17 +84,12 @@ class StagedWrites:
         write_staged(self._branches, repository, branch, write, self._tries)
 
     def _stage_if_absent(self, repository: Repository, branch: Branch, staged: Staged) -> None:
-        """Stage where nothing may be; what an earlier try of the same write left does not count.
-
-        Raises:
-            PreconditionError: 412.
-        """
         here = self._areas.get_raw(branch.staging_token, staged.path)
         if here is None:
             present = self._contents.settled_value(repository, branch, staged.path, below=True)
         else:
             present = Staged.decode(staged.path, here).value
-        if present is not None and present != staged.value:
+        if present is not None and present != staged.value:  # equal: an earlier try of the same write
             raise PreconditionError
         try:
             self._areas.put_if(branch.staging_token, staged, here)
@@ -125,14 +97,10 @@ class StagedWrites:
             raise PreconditionError from None
 
     def _is_below(self, repository: Repository, branch: Branch, path: bytes) -> bool:
-        """Whether a path may become visible again once the newest token no longer holds it.
-
-        Any row of a sealed token counts, a tombstone too: it may have come too late for the commit that is
-        being made of that token, and would be dropped with it. So does a branch that has changed: what its
-        tokens held may have been committed and dropped while we looked.
-        """
+        # A tombstone counts too: it may be too late for the commit of its sealed token, and be dropped with it.
         if staged_value(self._areas, branch.sealed_tokens, path) is not None:
             return True
         if self._contents.committed_value(repository, branch.commit_id, path) is not None:
             return True
+        # The tokens of a changed branch may have been committed and dropped during these reads.
         return self._branches.current(repository, branch.name).branch != branch

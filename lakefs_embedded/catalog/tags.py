@@ -11,21 +11,13 @@ from lakefs_embedded.refs.names import check_tag
 
 
 class TagService:
-    """Creates, gets, lists and deletes tags.
-
-    Args:
-        refs: records.
-    """
+    """Creates, gets, lists and deletes tags."""
 
     def __init__(self, refs: Refs) -> None:
         self._refs = refs
 
     def create_tag(self, repository: str, tag: str, ref: str, *, force: bool = False) -> Tag:
-        """Create a tag of a commit.
-
-        Raises:
-            TagExistsError: 409; also for the name of a branch or a commit.
-        """
+        """Create a tag of a commit. Raises TagExistsError: 409; also for the name of a branch or a commit."""
         found = self._refs.repositories.writable(repository, force)
         check_tag(tag)
         commit = self._refs.resolver.commit(found, ref)
@@ -42,11 +34,7 @@ class TagService:
         return made
 
     def get_tag(self, repository: str, tag: str) -> Tag:
-        """Look up a tag.
-
-        Raises:
-            TagNotFoundError: 404.
-        """
+        """Look up a tag."""
         return self._refs.tags.get(self._refs.repositories.get(repository), tag)
 
     def list_tags(
@@ -59,10 +47,6 @@ class TagService:
         )
 
     def delete_tag(self, repository: str, tag: str, *, force: bool = False) -> None:
-        """Remove a tag.
-
-        Raises:
-            TagNotFoundError: 404.
-        """
+        """Remove a tag."""
         found = self._refs.repositories.writable(repository, force)
         self._refs.tags.delete(found, tag)

@@ -1,6 +1,6 @@
 """Records of long-running work: `tasks/<prefix><20 characters>` in the repository's partition.
 
-Each kind of task has a message of its own; all begin with a Task, which records the progress.
+Each kind of task has its message; all begin with a Task, for the progress.
 
 Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
 """
@@ -32,11 +32,8 @@ class Tasks:
     """The tasks of all repositories.
 
     Args:
-        kv: holds their records.
-        clock: aware UTC time.
-        expiry: how long a task is kept after its last change.
+        expiry: life of a task after its last change.
         instance_id: id of this process, for the records.
-        background: runs the tasks.
     """
 
     def __init__(
@@ -61,17 +58,12 @@ class Tasks:
         operation: str,
         work: Callable[[], None],
     ) -> str:
-        """Begin a new task and run its work.
+        """Begin a new task and run its work. Returns the task's id.
 
         Args:
-            repository: whose task it is.
-            status: a fresh message; `work` may add results to it.
+            status: a new message; `work` may add results to it.
             prefix: of the task's id, by kind of task.
-            operation: the kind in words.
-            work: what to do; its DredgeErrors end up in the record.
-
-        Returns:
-            The task's id.
+            work: its DredgeErrors are stored in the record.
         """
         task_id = self._begin(repository, status, prefix, operation)
         self._background.start(lambda: self._run(repository, status, work))
@@ -84,11 +76,7 @@ class Tasks:
             messages.RepositoryRestoreStatus,
         )
     ](self, repository: Repository, task_id: str, prefix: str, kind: type[S]) -> S:
-        """Read a task.
-
-        Raises:
-            TaskNotFoundError: 404, there is no such task, it is of another kind, or it has expired.
-        """
+        """Read a task. Raises TaskNotFoundError also for a task of another kind."""
         if not task_id.startswith(prefix):
             raise TaskNotFoundError
         try:
@@ -101,7 +89,6 @@ class Tasks:
         return status
 
     def _begin(self, repository: Repository, status: Status, prefix: str, operation: str) -> str:
-        """Write a new task, and remove expired ones of its kind; gives its id."""
         self._purge(repository, prefix, type(status))
         task = status.task
         task.id = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
@@ -111,7 +98,6 @@ class Tasks:
         return task.id
 
     def _run(self, repository: Repository, status: Status, work: Callable[[], None]) -> None:
-        """Do the work of a task and record how it ended."""
         task = status.task
         try:
             work()

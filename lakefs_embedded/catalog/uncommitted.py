@@ -1,19 +1,19 @@
-"""One page of the addresses that a repository has uncommitted.
+"""One page of the repository's uncommitted addresses.
 
-It lists all branches in name order, including hidden ones, and of each what is staged (current token and all
-sealed tokens, newest wins) and differs from the head. Like a real server it leaves out:
+Branches are listed in name order, including hidden ones, each with its staged entries (current token and all sealed
+tokens, newest wins) if different from the head. Like a real server it leaves out:
 
     tombstones                                   nothing is live there
     entries of the committed identity            though live on the branch (L6, L45)
     addresses outside the namespace              not this namespace's objects
     type 0 entries with a relative address       though live on the branch (L14)
 
-After all branches come the recorded copies that share their bytes (profile `design`, see `copies`); if they were
-read earlier, a rename made while the branches are read would be missed.
+The recorded copies (profile `design`, see `copies`) follow after all branches; read earlier, they would miss a rename
+made during the listing of branches.
 
-A page ends when the parquet bytes flushed so far exceed a limit, or after an interval. Its token names the next
-item: a branch and the path to continue at, or a copy. Each page gets past at least one item, so a run always
-ends (a real server's need not: defect `repeated_token`).
+A page ends at a limit of flushed parquet bytes, or after an interval. Its token is the next item: a branch and a path,
+or a copy. Each page gets past at least one item, so a run always ends (a real server's need not: defect
+`repeated_token`).
 
 Source: lakeFS pkg/catalog/gc_write_uncommitted.go, pkg/catalog/catalog.go (behaviour only).
 """
@@ -56,11 +56,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a page begins.
+    """The beginning of a page.
 
     Args:
-        run_id: id of the whole run.
-        branch: continue with this branch, or with the next one if it is gone.
+        branch: continue with this branch, or with the next one if it was deleted.
         path: within the branch continue at this path, inclusive.
         key: all branches are done; continue at this copy.
     """
@@ -78,11 +77,7 @@ class Mark:
 
     @classmethod
     def decode(cls, token: str) -> Mark:
-        """Decode a continuation token.
-
-        Raises:
-            ContinuationTokenError: 400.
-        """
+        """Decode a continuation token."""
         try:
             raw = base64.b64decode(token, validate=True)
             members = json.loads(raw.decode("utf-8", "surrogateescape"))
@@ -115,7 +110,7 @@ class PageFile:
 
     @property
     def flushed_bytes(self) -> int:
-        """Bytes written so far, without rows that wait for the next flush."""
+        """Bytes written so far, without unflushed rows."""
         return self._sink.tell()
 
     def add(self, address: str, date: int) -> None:
@@ -144,7 +139,7 @@ class PageResult:
 
     Args:
         data: the parquet file, or None when there is nothing to upload.
-        next: where the next page begins; None when the run is complete.
+        next: the beginning of the next page; None at the end of the run.
     """
 
     data: bytes | None
@@ -152,18 +147,7 @@ class PageResult:
 
 
 class UncommittedPage:
-    """Writes one page.
-
-    Args:
-        branches: branch records.
-        commits: commit records.
-        areas: staging areas.
-        ranges: committed content of the repository.
-        copies: tracked copies.
-        repository: the repository.
-        clock: aware UTC time, for the interval.
-        settings: limits and defects.
-    """
+    """Writes one page."""
 
     def __init__(
         self,
@@ -192,12 +176,12 @@ class UncommittedPage:
         self._vanished = False  # whether the last branch read had been deleted
 
     def write(self, mark: Mark) -> PageResult:
-        """Write from a mark on until a limit is reached or everything is written.
+        """Write from a mark on until a limit is reached or all rows are written.
 
         Raises:
             CommitNotFoundError: 404, a branch's head has no record.
-            BranchNotFoundError: 404, the last branch of the page has been deleted (a defect).
-            ContinuationTokenError: 400, the run has taken so long that records of copies may have expired.
+            BranchNotFoundError: 404, the last branch of the page was deleted (a defect).
+            ContinuationTokenError: 400, records of copies may have expired since the run began.
         """
         following = None if mark.key else self._all_branches(mark)
         if self._vanished and self._loses_rows:
@@ -209,7 +193,6 @@ class UncommittedPage:
         return self._result(following)
 
     def _all_branches(self, mark: Mark) -> Mark | None:
-        """Write what branches have staged; returns where to continue when the page is full."""
         last = ""
         for listed in self._branches.scan(self._repository, mark.branch):
             last = listed.name
@@ -226,13 +209,11 @@ class UncommittedPage:
         return None
 
     def _rest(self, taken: float) -> None:
-        """Wait until a branch has taken as long as on a real server, if that is asked for."""
         left = self._settings.prepare_branch_time.total_seconds() - taken
         if left > 0:
             time.sleep(left)
 
     def _all_copies(self, mark: Mark) -> Mark | None:
-        """Write the recorded copies; returns where to continue when the page is full."""
         for copied in self._copies.scan(self._repository, mark.key):
             if self._is_full():
                 return Mark(mark.run_id, key=copied.id)
@@ -253,7 +234,6 @@ class UncommittedPage:
             )
 
     def _branch(self, name: str, start: str) -> str | None:
-        """Write a branch's rows; returns the path to continue at when the page is full."""
         try:
             branch = self._branches.current(self._repository, name).branch
         except BranchNotFoundError:  # deleted since it was listed
@@ -282,7 +262,6 @@ class UncommittedPage:
                 yield path, messages.decode(messages.Entry, changed.value.data, f"entry of {path!r}")
 
     def _address(self, entry: messages.Entry) -> str | None:
-        """The address of an entry's row, relative to the namespace; None when it has no row."""
         if entry.address_type == messages.AddressType.RELATIVE:
             return entry.address
         prefix = self._repository.storage_namespace.rstrip("/") + "/"

@@ -1,4 +1,4 @@
-"""Changes on top of a commit's content: what a commit of staged entries does."""
+"""Apply changes to a commit's content: a commit of staged entries."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ class Applied:
 
     Attributes:
         metarange_id: the new content; the base's id when nothing changed.
-        added: number of paths that were not there.
-        changed: number of paths whose identity changed.
-        removed: number of paths removed.
+        added: number of new paths.
     """
 
     metarange_id: str
@@ -45,19 +43,13 @@ class Applied:
 def apply(
     store: RangeStore, base_id: str, changes: Iterable[Change], rule: SplitRule = SERVER_RULE
 ) -> Applied:
-    """Write the content that results from changes to a base.
+    """Write a base's content with changes applied.
 
-    A value whose identity equals the base's is not a change: the base's value stays, with its old address.
-    Nor is removing a path that is not there. Ranges without a change are reused: neither read nor written.
+    A value with the base's identity is not a change: the base's value stays, with its old address. Nor is a removal
+    of a missing path. Ranges without a change are reused: neither read nor written.
 
     Args:
-        store: holds the base, and takes the result.
-        base_id: the base's metarange, or empty.
         changes: in key order, at most one per key.
-        rule: where ranges end.
-
-    Raises:
-        ValueError: the changes are not in order.
 
     Source: lakeFS pkg/graveler/committed/apply.go (behaviour)
     """
@@ -85,7 +77,6 @@ def apply(
 
 
 def _effective(store: RangeStore, base: MetaRange, changes: Iterable[Change]) -> Iterator[Change]:
-    """Leave out changes that change nothing, so that their ranges stay untouched."""
     last: bytes | None = None
     for change in changes:
         if last is not None and change.key <= last:
@@ -99,7 +90,6 @@ def _effective(store: RangeStore, base: MetaRange, changes: Iterable[Change]) ->
 
 
 def _copy_until(writer: MetaRangeWriter, cursor: Cursor, key: bytes | None) -> None:
-    """Copy the records before a key, reusing whole ranges; None copies all that are left."""
     while not cursor.done:
         if cursor.before_range:
             if key is None or cursor.info.max_key < key:

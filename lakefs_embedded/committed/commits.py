@@ -18,18 +18,11 @@ def commit_id(
     metadata: Mapping[str, str],
     parents: Sequence[str],
 ) -> str:
-    """Compute a commit's id. Version and generation do not enter it.
+    """Compute a commit's id: 64 lowercase hex digits. Version and generation do not enter it.
 
     Args:
-        committer: name of the committer.
-        message: commit message.
         metarange_id: the content; empty for the first commit of a repository.
         creation_date: aware; only whole seconds enter the id.
-        metadata: user metadata.
-        parents: commit ids, main parent first.
-
-    Returns:
-        64 lowercase hex digits.
 
     Source: lakeFS pkg/graveler/graveler.go
     """

@@ -1,4 +1,4 @@
-"""A position in the content of a commit that can skip a whole range without reading it."""
+"""A position in a commit's content; skips whole ranges without reading them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from lakefs_embedded.committed.store import RangeReader, Records
 
 
 class Cursor:
-    """A position before a range that has not been read, on a record of a range, or after the last range.
-
-    Args:
-        store: where the ranges are.
-        metarange: the content.
-    """
+    """A position before an unread range, on a record of a range, or after the last range."""
 
     __slots__ = ("_at", "_metarange", "_range", "_records", "_store")
 
@@ -31,12 +26,12 @@ class Cursor:
 
     @property
     def before_range(self) -> bool:
-        """Whether it stands before a range, which has not been read."""
+        """Whether the position is before an unread range."""
         return self._records is None and not self.done
 
     @property
     def info(self) -> RangeInfo:
-        """The range that it stands before or in."""
+        """The range before or around the position."""
         return self._metarange.ranges[self._range]
 
     @property
@@ -55,11 +50,7 @@ class Cursor:
         return self._inside().value(self._at)
 
     def enter(self) -> None:
-        """Step from before a range onto its first record.
-
-        Raises:
-            FormatError: the range is not what its metarange says.
-        """
+        """Step from before a range onto its first record. Raises FormatError for a damaged range."""
         records = self._store.get_range(self.info)
         if records.keys[0] != self.info.min_key:
             raise FormatError(f"{records.name}: begins at {records.keys[0]!r}, not at {self.info.min_key!r}")

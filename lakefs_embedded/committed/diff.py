@@ -1,4 +1,4 @@
-"""Differences between the contents of commits. Ranges that both share are skipped without being read."""
+"""Differences between the contents of commits. Shared ranges are skipped without being read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakefs_embedded.committed.store import RangeReader
 
 
 class DiffKind(StrEnum):
-    """What happened to a path."""
+    """The change of a path."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -22,14 +22,7 @@ class DiffKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path with different identities on two sides.
-
-    Attributes:
-        kind: seen from left to right.
-        key: the path.
-        left: its value on the left, None when there is none.
-        right: its value on the right, None when there is none.
-    """
+    """A path with different identities on two sides; a missing value is None."""
 
     kind: DiffKind
     key: bytes
@@ -38,13 +31,7 @@ class Difference:
 
 
 def diff(store: RangeReader, left_id: str, right_id: str) -> Iterator[Difference]:
-    """The differences from one content to another, in key order.
-
-    Args:
-        store: holds both.
-        left_id: metarange to compare, or empty.
-        right_id: metarange to compare with, or empty.
-    """
+    """The differences from one content to another, in key order; an empty id is the empty content."""
     left = Cursor(store, store.get_metarange(left_id))
     right = Cursor(store, store.get_metarange(right_id))
     while not (left.done and right.done):
@@ -69,9 +56,9 @@ def diff(store: RangeReader, left_id: str, right_id: str) -> Iterator[Difference
 
 
 def compare(store: RangeReader, base_id: str, source_id: str, destination_id: str) -> Iterator[Difference]:
-    """The changes that merging a source into a destination would make, in key order; left is the destination.
+    """The changes of a merge of a source into a destination, in key order; left is the destination.
 
-    A path that both sides changed since their base, in different ways, is a conflict.
+    A path is a conflict if both sides changed it since the base, in different ways.
     """
     for difference in diff(store, destination_id, source_id):
         destination, source = _identity(difference.left), _identity(difference.right)

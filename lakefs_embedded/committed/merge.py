@@ -1,8 +1,7 @@
 """Three-way merge of contents.
 
-Where possible a whole range is taken without being read: one that both sides have; one that only one side has,
-where the base has nothing; one that replaces the base's, where the other side left the base's unchanged.
-Everything else is merged record by record.
+A whole range is taken without being read if both sides have it, if only one side has it and the base has no keys
+there, or if it replaces a range of the base left unchanged on the other side. Other records are merged one by one.
 
 Source: lakeFS pkg/graveler/committed/merge.go (behaviour)
 """
@@ -19,7 +18,7 @@ from lakefs_embedded.committed.writing import MetaRangeWriter
 
 
 class Strategy(StrEnum):
-    """Which side wins where both changed a path; the values are recorded in a merge commit's metadata."""
+    """The preferred side of a conflict; the value is recorded in a merge commit's metadata."""
 
     DEFAULT = "default"
     DESTINATION_WINS = "dest-wins"
@@ -46,21 +45,16 @@ def merge(
     strategy: Strategy = Strategy.DEFAULT,
     rule: SplitRule = SERVER_RULE,
 ) -> str:
-    """Write the content that results from merging a source into a destination.
+    """Write the content of a merge of a source into a destination.
 
     Args:
-        store: holds all three, and takes the result.
         base_id: metarange of the merge base, or empty.
-        source_id: metarange to merge.
-        destination_id: metarange to merge into.
-        strategy: how conflicts are resolved.
-        rule: where ranges end.
 
     Returns:
         The result's metarange id; the destination's own when the source changes nothing.
 
     Raises:
-        MergeConflictError: a conflict under the default strategy; no metarange refers to what was written.
+        MergeConflictError: a conflict under the default strategy; no metarange refers to the written ranges.
     """
     if source_id in (base_id, destination_id):
         return destination_id
@@ -102,7 +96,6 @@ class _Merger:
         return self._writer.finish()
 
     def _both_ranges(self) -> bool:
-        """Take one range for both sides, if possible; both cursors stand before a range."""
         source, destination = self._source.info, self._destination.info
         chosen: RangeInfo | None = None
         if source.id == destination.id:
@@ -121,7 +114,6 @@ class _Merger:
         return True
 
     def _lone_range(self, cursor: Cursor, other: Cursor) -> bool:
-        """Take or drop a whole range, if the other side has no record in it and the base allows it."""
         info = cursor.info
         if not other.done and other.key <= info.max_key:
             return False
@@ -134,14 +126,12 @@ class _Merger:
         return True
 
     def _base_range(self, info: RangeInfo) -> RangeInfo | None:
-        """The base's first range that overlaps a range."""
         position = self._base.position(info.min_key)
         if position == len(self._base.ranges) or self._base.ranges[position].min_key > info.max_key:
             return None
         return self._base.ranges[position]
 
     def _records(self) -> None:
-        """Merge one path: the smaller of the cursors' keys, or the one they share."""
         source, destination = self._source, self._destination
         has_source = not source.done and (destination.done or source.key <= destination.key)
         has_destination = not destination.done and (source.done or destination.key <= source.key)

@@ -1,4 +1,4 @@
-"""Replaces whole folders of a commit's content: what an import does."""
+"""Replaces whole folders of a commit's content, for imports."""
 
 from __future__ import annotations
 
@@ -18,20 +18,13 @@ def replace_below(
     records: Iterable[tuple[bytes, Value]],
     rule: SplitRule = SERVER_RULE,
 ) -> MetaRange:
-    """Write the content of a base without the keys below some prefixes, and with new records.
+    """Write the content of a base without the keys below `prefixes`, and with new records.
 
-    A record replaces the base's even when both have the same identity: the new address is kept. Ranges that no
-    prefix or record falls into are reused: neither read nor written.
+    A record replaces the base's even when both have the same identity: the new address is kept. Ranges without such
+    keys are reused: neither read nor written.
 
     Args:
-        store: holds the base, and takes the result.
-        base_id: the base's metarange, or empty.
-        prefixes: keys of the base that begin with one of them are left out.
         records: in key order, one per key.
-        rule: where ranges end.
-
-    Raises:
-        ValueError: the records are not in order.
 
     Source: lakeFS pkg/graveler/committed/manager.go (Import; behaviour)
     """
@@ -69,5 +62,4 @@ def replace_below(
 
 
 def _may_hold(info: RangeInfo, prefixes: Sequence[bytes]) -> bool:
-    """Whether a key of a range can begin with one of some prefixes."""
     return any(info.min_key.startswith(each) or info.min_key <= each <= info.max_key for each in prefixes)

@@ -60,12 +60,7 @@ class _Cache[T]:
 
 
 class RangeReader:
-    """Reads the committed content of one storage namespace. Safe for use from many threads.
-
-    Args:
-        reader: of the storage namespace.
-        cache_size: bytes of range files kept in memory.
-    """
+    """Reads the committed content of one storage namespace. Safe for use from many threads."""
 
     def __init__(self, reader: ObjectReader, cache_size: int = _CACHE_SIZE) -> None:
         self._reader = reader
@@ -74,12 +69,7 @@ class RangeReader:
         self._metaranges: _Cache[MetaRange] = _Cache(cache_size // 8)
 
     def get_metarange(self, metarange_id: str) -> MetaRange:
-        """Read a metarange; the empty id is the content without entries.
-
-        Raises:
-            NotFoundError: there is no such file.
-            FormatError: the file is damaged, or of another metarange.
-        """
+        """Read a metarange; the empty id is the empty content. Raises FormatError for a damaged file."""
         if not metarange_id:
             return EMPTY
         if (known := self._metaranges.get(metarange_id)) is not None:
@@ -90,12 +80,7 @@ class RangeReader:
         return metarange
 
     def get_range(self, info: RangeInfo) -> Records:
-        """Read the records of a range, checked against what its metarange says.
-
-        Raises:
-            NotFoundError: there is no such file.
-            FormatError: the file is damaged, or of another range.
-        """
+        """Read and check the records of a range. Raises FormatError for a damaged file."""
         records = self._ranges.get(info.id)
         if records is None:
             name = self.name_of(info.id)
@@ -108,7 +93,6 @@ class RangeReader:
         return records
 
     def _seek(self, info: RangeInfo, start: bytes) -> Iterator[tuple[bytes, Value]]:
-        """Records of a range from a key on; of one that was not read whole only the blocks that are needed."""
         if (known := self._ranges.get(info.id)) is not None:
             for at in range(bisect_left(known.keys, start), len(known.keys)):
                 yield known.keys[at], known.value(at)
@@ -122,7 +106,7 @@ class RangeReader:
             yield key, Value.decode(raw, f"{name}, record {key!r}")
 
     def get_entry(self, metarange_id: str, path: bytes) -> Value | None:
-        """The value of a path, None when the content has no such path."""
+        """The value of a path; None if missing."""
         metarange = self.get_metarange(metarange_id)
         position = metarange.position(path)
         if position == len(metarange.ranges):
@@ -131,12 +115,7 @@ class RangeReader:
         return found[1] if found is not None and found[0] == path else None
 
     def list_entries(self, metarange_id: str, start: bytes = b"") -> Iterator[tuple[bytes, Value]]:
-        """All paths with their values, in byte order of the paths.
-
-        Args:
-            metarange_id: the content.
-            start: the first path to list.
-        """
+        """All paths with their values, in byte order of the paths."""
         metarange = self.get_metarange(metarange_id)
         for info in metarange.ranges[metarange.position(start) :]:
             if start:
@@ -156,7 +135,6 @@ class RangeReader:
 
 
 def _check(name: str, count: int, last: bytes, info: RangeInfo) -> None:
-    """Hold a range against what its metarange says of it."""
     if count != info.count or last != info.max_key:
         raise FormatError(
             f"{name}: {count} records up to {last!r}; its metarange says {info.count} up to {info.max_key!r}"
@@ -164,12 +142,7 @@ def _check(name: str, count: int, last: bytes, info: RangeInfo) -> None:
 
 
 class RangeStore(RangeReader):
-    """Reads and writes the committed content of one storage namespace.
-
-    Args:
-        writer: of the storage namespace.
-        cache_size: bytes of range files kept in memory.
-    """
+    """Reads and writes the committed content of one storage namespace."""
 
     def __init__(self, writer: ObjectWriter, cache_size: int = _CACHE_SIZE) -> None:
         super().__init__(writer, cache_size)

@@ -12,11 +12,7 @@ from lakefs_embedded.committed.store import RangeStore
 class MetaRangeWriter:
     """Takes records and whole ranges in key order, and writes each range as soon as it is full.
 
-    The metarange, which refers to the ranges, is written last: a writer that dies leaves files nobody reads.
-
-    Args:
-        store: takes the files.
-        rule: where ranges end.
+    The metarange is written last: after a crash the ranges are unreferenced.
     """
 
     def __init__(self, store: RangeStore, rule: SplitRule = SERVER_RULE) -> None:
@@ -27,19 +23,11 @@ class MetaRangeWriter:
         self._last: bytes | None = None
 
     def add(self, key: bytes, value: Value) -> None:
-        """Append a record.
-
-        Raises:
-            ValueError: the key is not greater than all before.
-        """
+        """Append a record. Raises ValueError unless the key is the greatest."""
         self.add_encoded(key, value.encode())
 
     def add_encoded(self, key: bytes, raw: bytes) -> None:
-        """Append a record whose value has been encoded.
-
-        Raises:
-            ValueError: the key is not greater than all before.
-        """
+        """Append an encoded record. Raises ValueError unless the key is the greatest."""
         if self._last is not None and key <= self._last:
             raise ValueError(f"key {key!r} does not come after {self._last!r}")
         if self._open is None:
@@ -50,11 +38,7 @@ class MetaRangeWriter:
             self._close_range()
 
     def add_range(self, info: RangeInfo) -> None:
-        """Append a range that is in the store already, unchanged.
-
-        Raises:
-            FormatError: it overlaps what was written before.
-        """
+        """Append a stored range, unchanged. Raises FormatError if it overlaps an earlier one."""
         if self._last is not None and info.min_key <= self._last:
             raise FormatError(f"range {info.id} begins at {info.min_key!r}, not after {self._last!r}")
         self._close_range()

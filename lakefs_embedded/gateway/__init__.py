@@ -1,8 +1,7 @@
 """The S3 gateway of the embedded lakeFS: a repository is a bucket, a key is `<branch or ref>/<path>`.
 
-Start at `routes.py` (every operation), then `handlers/`. `sigv4.py`, `chunks.py` and `checksums.py` verify that a
-request and its body are what the client signed. Handlers only translate between S3 and the catalog, which decides
-what an operation means.
+Start at `routes.py` (every operation), then `handlers/`. `sigv4.py`, `chunks.py` and `checksums.py` verify the
+signatures of requests and bodies. Handlers only translate between S3 and the catalog.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The gateway as an ASGI application: signature, route, handler in a worker thread, errors, access log.
 
-The event loop only moves bytes. Verifying a signature may read the key from the store, so the worker thread does it
-before it serves the request.
+Verifying a signature may read the key from the store, so a worker thread does it before it serves the request.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CLIENT_GONE = 499
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a request got: the name of its handler, "" before one is found."""
+    """The progress of a request: the name of its handler, or ""."""
 
     operation: str = ""
 
@@ -46,9 +45,6 @@ class Gateway:
     """Serves S3 requests.
 
     Args:
-        catalog: serves the requests.
-        access_control: keys and permissions of users.
-        clock: current time, aware UTC; checks the age of signatures.
         read_body: iterates over a large body in a worker thread, blocking until bytes arrive.
     """
 
@@ -66,7 +62,7 @@ class Gateway:
 
     @staticmethod
     def accepts(scope: Scope) -> bool:
-        """Whether a request is for the gateway: signed with an AWS signature, whatever its path."""
+        """Whether a request is for the gateway: signed with an AWS signature, on any path."""
         return scope["type"] == "http" and is_signed(scope["headers"], scope["query_string"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,7 +113,6 @@ class Gateway:
         )
 
     def _authenticate(self, raw: RawRequest) -> tuple[Claim, AccessKey]:
-        """Find and verify the signature of a request."""
         claim = read_claim(raw)
         key = self._identify(claim.access_key_id)
         verify(raw, claim, key.secret, self._clock())
@@ -130,7 +125,9 @@ class Gateway:
         try:
             handler = routes.find_handler(raw.method, target, query)
         except UnknownOperationError:
-            self._catalog.repositories.get_repository(target.repository)  # a missing one is told first
+            self._catalog.repositories.get_repository(
+                target.repository
+            )  # a missing repository is the first error
             raise
         progress.operation = handler.__name__
         return handler(
@@ -155,7 +152,6 @@ class Gateway:
             raise S3Error("InvalidAccessKeyId") from None
 
     async def _body(self, request: Request) -> Iterator[bytes]:
-        """Return the body; a small one is read here, which saves the worker thread a round trip to the loop."""
         length = request.headers.get("content-length")
         if length is not None and length.isdecimal() and int(length) <= SMALL_BODY:
             data = await request.body()
@@ -165,18 +161,16 @@ class Gateway:
         return self._read_body(request)
 
     def _log(self, raw: RawRequest, status: int, started: float, request_id: str) -> None:
-        """Write one line per request, without the query of a pre-signed URL: until it expires it works like a key."""
         if access_log.isEnabledFor(logging.INFO):
             path = raw.path.decode("ascii", "replace")
             query = raw.query.decode("ascii", "replace")
-            if query and "Signature=" not in query:
+            if query and "Signature=" not in query:  # a pre-signed URL works like a key until it expires
                 path = f"{path}?{query}"
             milliseconds = (time.perf_counter() - started) * 1000
             access_log.info("s3 %s %s %d %.1f ms %s", raw.method, path, status, milliseconds, request_id)
 
 
 def _query_of(raw: RawRequest) -> dict[str, str]:
-    """Decode the query strictly: a key that is not UTF-8 is refused instead of becoming another key."""
     query: dict[str, str] = {}
     try:
         for name, value in raw.pairs():

@@ -1,4 +1,4 @@
-"""Checksums that clients send with a body, in a header or in a trailer.
+"""Checksums of a body, in a header or in a trailer.
 
 A checksum is computed while the body is streamed and compared after the last byte, so a wrong body fails before an
 object becomes visible.
@@ -32,12 +32,7 @@ class Checksum(Protocol):
 
 
 class _Crc:
-    """A CRC as an incremental checksum.
-
-    Args:
-        step: `step(data, crc)` returns the CRC after adding data.
-        width: size of the checksum in bytes.
-    """
+    """A CRC as an incremental checksum of `width` bytes; `step(data, crc)` returns the CRC after adding data."""
 
     def __init__(self, step: Callable[[bytes, int], int], width: int) -> None:
         self._step = step
@@ -52,14 +47,7 @@ class _Crc:
 
 
 def new_checksum(name: str) -> Checksum:
-    """Start a checksum.
-
-    Args:
-        name: header name, `x-amz-checksum-…` or `content-md5`.
-
-    Raises:
-        S3Error: unknown algorithm.
-    """
+    """Start a checksum by its header name, `x-amz-checksum-…` or `content-md5`; raises S3Error."""
     match name.removeprefix(PREFIX):
         case "crc32":
             return _Crc(zlib.crc32, 4)
@@ -79,7 +67,7 @@ def new_checksum(name: str) -> Checksum:
 
 
 class ExpectedChecksum:
-    """A checksum that a body must have.
+    """An expected checksum of a body.
 
     Args:
         name: header name of the algorithm, see `new_checksum`.
@@ -110,11 +98,7 @@ class ExpectedChecksum:
         self._running.update(data)
 
     def check(self) -> None:
-        """Compare, at the end of the body.
-
-        Raises:
-            S3Error: it differs, or the announced trailer is missing.
-        """
+        """Compare, at the end of the body. Raises S3Error: different, or the announced trailer is missing."""
         if self._wanted is None:
             raise S3Error("IncompleteBody", f"The trailer {self.name} was announced but not sent")
         if self._running.digest() != self._wanted:

@@ -40,7 +40,6 @@ class Signatures:
     """The chain of signatures over the chunks of a body.
 
     Args:
-        key: signing key of the request's scope.
         claim: the request's signature, first in the chain.
     """
 
@@ -93,7 +92,7 @@ class _Source:
             yield piece
 
     def end(self) -> None:
-        """Check that nothing is left but one empty line, which some clients send."""
+        """Check that only one empty line is left, sent by some clients."""
         rest = self._buffer[self._offset :] + b"".join(self._pieces)
         if rest not in (b"", b"\r\n"):
             raise S3Error("IncompleteBody")
@@ -115,13 +114,8 @@ def decode(
     """Decode a body.
 
     Args:
-        pieces: the encoded body.
-        mode: one of MODES.
-        signatures: verifies the chunks; unused in an unsigned mode, and None for a request that cannot sign chunks.
+        signatures: verifies the chunks; unused in an unsigned mode, and None if chunks cannot be signed.
         trailers: announced checksums by trailer name; their values are set from the trailers.
-
-    Yields:
-        The decoded bytes.
 
     Raises:
         S3Error: a signature is wrong, the body ends early, or the encoding is malformed.

@@ -27,15 +27,7 @@ type _Words = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
 def crc64_nvme(data: bytes, value: int = 0) -> int:
-    """Extend a CRC.
-
-    Args:
-        data: bytes to add.
-        value: CRC of the preceding bytes; 0 if there are none.
-
-    Returns:
-        The CRC of all bytes, as an unsigned 64-bit integer.
-    """
+    """Extend a CRC with data; `value` is the CRC of the preceding bytes, 0 if there are none."""
     register = value ^ _MASK
     view = memoryview(data)
     while len(view) >= _ROW_BYTES * 2:
@@ -50,7 +42,6 @@ def crc64_nvme(data: bytes, value: int = 0) -> int:
 
 
 def _rows(view: memoryview, rows: int) -> _Words:
-    """Return the CRC register after each row, starting each from 0."""
     table = _byte_table()
     columns = np.ascontiguousarray(np.frombuffer(view, np.uint8).reshape(rows, _ROW_BYTES).T)
     registers = np.zeros(rows, np.uint64)
@@ -60,7 +51,6 @@ def _rows(view: memoryview, rows: int) -> _Words:
 
 
 def _fold(registers: _Words, before: int, size: int) -> int:
-    """Combine the rows' registers with the register of the bytes before them."""
     distance = _ROW_BYTES
     while len(registers) > 1:
         registers = _shift(registers[0::2], distance) ^ registers[1::2]
@@ -70,7 +60,6 @@ def _fold(registers: _Words, before: int, size: int) -> int:
 
 
 def _shift(registers: _Words, distance: int) -> _Words:
-    """Advance registers over `distance` zero bytes (a power of two times the row size)."""
     tables = _shift_tables(distance)
     moved = np.zeros_like(registers)
     for index in range(8):
@@ -95,7 +84,6 @@ def _byte_table_list() -> list[int]:
 
 @cache
 def _shift_tables(distance: int) -> _Words:
-    """Build eight tables of 256: what each byte of a register becomes after `distance` zero bytes."""
     tables = (
         np.arange(256, dtype=np.uint64)[None, :] << (np.arange(8, dtype=np.uint64) * np.uint64(8))[:, None]
     )

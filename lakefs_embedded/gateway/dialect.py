@@ -1,7 +1,7 @@
-"""The errors of lakeFS's gateway where they are not S3's: for profile `lakefs`.
+"""The errors of lakeFS's gateway different from S3's, for profile `lakefs`.
 
-lakeFS answers with an internal error where S3 has a code of its own, mostly for multipart uploads, and denies access
-where S3 says that a key does not exist. Clients and tests that were written for lakeFS rely on it.
+lakeFS answers with an internal error instead of some S3 codes, mostly for multipart uploads, and denies access to a
+missing key. Clients and tests written for lakeFS rely on it.
 
 Source: lakeFS pkg/gateway (behaviour only).
 """
@@ -34,23 +34,17 @@ _IN_LAKEFS: dict[tuple[str, str], tuple[str, str | None]] = {
 
 
 def as_lakefs(error: S3Error, operation: str) -> S3Error:
-    """Return the error that lakeFS gives in place of S3's.
+    """Return lakeFS's error in place of S3's.
 
     Args:
-        error: S3's.
-        operation: name of the operation's handler; "" if the request did not get that far.
+        operation: name of the operation's handler; "" without one.
     """
     found = _IN_LAKEFS.get((operation, error.code)) or _IN_LAKEFS.get((_ANY, error.code))
     return error if found is None else S3Error(*found)
 
 
 def missing_repository(path: bytes, error: Exception) -> S3Error | None:
-    """Return the hint for a client whose endpoint is the API's; None for any other error.
-
-    Args:
-        path: path of the request, percent-encoded.
-        error: what went wrong.
-    """
+    """Return a hint for a client with the API's endpoint; None for any other error."""
     if not isinstance(error, RepositoryNotFoundError) or not path.startswith(API_PATH):
         return None
     return S3Error("ErrNoSuchBucketPossibleAPIEndpoint")

@@ -2,8 +2,8 @@
 
     <Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message>…</Error>
 
-The texts are S3's and lakeFS's, because clients match them. Codes that only lakeFS has (a protected branch, a
-read-only repository) are spelled as in lakeFS.
+The texts are S3's and lakeFS's, because clients match them. lakeFS's own codes (a protected branch, a read-only
+repository) are spelled as in lakeFS.
 
 Source: S3 API reference "Error responses"; lakeFS pkg/gateway/errors/errors.go.
 """
@@ -126,13 +126,7 @@ _CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
 
 
 class S3Error(RefusedError):
-    """An error response with an S3 code.
-
-    Args:
-        code: key of CODES.
-        message: message in place of the code's default.
-        headers: additional response headers.
-    """
+    """An error response with an S3 code; `message` replaces the code's default."""
 
     def __init__(self, code: str, message: str | None = None, headers: dict[str, str] | None = None) -> None:
         self.status, default = CODES[code]
@@ -142,16 +136,13 @@ class S3Error(RefusedError):
 
 
 class UnknownOperationError(S3Error):
-    """No operation has this URL: a key is `<branch>/<path>`, and it has no path. lakeFS answers without a body."""
+    """No operation has this URL: the key has no path. lakeFS answers without a body."""
 
 
 def to_s3_error(error: Exception, *, reading: bool) -> S3Error:
     """Translate an exception; an unexpected one is logged with its traceback and becomes InternalError.
 
-    Args:
-        error: any exception.
-        reading: whether the request reads. As in lakeFS a missing branch or commit is NoSuchKey for a read and
-            NoSuchBucket for a write.
+    As in lakeFS a missing branch or commit is NoSuchKey for a read and NoSuchBucket for a write.
     """
     if isinstance(error, S3Error):
         return error

@@ -26,10 +26,9 @@ _ENCODED = re.compile(r"=\?[^?]+\?[bBqQ]\?[^?]*\?=")
 
 
 def read_metadata(request: RawRequest) -> dict[str, str]:
-    """Read the user metadata of an upload; values of a repeated header are joined by commas.
+    """Read the user metadata of an upload. Raises S3Error: more than 2 KB.
 
-    Raises:
-        S3Error: more than 2 KB.
+    Values of a repeated header are joined by commas.
     """
     found: dict[str, str] = {}
     size = 0
@@ -47,7 +46,7 @@ def read_metadata(request: RawRequest) -> dict[str, str]:
 
 
 def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Build response headers; metadata that was not set through S3 is left out."""
+    """Build response headers; metadata not set through S3 is left out."""
     headers: dict[str, str] = {}
     missing = 0
     for key, value in metadata.items():
@@ -80,7 +79,6 @@ def _decode(raw: bytes) -> str:
 
 
 def _encode(value: str) -> str:
-    """Encode a value that is not printable ASCII by RFC 2047's Q, in words of at most 75 characters, as Go does."""
     if value.isascii() and (value.isprintable() or value.replace("\t", "").isprintable()):
         return value
     words, word = [], ""

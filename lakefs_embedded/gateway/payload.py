@@ -16,14 +16,7 @@ _NOT_A_CHECKSUM = frozenset({"x-amz-checksum-type", "x-amz-checksum-algorithm", 
 
 
 class Payload:
-    """The body of a request whose signature has been verified.
-
-    Args:
-        request: the request, for its headers.
-        claim: its signature.
-        secret: secret of the key that signed it.
-        pieces: the raw body.
-    """
+    """The body of a request with a verified signature; `secret` is of the signing key."""
 
     def __init__(self, request: RawRequest, claim: Claim, secret: str, pieces: Iterable[bytes]) -> None:
         self._request = request
@@ -32,14 +25,14 @@ class Payload:
         self._pieces = pieces
 
     def open(self, *, checksums: bool = True) -> Iterator[bytes]:
-        """Return an iterator over the decoded body, which verifies it after the last byte.
+        """Return an iterator over the decoded body, verified after the last byte.
 
         Args:
-            checksums: verify checksum headers too. When completing a multipart upload they are those of the
-                object and not of the body.
+            checksums: verify checksum headers too. On completing a multipart upload they are those of the object, not
+                of the body.
 
         Raises:
-            S3Error: at once for malformed headers; from the iterator, if the body does not match them.
+            S3Error: at once for malformed headers; from the iterator for a wrong body.
         """
         headers = self._header_checksums() if checksums else []
         payload = self._claim.payload
@@ -56,15 +49,7 @@ class Payload:
         return _verified(self._pieces, headers, sha256=payload)
 
     def read(self, limit: int, *, checksums: bool = True) -> bytes:
-        """Read a whole body.
-
-        Args:
-            limit: maximum size in bytes.
-            checksums: see `open`.
-
-        Raises:
-            S3Error: see `open`; or it exceeds the limit.
-        """
+        """Read a whole body of at most `limit` bytes; otherwise as `open`."""
         parts: list[bytes] = []
         size = 0
         for piece in self.open(checksums=checksums):
@@ -101,7 +86,6 @@ def _verified(
     sha256: str | None = None,
     length: int | None = None,
 ) -> Iterator[bytes]:
-    """Yield the pieces of a body, then check its length, hash and checksums."""
     digest = hashlib.sha256() if sha256 is not None else None
     size = 0
     for piece in pieces:

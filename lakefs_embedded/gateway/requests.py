@@ -1,4 +1,4 @@
-"""A request as a handler of the gateway sees it: signature verified, key parsed, permissions at hand."""
+"""A request for a handler of the gateway: signature verified, key parsed, permissions at hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AccessKey(Protocol):
 
     @property
     def secret(self) -> str:
-        """Secret access key, which signs requests."""
+        """Secret access key, for signatures."""
 
 
 class AccessControl(Protocol):
@@ -40,12 +40,10 @@ class AccessControl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL, a copy source or the prefix of a listing names.
+    """The object of a URL, a copy source or the prefix of a listing.
 
     Attributes:
-        repository: repository name, the bucket.
         ref: first part of the key: a branch, or any ref for reads.
-        path: rest of the key, not normalised.
         has_path: whether the key contains a slash: `main/` has an empty path, `main` has none.
     """
 
@@ -62,11 +60,7 @@ class Target:
 
     @classmethod
     def of_url(cls, encoded: bytes) -> Target:
-        """Parse the path of a path-style URL, `/<repository>/<ref>/<path>`, without normalising it.
-
-        Raises:
-            S3Error: not UTF-8.
-        """
+        """Parse the path of a path-style URL, `/<repository>/<ref>/<path>`, without normalising it."""
         repository, _, key = percent_decoded(encoded).removeprefix("/").partition("/")
         return cls.of_key(repository, key)
 
@@ -82,11 +76,7 @@ def repository_arn(repository: str) -> str:
 
 
 def percent_decoded(encoded: bytes) -> str:
-    """Decode percent-encoding.
-
-    Raises:
-        S3Error: not UTF-8.
-    """
+    """Decode percent-encoding. Raises S3Error: not UTF-8."""
     try:
         return unquote_to_bytes(encoded).decode()
     except UnicodeDecodeError:
@@ -98,13 +88,7 @@ class S3Request:
     """One verified request.
 
     Attributes:
-        catalog: serves the request.
-        raw: the request as received.
-        target: what the URL names.
         query: decoded query parameters; the first value of a repeated one.
-        payload: the body.
-        user: name of the user who signed.
-        access_control: permissions of users.
         base_url: `http://host`, with the Host header of the request.
     """
 
@@ -131,35 +115,22 @@ class S3Request:
             return text
 
     def require(self, action: str, resource: str) -> None:
-        """Check a permission of the user.
-
-        Raises:
-            S3Error: AccessDenied, it is missing.
-        """
+        """Check a permission of the user. Raises S3Error: AccessDenied."""
         if not self.access_control.allows(self.user, action, resource):
             raise S3Error("AccessDenied")
 
     @property
     def follows_lakefs(self) -> bool:
-        """Whether the gateway behaves as lakeFS's where that is further from S3."""
+        """Whether the gateway follows lakeFS instead of S3."""
         return self.catalog.settings.profile == "lakefs"
 
     def refuse_read_only(self) -> None:
-        """Check that the repository may be written to, before anything else is looked at.
-
-        Raises:
-            RepositoryNotFoundError: NoSuchBucket.
-            ReadOnlyError: ErrReadOnlyRepository.
-        """
+        """Check that the repository may be written to, before any other check."""
         if self.catalog.repositories.get_repository(self.repository).read_only:
             raise ReadOnlyError
 
     def number(self, name: str, default: int, largest: int) -> int:
-        """Return a non-negative integer of the query, at most `largest`.
-
-        Raises:
-            S3Error: InvalidArgument, not such a number.
-        """
+        """Return a non-negative integer of the query, at most `largest`. Raises S3Error: InvalidArgument."""
         text = self.query.get(name, "")
         if not text:
             return default
@@ -180,13 +151,10 @@ class S3Request:
         return pieces
 
     def copy_source(self) -> Target | None:
-        """Parse `x-amz-copy-source`, `[/]<repository>/<ref>/<path>`, percent-encoded.
-
-        Returns:
-            The source; None without the header.
+        """Parse `x-amz-copy-source`, `[/]<repository>/<ref>/<path>`, percent-encoded; None without it.
 
         Raises:
-            S3Error: malformed, or it names an object version.
+            S3Error: malformed, or with an object version.
         """
         header = self.raw.text("x-amz-copy-source")
         if not header:

@@ -30,14 +30,7 @@ def empty(status: int = 200, headers: Mapping[str, str] | None = None) -> Respon
 
 
 def error(s3_error: S3Error, *, resource: str, request_id: str, with_body: bool = True) -> Response:
-    """Build an error response.
-
-    Args:
-        s3_error: code, status and message.
-        resource: path of the request.
-        request_id: id of the request.
-        with_body: False for a HEAD request.
-    """
+    """Build an error response, without a body for a HEAD request."""
     if not with_body:
         return Response(None, s3_error.status, s3_error.headers)
     body = xml.document(

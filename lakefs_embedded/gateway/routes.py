@@ -1,7 +1,7 @@
-"""Every operation: HTTP method, level of the URL, query parameter that selects it, handler.
+"""Every operation: HTTP method, level of the URL, query parameter, handler.
 
-A query parameter for an unsupported subresource (`?acl`, `?policy`, …) is refused. Ignoring it would run the plain
-operation, which for `PUT ?acl` overwrites the object with its access list.
+A query parameter for an unsupported subresource (`?acl`, `?policy`, …) is refused: the plain operation of `PUT ?acl`
+would overwrite the object with its access list.
 """
 
 from __future__ import annotations
@@ -81,16 +81,7 @@ UNSUPPORTED_SUBRESOURCES = frozenset(
 
 
 def find_handler(method: str, target: Target, query: Mapping[str, str]) -> Handler:
-    """Find the handler of a request.
-
-    Args:
-        method: HTTP method.
-        target: what the URL names.
-        query: decoded query parameters.
-
-    Raises:
-        S3Error: no such operation.
-    """
+    """Find the handler of a request. Raises S3Error: no such operation."""
     level = SERVICE if not target.repository else OBJECT if target.ref and target.path else BUCKET
     if level == BUCKET and target.ref:
         # "/<repository>/main" and "/<repository>/main/" are not objects and can never be.

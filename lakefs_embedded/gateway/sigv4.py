@@ -43,12 +43,9 @@ type Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """The parts of a request that are signed, as they came over the wire.
+    """The signed parts of a request, as received.
 
     Attributes:
-        method: HTTP method.
-        path: before the question mark, percent-encoded.
-        query: after it, percent-encoded.
         headers: in order; names in lower case.
     """
 
@@ -81,9 +78,7 @@ class Claim:
     """The signature of a request and its parameters, as sent and not yet verified.
 
     Attributes:
-        access_key_id: key that signed.
         day, region, service: credential scope; `day` is YYYYMMDD.
-        signed_at: aware UTC.
         signed_headers: header names, spelled and ordered as sent.
         signature: 64 hex digits.
         payload: SHA-256 of the body in hex, or one of AWS's constants in its place.
@@ -124,7 +119,7 @@ def sign(key: bytes, text: str) -> bytes:
 
 
 def is_signed(headers: Headers, query: bytes) -> bool:
-    """Whether a request has an AWS signature, version 4 or 2, and so is meant for an S3 server.
+    """Whether a request has an AWS signature, version 4 or 2, so it is meant for the S3 gateway.
 
     Source: lakeFS pkg/gateway/sig/sig.go (IsAWSSignedRequest).
     """
@@ -138,11 +133,7 @@ def is_signed(headers: Headers, query: bytes) -> bool:
 
 
 def read_claim(request: RawRequest) -> Claim:
-    """Parse the signature of a request.
-
-    Raises:
-        S3Error: none, two, or a malformed one.
-    """
+    """Parse the signature of a request. Raises S3Error: none, two, or a malformed one."""
     header = request.text("authorization")
     query = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.pairs()}
     if header and "X-Amz-Signature" in query:
@@ -151,13 +142,7 @@ def read_claim(request: RawRequest) -> Claim:
 
 
 def verify(request: RawRequest, claim: Claim, secret: str, now: datetime) -> None:
-    """Verify the signature of a request.
-
-    Args:
-        request: the request.
-        claim: its signature.
-        secret: secret of the key it names.
-        now: current time, aware UTC.
+    """Verify the signature of a request with the key's secret.
 
     Raises:
         S3Error: a required header is unsigned, the signature is wrong, expired, or in the future.
@@ -176,13 +161,13 @@ def verify(request: RawRequest, claim: Claim, secret: str, now: datetime) -> Non
 
 
 def string_to_sign(request: RawRequest, claim: Claim) -> str:
-    """Build the text that is signed."""
+    """Build the text to sign."""
     digest = hashlib.sha256(canonical_request(request, claim)).hexdigest()
     return f"{ALGORITHM}\n{claim.timestamp}\n{claim.scope}\n{digest}"
 
 
 def canonical_request(request: RawRequest, claim: Claim) -> bytes:
-    """Build the canonical request, the form that client and server sign."""
+    """Build the canonical request, the same for client and server."""
     path = quote_from_bytes(unquote_to_bytes(request.path), safe="/-_.~") or "/"
     pairs = sorted(
         (quote_from_bytes(name, safe="-_.~"), quote_from_bytes(value, safe="-_.~"))

@@ -2,8 +2,8 @@
 
     document("Error", ("Code", "NoSuchKey"), ("Message", "…"))
 
-Characters that XML 1.0 does not allow are written as references (`&#x1;`), as S3 does: a client that cannot parse them
-fails, whereas a replacement character would name another key. `encoding-type=url` avoids them.
+Characters not allowed in XML 1.0 are written as references (`&#x1;`), as S3 does: some clients cannot parse them, but a
+replacement character would be another key. `encoding-type=url` avoids them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ type Node = tuple[str, str | int | bool | Iterable[Node]]
 
 
 def document(root: str, *children: Node, namespace: bool = True) -> bytes:
-    """Write a document.
+    """Write a document from pairs of name and text, or of name and children.
 
     Args:
-        root: name of the root element.
-        children: pairs of name and text, or of name and children.
         namespace: whether to declare S3's namespace; its errors have none.
     """
     attribute = f' xmlns="{NAMESPACE}"' if namespace else ""
@@ -46,11 +44,7 @@ def timestamp(value: datetime | None) -> str:
 
 
 def parse(data: bytes, root: str) -> ElementTree.Element:
-    """Parse a request body.
-
-    Args:
-        data: the body, UTF-8.
-        root: expected name of the root element.
+    """Parse a request body (UTF-8) with the given root element.
 
     Raises:
         S3Error: not XML, another root element, or a DTD (its entities can expand without bound).

@@ -1,1 +1,1 @@
-"""Repositories, branches, commits and tags: records, life-cycles, and expressions that name commits."""
+"""Repositories, branches, commits and tags: records, life-cycles, and ref expressions."""

@@ -1,7 +1,7 @@
 """Amortised reads: requests for the same key share one look-up.
 
-A request may only share a look-up that *begins* after the request was made, or it could miss a write that
-finished before. So one look-up runs, and all requests that arrive meanwhile share the next one.
+A request may only share a look-up begun after the request, or it could miss an earlier write. So one look-up runs,
+and all later requests share the next one.
 
 Source: design "lakeFS on KV", caching branch pointers and amortized reads.
 """
@@ -14,11 +14,7 @@ from concurrent.futures import Future, wait
 
 
 class AmortizedReads[K: Hashable, T]:
-    """Runs look-ups, one at a time for each key.
-
-    Args:
-        read: the look-up; what it raises reaches everyone who shares it.
-    """
+    """Runs look-ups, one at a time for each key; errors of `read` are raised in all requests sharing it."""
 
     def __init__(self, read: Callable[[K], T]) -> None:
         self._read = read
@@ -47,7 +43,7 @@ class AmortizedReads[K: Hashable, T]:
     def _lead(self, key: K, mine: Future[T]) -> T:
         try:
             mine.set_result(self._read(key))
-        except BaseException as error:  # whoever shares the look-up must hear of it
+        except BaseException as error:  # raised in all requests sharing the look-up
             mine.set_exception(error)
         with self._lock:
             # A leader that waited takes the place, and may have done so already: then it is not ours to clear.

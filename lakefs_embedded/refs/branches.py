@@ -1,9 +1,8 @@
-"""Branch records: the only ones that are changed by compare-and-set.
+"""Branch records: the only ones changed by compare-and-set.
 
-To change a branch, read it, make a new value, and set it on condition that the record still has exactly the
-bytes that were read. There are two kinds of read: `cached` may be a few hundred milliseconds old and serves as
-the first read of a request; `current` is never older than its call. Both flows end with a `current` read, so a
-stale first read costs a retry, never a wrong result.
+To change a branch, read it, make a new value, and set it on condition of an unchanged record. A `cached` read may be
+a few hundred milliseconds old and serves as the first read of a request; `current` is never older than its call. Both
+flows end with a `current` read, so a stale first read costs a retry, never a wrong result.
 
 Source: design "lakeFS on KV", writer and reader flow; lakeFS pkg/graveler/ref/manager.go.
 """
@@ -26,20 +25,14 @@ _CACHED_BRANCHES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A branch and the bytes it was read from, which must be unchanged when it is replaced."""
+    """A branch and its stored bytes, the condition of a change."""
 
     branch: Branch
     raw: bytes
 
 
 class Branches:
-    """The branches of all repositories.
-
-    Args:
-        kv: holds the records.
-        clock: aware UTC time, for the cache.
-        cache_age_max: maximum age of what `cached` returns.
-    """
+    """The branches of all repositories."""
 
     def __init__(self, kv: Store, clock: Callable[[], datetime], cache_age_max: timedelta) -> None:
         self._kv = kv
@@ -50,19 +43,11 @@ class Branches:
         self._reads: AmortizedReads[tuple[bytes, str], Stored] = AmortizedReads(self._read)
 
     def current(self, repository: Repository, name: str) -> Stored:
-        """Read a branch, including every change that finished before the call.
-
-        Raises:
-            BranchNotFoundError: 404.
-        """
+        """Read a branch, including every change finished before the call."""
         return self._reads.get((repository.partition, name))
 
     def cached(self, repository: Repository, name: str) -> Stored:
-        """Read a branch that may be slightly out of date.
-
-        Raises:
-            BranchNotFoundError: 404.
-        """
+        """Read a branch, maybe slightly out of date."""
         with self._lock:
             found = self._cache.get((repository.partition, name))
         if found is not None and abs(self._clock() - found[0]) < self._age_max:
@@ -70,21 +55,17 @@ class Branches:
         return self.current(repository, name)
 
     def create(self, repository: Repository, branch: Branch) -> None:
-        """Write a branch that must not exist.
-
-        Raises:
-            BranchExistsError: 409.
-        """
+        """Write a new branch."""
         try:
             self._kv.set_if(repository.partition, branch_key(branch.name), branch.encode(), None)
         except PredicateFailedError:
             raise BranchExistsError from None
 
     def change(self, repository: Repository, old: Stored, new: Branch) -> Stored:
-        """Replace a branch that must still be as it was read.
+        """Replace an unchanged branch.
 
         Raises:
-            PredicateFailedError: someone else changed or deleted it; nothing was written.
+            PredicateFailedError: changed or deleted meanwhile; nothing was written.
         """
         raw = new.encode()
         self._kv.set_if(repository.partition, branch_key(new.name), raw, old.raw)

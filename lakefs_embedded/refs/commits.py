@@ -28,12 +28,7 @@ def new_commit(
     """Make a commit; its id is the hash of its other fields.
 
     Args:
-        committer: name of the committer.
-        message: commit message.
         creation_date: aware; only whole seconds enter the id.
-        metarange_id: its content.
-        metadata: user metadata.
-        parents: parent commits, main parent first.
     """
     ids = tuple(parent.id for parent in parents)
     return Commit(
@@ -50,7 +45,7 @@ def new_commit(
 
 
 def expected_id(commit: Commit) -> str:
-    """Compute the id that a commit's record must have."""
+    """Compute the required id of a commit record."""
     return commit_id(
         commit.committer,
         commit.message,
@@ -73,11 +68,7 @@ class Commits:
         self._lock = threading.Lock()
 
     def get(self, repository: Repository, commit_id: str) -> Commit:
-        """Read a commit by its full id.
-
-        Raises:
-            CommitNotFoundError: 404.
-        """
+        """Read a commit by its full id."""
         cache_key = (repository.partition, commit_id)
         with self._lock:
             cached = self._cache.get(cache_key)
@@ -95,7 +86,7 @@ class Commits:
         return commit
 
     def exists(self, repository: Repository, commit_id: str) -> bool:
-        """Whether there is a commit with a full id."""
+        """Whether a commit with a full id exists."""
         try:
             self.get(repository, commit_id)
         except CommitNotFoundError:
@@ -103,19 +94,14 @@ class Commits:
         return True
 
     def add(self, repository: Repository, commit: Commit) -> None:
-        """Write a commit. An existing record is kept: its id is the hash of its content, so it is the same."""
+        """Write a commit. An existing record has the same content, because its id is the hash."""
         try:
             self._kv.set_if(repository.partition, commit_key(commit.id), commit.encode(), None)
         except PredicateFailedError:
             return
 
     def find(self, repository: Repository, prefix: str) -> Commit:
-        """Read the only commit whose id begins with a prefix.
-
-        Raises:
-            CommitNotFoundError: 404, none.
-            RefAmbiguousError: 404, several.
-        """
+        """Read the only commit with a prefix of the id."""
         found: Commit | None = None
         for commit in self._scan(repository, prefix):
             if found is not None:
@@ -126,7 +112,7 @@ class Commits:
         return found
 
     def all(self, repository: Repository) -> Iterator[Commit]:
-        """Every commit in id order, read from the store, including those that no ref leads to."""
+        """Every commit in id order, read from the store, including dangling ones."""
         return self._scan(repository, "")
 
     def _scan(self, repository: Repository, prefix: str) -> Iterator[Commit]:

@@ -1,11 +1,11 @@
-r"""Ref expressions: the name of a commit, and steps from it.
+r"""Ref expressions: a ref, and steps from it.
 
     expression = base { modifier }
     base       = branch | tag | commit id | unique beginning of a commit id
     modifier   = "~" [n]   n-th ancestor along main parents, default 1
                | "^" [n]   n-th parent counted from 1, default 1; ^0 is the commit itself
-               | "@"       the branch without what is staged
-               | "$"       only what is staged on the branch; not allowed where a commit is needed
+               | "@"       the branch without staged changes
+               | "$"       only staged changes of the branch; not allowed for a commit
 
 A base is looked up as a full commit id, a branch, a tag, and the beginning of a commit id, in this order.
 `@` and `$` must follow a branch directly.
@@ -53,11 +53,11 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What an expression refers to.
+    """The result of an expression.
 
     Args:
-        commit_id: the commit; for a branch its head when it was looked up.
-        branch: the branch whose staged changes apply as well, or None.
+        commit_id: the commit; for a branch its head at the time of the look-up.
+        branch: the branch, if its staged changes apply as well, or None.
         staging_only: the expression was `branch$`: only staged changes apply.
     """
 
@@ -67,11 +67,7 @@ class Resolved:
 
 
 def parse(text: str) -> Expression:
-    """Parse an expression.
-
-    Raises:
-        InvalidRefError: 400.
-    """
+    """Parse an expression."""
     check_ref(text)
     match = _EXPRESSION.fullmatch(text)
     if match is None:
@@ -94,7 +90,7 @@ class Resolver:
         self._mistaken_ids = mistaken_ids
 
     def resolve(self, repository: Repository, text: str) -> Resolved:
-        """Find what an expression refers to.
+        """Resolve an expression.
 
         The record of a plain branch may come from the cache: the reader's flow reads it again.
 
@@ -117,19 +113,11 @@ class Resolver:
         return Resolved(commit_id)
 
     def commit(self, repository: Repository, text: str) -> Commit:
-        """Find the commit that an expression refers to; for a branch that is its current head.
-
-        Raises:
-            StagingRefError: 400, `branch$` does not refer to a commit.
-        """
+        """Resolve an expression to a commit; for a branch its current head."""
         return self._commits.get(repository, self.commit_id(repository, text))
 
     def commit_id(self, repository: Repository, text: str) -> str:
-        """Find the id of that commit, without reading its record.
-
-        Raises:
-            StagingRefError: 400, `branch$` does not refer to a commit.
-        """
+        """Resolve an expression to a commit id, without reading the commit."""
         resolved = self.resolve(repository, text)
         if resolved.staging_only:
             raise StagingRefError

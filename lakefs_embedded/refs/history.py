@@ -16,16 +16,11 @@ GetCommit = Callable[[str], Commit]
 def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
     """Yield a commit and its ancestors, each once.
 
-    The next commit is always the youngest of those reached so far. The result is not ordered by creation date
-    alone: a commit can only follow one of its children.
+    The next commit is always the youngest commit reached so far. The order is not by creation date alone: a commit can
+    only follow one of its children.
 
     Args:
-        get: reads a commit by id.
-        start: id of the first commit.
         first_parent: follow first parents only.
-
-    Raises:
-        CommitNotFoundError: a parent has no record.
     """
     first = get(start)
     heap = [_rank(first)]
@@ -41,16 +36,7 @@ def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[
 
 
 def merge_base(get: GetCommit, left: str, right: str) -> Commit | None:
-    """Find the youngest common ancestor, by generation.
-
-    Args:
-        get: reads a commit by id.
-        left: id of a commit.
-        right: id of a commit.
-
-    Returns:
-        The commit, or None when there is none.
-    """
+    """Find the youngest common ancestor, by generation. Returns the commit, or None when there is none."""
     sides: dict[str, int] = {}
     heap: list[tuple[int, str]] = []
 

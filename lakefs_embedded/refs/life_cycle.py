@@ -6,14 +6,13 @@ Step 1, creating:   initial commit → default branch → record `active` (must 
 
 Step 2, creating:   record `initial` (must be absent) → initial commit → default branch → record `active`
         deleting:   record `in-deletion` → entry in `graveler_deleted` → record removed
-        The name is free at once; the trash cleaner empties the partition that the entry names. A record that
-        is still `initial` two minutes after its creation belongs to a failed create: whoever reads it marks it
-        `in-deletion`, and it can be deleted like any other.
+        The name is free at once; the trash cleaner empties the entry's partition. A record still `initial` two
+        minutes after its creation belongs to a failed create: the next reader marks it `in-deletion`, and it can be
+        deleted like any other.
 
-In both steps a repository is found only while its record says `active`, and everything it owns is in a
-partition that only its record names. A record is changed and removed only if it is as it was read, so a
-stalled deletion does not touch a later repository of the same name. A create whose record was changed
-meanwhile leaves its own rows to the cleaner.
+In both steps a repository is found only while its record says `active`, and all its rows are in the record's
+partition. A record is changed and removed only if unchanged, so a stalled deletion does not touch a later repository
+of the same name. A create leaves its rows to the cleaner if its record was changed meanwhile.
 
 Source: design "Repository operations error handling"; docs/decisions/embedded-lakefs.md.
 """
@@ -40,7 +39,7 @@ from lakefs_embedded.refs.repositories import Recorded, Repositories, in_state
 
 LifeCycle = Literal["lakefs", "step-1", "step-2"]
 CREATION_TIME_MAX = timedelta(minutes=2)
-"""A create that has taken this long has failed."""
+"""An unfinished create has failed after this time."""
 
 log = logging.getLogger(__name__)
 
@@ -59,12 +58,7 @@ class StepOneRepositories(Repositories):
         return (repository for repository in self.scan(start) if repository.state == "active")
 
     def refuse_early(self, name: str) -> None:
-        """Refuse a name that is taken.
-
-        Raises:
-            NotUniqueError: 409.
-            RepositoryInDeletionError: 410.
-        """
+        """Refuse an existing name."""
         self._require_free(name)
 
     def delete(self, name: str) -> None:
@@ -79,18 +73,12 @@ class StepOneRepositories(Repositories):
         self._finish(self._marked(found))
 
     def _finish(self, marked: Recorded) -> None:
-        """Do the rest of a deletion. It is idempotent, and several may do it at once."""
         partition = marked.repository.partition
         for entry in self._kv.scan(partition):
             self._kv.delete(partition, entry.key)
         self._remove_record(marked)
 
     def _marked(self, found: Recorded) -> Recorded:
-        """Mark a record `in-deletion`.
-
-        Raises:
-            RepositoryNotFoundError: 404, this instance of the name has been deleted.
-        """
         current: Recorded | None = found
         while current is not None and current.repository.instance_uid == found.repository.instance_uid:
             if current.repository.in_deletion:
@@ -102,7 +90,6 @@ class StepOneRepositories(Repositories):
         raise RepositoryNotFoundError
 
     def _changed(self, found: Recorded, state: RepositoryState) -> Recorded | None:
-        """Change a record's state; None when it is no longer as it was read."""
         new = in_state(found.repository, state)
         raw = new.encode()
         try:
@@ -122,10 +109,9 @@ class StepTwoRepositories(StepOneRepositories):
     """Repositories by the design's step 2."""
 
     def get(self, name: str) -> Repository:
-        """Look up an active repository. One that is being created is not found.
+        """Look up an active repository. An unfinished create is not found.
 
         Raises:
-            RepositoryNotFoundError: 404.
             RepositoryInDeletionError: 410; also after a failed create.
         """
         found = self._looked_up(name)
@@ -136,11 +122,10 @@ class StepTwoRepositories(StepOneRepositories):
         return found.repository
 
     def delete(self, name: str) -> None:
-        """Delete a repository, or continue an interrupted deletion; its rows are left to the trash cleaner.
+        """Delete a repository, or continue an interrupted deletion; the trash cleaner removes its rows.
 
         Raises:
-            RepositoryNotFoundError: 404; also while it is being created, and when another deletion has
-                finished first.
+            RepositoryNotFoundError: 404; also of an unfinished create, or after another deletion.
         """
         found = self._looked_up(name)
         if found is None or found.repository.state == "initial":
@@ -158,7 +143,6 @@ class StepTwoRepositories(StepOneRepositories):
                 log.warning("repository %s is left as it is until the next start: %s", name, error)
 
     def _begin(self, repository: Repository, bare: bool) -> None:
-        """Write a new repository: its record first; the record becomes `active` last."""
         if bare:
             self._record(repository)
             return
@@ -173,31 +157,18 @@ class StepTwoRepositories(StepOneRepositories):
             raise NotUniqueError
 
     def _lost(self, repository: Repository) -> None:
-        """End a create that took too long: its record says `in-deletion`, or is gone.
-
-        Whoever removed the record may have queued the partition for the cleaner, and the cleaner may have
-        emptied it, before the last rows were written. So it is queued again, with a different entry, because a
-        cleaner that has just found it empty removes only the entry it read.
-
-        Raises:
-            RepositoryInDeletionError: 410, its record is still there.
-            NotUniqueError: 409, the name now belongs to another repository.
-            RepositoryNotFoundError: 404.
-        """
         found = self._read(repository.name)
         if found is not None and found.repository.instance_uid == repository.instance_uid:
-            raise RepositoryInDeletionError  # its deletion queues what is there now
+            raise RepositoryInDeletionError  # its deletion queues the present rows
         entry = in_state(repository, "initial").encode()
         self._kv.set(DELETED_PARTITION, deleted_key(repository), entry)
         raise RepositoryNotFoundError if found is None else NotUniqueError
 
     def _finish(self, marked: Recorded) -> None:
-        """Do the rest of a deletion."""
         self._hand_over(marked.repository)
         self._remove_record(marked)
 
     def _hand_over(self, repository: Repository) -> None:
-        """Queue a partition that nothing names any more, or soon will not, for the trash cleaner."""
         entry = in_state(repository, "in-deletion").encode()
         try:
             self._kv.set_if(DELETED_PARTITION, deleted_key(repository), entry, None)
@@ -205,12 +176,10 @@ class StepTwoRepositories(StepOneRepositories):
             return  # it has been queued before
 
     def _looked_up(self, name: str) -> Recorded | None:
-        """Read a record; if its create has failed, it is marked first."""
         found = self._read(name)
         return None if found is None else self._expired(found)
 
     def _expired(self, found: Recorded) -> Recorded | None:
-        """Mark a record whose create has taken too long; None when the record is gone."""
         current: Recorded | None = found
         while current is not None and self._is_expired(current.repository):
             changed = self._changed(current, "in-deletion")

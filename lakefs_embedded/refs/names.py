@@ -1,4 +1,4 @@
-"""Which names of repositories, branches, tags and paths are allowed."""
+"""Rules for names of repositories, branches, tags and paths."""
 
 from __future__ import annotations
 
@@ -18,54 +18,31 @@ _NAMESPACE = re.compile(r"[a-z][a-z0-9+.-]*://[^\s][^\x00-\x1f\x7f]*")
 
 
 def check_repository(name: str) -> None:
-    """Refuse a malformed repository name.
-
-    Raises:
-        InvalidValueError: 400.
-    """
+    """Refuse a malformed repository name."""
     if not _REPOSITORY.fullmatch(name):
         raise InvalidValueError("repository id: invalid value: validation error")
 
 
 def check_branch(name: str) -> None:
-    """Refuse a malformed branch name. Names contain neither "/" nor ":", which staging tokens rely on.
-
-    Raises:
-        InvalidValueError: 400.
-    """
+    """Refuse a malformed branch name. Names contain neither "/" nor ":": staging tokens need this."""
     if not _BRANCH.fullmatch(name):
         raise InvalidValueError("branch id: invalid value: validation error")
 
 
 def check_tag(name: str) -> None:
-    """Refuse a malformed tag name.
-
-    Raises:
-        InvalidValueError: 400.
-    """
+    """Refuse a malformed tag name."""
     if not name or _TAG_BAD.search(name):
         raise InvalidValueError("tag id: invalid value: validation error")
 
 
 def check_ref(text: str) -> None:
-    """Refuse an empty ref expression, or one with white space.
-
-    Raises:
-        InvalidRefError: 400.
-    """
+    """Refuse an empty ref expression, or one with white space."""
     if not text or any(char.isspace() for char in text):
         raise InvalidRefError
 
 
 def check_path(path: str) -> bytes:
-    """Refuse an empty or overlong path.
-
-    Returns:
-        The path as staging areas and ranges hold it: UTF-8 bytes.
-
-    Raises:
-        InvalidValueError: 400.
-    """
+    """Refuse an empty or overlong path. Returns it as UTF-8 bytes."""
     raw = path.encode("utf-8", "surrogateescape")
     if not 1 <= len(raw) <= PATH_BYTES_MAX:
         raise InvalidValueError("argument path: required value: validation error")
@@ -73,11 +50,7 @@ def check_path(path: str) -> bytes:
 
 
 def check_namespace(uri: str) -> None:
-    """Refuse a storage namespace that is not a URI.
-
-    Raises:
-        InvalidValueError: 400.
-    """
+    """Refuse a storage namespace without a URI scheme."""
     if not _NAMESPACE.fullmatch(uri):
         raise InvalidValueError(f"argument storage namespace: {uri!r} is not a URI: invalid value")
 

@@ -1,4 +1,4 @@
-"""Protected branches: patterns of names of branches that only merges may change.
+"""Protected branches: name patterns of branches open only to merges.
 
 Source: lakeFS pkg/graveler/branch/protection_manager.go (behaviour only).
 """
@@ -25,12 +25,7 @@ _ACTIONS = [
 
 
 class Protection:
-    """The branch protection rules of all repositories.
-
-    Args:
-        kv: holds the rules.
-        clock: aware UTC time, for the cache.
-    """
+    """The branch protection rules of all repositories."""
 
     def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
         self._kv = kv
@@ -50,7 +45,7 @@ class Protection:
         """Set the patterns.
 
         Raises:
-            PreconditionError: 412, `if_match` is not the current ETag, or someone else set them meanwhile.
+            PreconditionError: 412, `if_match` is not the current ETag, or they were changed meanwhile.
         """
         raw = self._raw(repository)
         if if_match is not None and if_match != _etag(raw):
@@ -66,20 +61,12 @@ class Protection:
             self._cache.pop(repository.partition, None)
 
     def require_writable(self, repository: Repository, branch: str) -> None:
-        """Refuse to stage on a protected branch.
-
-        Raises:
-            ProtectedBranchError: 403.
-        """
+        """Refuse to stage on a protected branch."""
         if self._is_protected(repository, branch):
             raise ProtectedBranchError
 
     def require_committable(self, repository: Repository, branch: str) -> None:
-        """Refuse to commit on a protected branch.
-
-        Raises:
-            ProtectedBranchError: 403.
-        """
+        """Refuse to commit on a protected branch."""
         if self._is_protected(repository, branch):
             raise ProtectedBranchError("cannot commit to protected branch")
 

@@ -1,15 +1,14 @@
-"""Creation and deletion of repositories as today's server does them; life_cycle.py has the design's two steps.
+"""Creation and deletion of repositories as by today's server; life_cycle.py has the design's two steps.
 
     creating    initial commit → default branch → repository record (must be absent)
 
-A record is thus never without its branch; a create that fails or loses a race leaves a partition that nothing
-names.
+A record always has its branch; a create leaves an unreferenced partition if it fails or loses a race.
 
     deleting    record says "in deletion" → branches, tags, commits, metadata removed → record removed
 
-An interrupted deletion thus leaves a name that answers 410 until it is deleted again. Staging partitions,
-settings, tasks and all objects stay behind. The record is marked and removed unconditionally: a stalled
-deletion may destroy a later repository of the same name.
+After an interrupted deletion the name answers 410 until it is deleted again. Staging partitions, settings, tasks and
+all objects stay. The record is marked and removed unconditionally: a stalled deletion may destroy a later repository
+of the same name.
 
 Source: design "Repository operations error handling"; lakeFS pkg/graveler/ref/manager.go.
 """
@@ -49,31 +48,21 @@ _DELETED_PREFIXES = (b"branches/", b"tags/", b"commits/")
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A repository and the bytes it was read from, which must be unchanged when it is replaced."""
+    """A repository and its stored bytes, the condition of a change."""
 
     repository: Repository
     raw: bytes
 
 
 class Repositories:
-    """All repositories of a key-value store.
-
-    Args:
-        kv: holds the records.
-        clock: aware UTC time.
-    """
+    """All repositories of a key-value store."""
 
     def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
         self._kv = kv
         self._clock = clock
 
     def get(self, name: str) -> Repository:
-        """Look up an active repository.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-            RepositoryInDeletionError: 410.
-        """
+        """Look up an active repository."""
         repository = self.peek(name)
         if repository is None:
             raise RepositoryNotFoundError
@@ -82,17 +71,7 @@ class Repositories:
         return repository
 
     def writable(self, name: str, force: bool = False) -> Repository:
-        """Look up an active repository to change it.
-
-        Args:
-            name: its name.
-            force: also when it is read-only.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-            RepositoryInDeletionError: 410.
-            ReadOnlyError: 403.
-        """
+        """Look up an active repository to change it."""
         repository = self.get(name)
         if repository.read_only and not force:
             raise ReadOnlyError
@@ -104,7 +83,7 @@ class Repositories:
         return None if found is None else found.repository
 
     def listed(self, start: str = "") -> Iterator[Repository]:
-        """Repositories that a listing shows, in name order from a name on, including those in deletion."""
+        """Repositories of a listing, in name order from a name on, including those in deletion."""
         return self.scan(start)
 
     def scan(self, start: str = "") -> Iterator[Repository]:
@@ -124,12 +103,7 @@ class Repositories:
         read_only: bool = False,
         storage_id: str = "",
     ) -> Repository:
-        """Create a repository; arguments are checked by the caller.
-
-        Raises:
-            NotUniqueError: 409, the name is taken, possibly since this call began.
-            RepositoryInDeletionError: 410.
-        """
+        """Create a repository; the caller checks arguments. Raises NotUniqueError also after a lost race."""
         self._require_free(name)
         now = self._clock()
         repository = Repository(
@@ -145,21 +119,16 @@ class Repositories:
         return repository
 
     def refuse_early(self, name: str) -> None:
-        """Refuse a name before a create does anything else.
+        """Refuse an existing name before a create begins.
 
-        Raises:
-            NotUniqueError: 409. A name in deletion is refused later, after its namespace has been checked.
+        A name in deletion is refused later, after the check of its namespace.
         """
         present = self.peek(name)
         if present is not None and not present.in_deletion:
             raise NotUniqueError
 
     def delete(self, name: str) -> None:
-        """Delete a repository's records, or continue an interrupted deletion.
-
-        Raises:
-            RepositoryNotFoundError: 404.
-        """
+        """Delete a repository's records, or continue an interrupted deletion."""
         repository = self.peek(name)
         if repository is None:
             raise RepositoryNotFoundError
@@ -173,7 +142,7 @@ class Repositories:
         self._kv.delete(REPOSITORIES_PARTITION, repository_key(name))
 
     def settle(self) -> None:
-        """Finish creates and deletions that other processes left unfinished. A real server does not."""
+        """Finish creates and deletions left unfinished by other processes. A real server does not."""
 
     def _require_free(self, name: str) -> None:
         present = self.peek(name)
@@ -181,13 +150,11 @@ class Repositories:
             raise RepositoryInDeletionError if present.in_deletion else NotUniqueError
 
     def _begin(self, repository: Repository, bare: bool) -> None:
-        """Write a new repository; its record comes last."""
         if not bare:
             self._write_contents(repository)
         self._record(repository)
 
     def _record(self, repository: Repository) -> None:
-        """Write a record that must not exist."""
         try:
             self._kv.set_if(
                 REPOSITORIES_PARTITION, repository_key(repository.name), repository.encode(), None
@@ -196,7 +163,6 @@ class Repositories:
             raise NotUniqueError from None
 
     def _write_contents(self, repository: Repository) -> None:
-        """Write the first commit, then the default branch."""
         commit = new_commit(
             committer="",
             message=FIRST_MESSAGE,

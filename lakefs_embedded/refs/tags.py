@@ -18,33 +18,21 @@ class Tags:
         self._kv = kv
 
     def get(self, repository: Repository, name: str) -> Tag:
-        """Look up a tag.
-
-        Raises:
-            TagNotFoundError: 404.
-        """
+        """Look up a tag."""
         try:
             return Tag.decode(self._kv.get(repository.partition, tag_key(name)))
         except KeyNotFoundError:
             raise TagNotFoundError from None
 
     def create(self, repository: Repository, tag: Tag) -> None:
-        """Write a tag that must not exist.
-
-        Raises:
-            TagExistsError: 409.
-        """
+        """Write a new tag."""
         try:
             self._kv.set_if(repository.partition, tag_key(tag.name), tag.encode(), None)
         except PredicateFailedError:
             raise TagExistsError from None
 
     def delete(self, repository: Repository, name: str) -> None:
-        """Remove a tag.
-
-        Raises:
-            TagNotFoundError: 404.
-        """
+        """Remove a tag."""
         self.get(repository, name)
         self._kv.delete(repository.partition, tag_key(name))
 

@@ -31,12 +31,7 @@ _FREQUENT = (object_reads.stat_object, object_writes.upload_object)
 
 
 def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp:
-    """Build the application.
-
-    Args:
-        backend: catalog, accounts, settings.
-        faults: fault injection rules for tests; none by default.
-    """
+    """Build the application."""
     faults = FaultInjector() if faults is None else faults
     unimplemented = [
         Operation(method, path, not_implemented, AUTHENTICATED) for method, path in UNIMPLEMENTED
@@ -58,15 +53,14 @@ def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp
         # transport behind it to drop the connection.
         scope[TRANSPORT] = getattr(getattr(send, "__self__", None), "transport", None)
         send = _with_date(send, backend.catalog.clock)
-        # As on a real server the signature tells S3 from the API, not the path or the host.
+        # As on a real server the signature separates S3 from the API, not the path or the host.
         await (gateway if Gateway.accepts(scope) else app)(scope, receive, send)
 
     return dispatch
 
 
+# uvicorn would use the machine's clock.
 def _with_date(send: Send, clock: Callable[[], datetime]) -> Send:
-    """Add a Date header by the service's clock to each response; uvicorn would use the machine's clock."""
-
     async def send_with_date(message: Message) -> None:
         if message["type"] == "http.response.start":
             date = format_datetime(clock().astimezone(UTC), usegmt=True).encode("ascii")
@@ -77,12 +71,11 @@ def _with_date(send: Send, clock: Callable[[], datetime]) -> Send:
 
 
 def not_implemented(request: ApiRequest) -> Response:
-    """Answer any call that lakeFS has and this server does not implement."""
+    """Answer any call of lakeFS not implemented in this server."""
     raise UnsupportedError(NOT_IMPLEMENTED)
 
 
 def _offered(operation: Operation, rbac: str) -> Operation:
-    """Return what serves an operation: without access control there are no groups, policies and further users."""
     if rbac == "none" and operation in AUTH and operation.name not in WITHOUT_RBAC:
         return replace(operation, handler=not_implemented, permissions=AUTHENTICATED, schema=None)
     return operation

@@ -1,8 +1,8 @@
 """Authentication: a key pair (basic), or a login token (bearer, or the session cookie).
 
 A token is a JWT (HS256) like a real server's: header, claims and an HMAC-SHA256 over both, each base64url without
-padding. It names a user and carries no permissions; it is valid no longer than the user exists. Nothing here is
-logged, and secrets and signatures are compared in constant time.
+padding. It holds the user name but no permissions; it is valid no longer than the user exists. Secrets and signatures
+are never logged, and are compared in constant time.
 
 Source: lakeFS pkg/auth (basic, JWT), pkg/api/auth_middleware.go.
 """
@@ -36,10 +36,7 @@ class Authenticator:
     """Finds the user of a request.
 
     Args:
-        accounts: users and access keys.
         signing_key: signing key of the server; tokens are signed with a key derived from it.
-        login_seconds: lifetime of a token in seconds.
-        clock: current time, aware UTC.
     """
 
     def __init__(
@@ -52,23 +49,12 @@ class Authenticator:
         self._clock = clock
 
     def login(self, access_key_id: str, secret_access_key: str) -> tuple[str, datetime]:
-        """Exchange a key pair for a token.
-
-        Returns:
-            The token and its expiry (aware UTC).
-
-        Raises:
-            UnauthorizedError: 401.
-        """
+        """Exchange a key pair for a token. Returns the token and its expiry (aware UTC)."""
         credential = self._accounts.identify(access_key_id)
         return self.token(_owner(credential, secret_access_key))
 
     def token(self, user_name: str) -> tuple[str, datetime]:
-        """Make a token for a user; only for the server's own calls in a user's name.
-
-        Returns:
-            The token and its expiry (aware UTC).
-        """
+        """Make a token for a user, with its expiry; only for the server's own calls in a user's name."""
         user = self._accounts.user(user_name)
         issued = int(self._clock().timestamp())
         expires = issued + self._login_seconds
@@ -77,11 +63,7 @@ class Authenticator:
         return f"{signed}.{self._sign(signed)}", datetime.fromtimestamp(expires, UTC)
 
     def authenticate(self, authorization: str | None, cookie: str | None = None) -> User:
-        """Find the user by the Authorization header or, without one, by the session cookie.
-
-        Raises:
-            UnauthorizedError: 401, also if there is neither.
-        """
+        """Find the user by the Authorization header or, without one, by the session cookie."""
         found = self._read(authorization, cookie)
         if isinstance(found, _Claims):
             return self._token_user(self._accounts.user(found.user), found)
@@ -89,11 +71,7 @@ class Authenticator:
         return self._accounts.user(_owner(self._accounts.identify(key_id), secret))
 
     def authenticate_cached(self, authorization: str | None, cookie: str | None = None) -> User | None:
-        """Return what `authenticate` would if that needs no access to the store, otherwise None; never blocks.
-
-        Raises:
-            UnauthorizedError: 401.
-        """
+        """Return the result of `authenticate` without access to the store, or None; never blocks."""
         found = self._read(authorization, cookie)
         if isinstance(found, _Claims):
             user = self._accounts.cached_user(found.user)
@@ -102,7 +80,6 @@ class Authenticator:
         return None if credential is None else self._accounts.cached_user(_owner(credential, found[1]))
 
     def _read(self, authorization: str | None, cookie: str | None) -> tuple[str, str] | _Claims:
-        """Parse the header or cookie into key id and secret, or into the claims of a valid token."""
         if not authorization and cookie:
             return self._claims(cookie)
         scheme, _, rest = (authorization or "").partition(" ")
@@ -132,8 +109,7 @@ class Authenticator:
         return _Claims(name, issued)
 
     def _token_user(self, user: User, claims: _Claims) -> User:
-        """Refuse a token that is older than the user: it belonged to an earlier user of that name."""
-        if claims.issued < int(user.created.timestamp()):
+        if claims.issued < int(user.created.timestamp()):  # of an earlier user with the same name
             raise UnauthorizedError
         return user
 
@@ -142,7 +118,6 @@ class Authenticator:
 
 
 def _owner(credential: Credential, secret: str) -> str:
-    """Return the owner of a credential; raises UnauthorizedError if the secret is wrong."""
     if not hmac.compare_digest(secret.encode(), credential.secret.encode()):
         raise UnauthorizedError
     return credential.user

@@ -1,7 +1,7 @@
 """One operation as an ASGI application: faults, authentication, checks, handler, errors, access log.
 
-Handlers are blocking functions, because everything they call blocks (key-value store, object store), and run
-in a worker thread. The event loop only reads and writes sockets.
+Handlers are blocking functions, because the key-value store and the object store block, and run in a worker thread.
+The event loop only reads and writes sockets.
 """
 
 from __future__ import annotations
@@ -43,13 +43,7 @@ JSON_BODY_MAX = 16 << 20  # bytes; a bulk delete of 1,000 escaped paths of 1,024
 
 
 class Endpoint:
-    """Serves one operation.
-
-    Args:
-        operation: row of the route table.
-        backend: what its handler works on.
-        faults: rules that may fail a request on purpose.
-    """
+    """Serves one operation; `faults` may fail a request on purpose."""
 
     def __init__(self, operation: Operation, backend: Backend, faults: FaultInjector) -> None:
         self._operation = operation
@@ -95,7 +89,6 @@ class Endpoint:
         return await run_in_threadpool(self._handle, api_request)
 
     async def _authenticate(self, request: Request) -> User:
-        """Find the user; takes a worker thread only for a user who is not cached."""
         authenticator = self._backend.authenticator
         header = request.headers.get("authorization")
         cookie = None if header else request.cookies.get(COOKIE)
@@ -105,7 +98,6 @@ class Endpoint:
         return user
 
     def _handle(self, request: ApiRequest) -> Response:
-        """Check the operation's permissions, then call its handler (in a worker thread)."""
         operation = self._operation
         if operation.permissions:
             request.require(
@@ -124,9 +116,8 @@ class Endpoint:
         return await run_in_threadpool(self._faults.fault_for, incoming)
 
     def _log(self, request: Request, status: int, started: float) -> None:
-        """Count the request and write one line: never headers or bodies, and the URL still percent-encoded."""
         self._backend.usage.count(self._operation.name, request.method, status, time.perf_counter() - started)
-        if access_log.isEnabledFor(logging.INFO):
+        if access_log.isEnabledFor(logging.INFO):  # never headers or bodies; the URL stays percent-encoded
             raw = request.scope.get("raw_path", b"").decode("ascii", "replace")
             query = request.scope["query_string"].decode("ascii", "replace")
             url = f"{raw}?{query}" if query else raw
@@ -135,7 +126,6 @@ class Endpoint:
 
 
 async def _content_of(request: Request) -> bytes | Iterator[bytes]:
-    """Return the raw body; a small one is read here, which saves the worker thread a round trip to the loop."""
     length = request.headers.get("content-length")
     if length is not None and length.isdecimal() and int(length) <= SMALL_BODY:
         return await request.body()
@@ -154,7 +144,6 @@ async def _read_body(request: Request) -> bytes:
 
 
 def _query_of(request: Request) -> QueryParams:
-    """Decode the query strictly: a path that is not UTF-8 is refused instead of becoming another path."""
     raw = request.scope["query_string"].decode("latin-1")
     try:
         return QueryParams(parse_qsl(raw, keep_blank_values=True, errors="strict"))
@@ -169,7 +158,6 @@ def _injected_response(fault: InjectedResponse) -> Response:
 
 
 async def _drop_connection(scope: Scope, receive: Receive) -> None:
-    """Close the socket without sending anything; only for injected faults."""
     scope[TRANSPORT].abort()
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -39,7 +39,7 @@ class RequestError(InvalidValueError):
 
 
 def status_of(error: Exception) -> int:
-    """Return the HTTP status of an exception; 500 for one that Dredge does not define."""
+    """Return the HTTP status of an exception; 500 for one not defined by Dredge."""
     if isinstance(error, GravelerError):
         return error.status
     return next((status for base, status in _STATUS_BY_BASE if isinstance(error, base)), 500)
@@ -48,8 +48,8 @@ def status_of(error: Exception) -> int:
 def to_response(error: Exception) -> Response:
     """Build the error response for an exception.
 
-    An unexpected exception is logged with its traceback; its response names only the type. What this server
-    deliberately does not do, and a mistake in a user's action file, is one line.
+    An unexpected exception is logged with its traceback; its response has only the type. An unsupported operation is
+    logged as one line.
     """
     status = status_of(error)
     if status == 501:

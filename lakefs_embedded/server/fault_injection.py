@@ -1,8 +1,7 @@
 """Fault injection for tests: inspect every request before it is served, and fail it on purpose.
 
 A rule is called in a worker thread with a description of the request, so it may block or change the repository
-through the catalog. It returns a fault, or None to let the request through. A server without rules skips all
-of this.
+through the catalog. It returns a fault, or None to serve the request.
 
     with server.faults.injecting(
         lambda request: DropConnection() if request.operation == "prepare_commits" else None
@@ -20,13 +19,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A request that has not been served yet.
+    """A request not served yet.
 
     Attributes:
         operation: name of the handler, such as `prepare_uncommitted` or `get_object`.
-        method: HTTP method.
         path: path parameters (repository, branch, …).
-        query: raw query string.
         number: sequence number of the request on this server, from 1.
     """
 
@@ -42,8 +39,6 @@ class InjectedResponse:
     """Fault: send this response instead of serving the request, which has no effect.
 
     Attributes:
-        status: HTTP status.
-        message: message of the JSON error body.
         headers: additional response headers; the only headers if `body` is given.
         body: raw body in place of the JSON error; None sends the error.
     """

@@ -10,13 +10,9 @@ log = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Calls a function at an interval, in its own thread, until closed.
+    """Calls a function at an interval (after a first pause), in its own thread, until closed.
 
-    A failed call is logged and repeated after the interval; the work must tolerate being late.
-
-    Args:
-        work: function to call.
-        interval_seconds: pause before each call, the first included.
+    A failed call is logged and repeated after the interval.
     """
 
     def __init__(self, work: Callable[[], object], interval_seconds: float) -> None:

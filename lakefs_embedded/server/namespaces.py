@@ -1,4 +1,4 @@
-"""Storage namespaces that this server may open; all others are refused before anything is read or written."""
+"""Storage namespaces of this server; all others are refused before any access."""
 
 from __future__ import annotations
 
@@ -28,12 +28,9 @@ class Namespaces:
 
     Local namespaces are `local://name`, as on a real server: a folder below the base folder; or `local:///abs/folder`
     or `file:///abs/folder` below it (the SDK refuses to send the last form). Their path is literal, as everywhere in
-    Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`, `%`) and symbolic links that leave the base are refused. S3
+    Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`, `%`) and symbolic links out of the base are refused. S3
     namespaces are `s3://bucket/prefix`, those of Google Cloud Storage `gs://bucket/prefix`, and those of Azure
     `https://account.blob.core.windows.net/container/prefix`.
-
-    Args:
-        settings: block store, base folder, S3 options.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -57,11 +54,7 @@ class Namespaces:
         return "^https?://" if self.blockstore == "azure" else f"^{self.blockstore}://"
 
     def check(self, uri: str) -> None:
-        """Check that a namespace is inside the server's block store.
-
-        Raises:
-            NamespaceRefusedError: 400, it is not.
-        """
+        """Check that a namespace is inside the server's block store."""
         allowed = (
             self._is_local(uri) if self.blockstore == "local" else re.match(_BUCKETS[self.blockstore], uri)
         )
@@ -71,27 +64,16 @@ class Namespaces:
             )
 
     def check_address(self, address: str) -> None:
-        """Check that the address of an object is of the server's kind of store.
-
-        Raises:
-            NamespaceRefusedError: 400, another scheme, or none.
-        """
+        """Check that the address of an object is of the server's kind of store."""
         schemes = {"local": ("local://", "file://"), "azure": ("https://", "http://")}
         if not address.startswith(schemes.get(self.blockstore, (f"{self.blockstore}://",))):
             raise NamespaceRefusedError(f"physical address is not valid for block adapter: {self.blockstore}")
 
     def check_unshared(self, uri: str, others: Iterable[str]) -> None:
-        """Refuse a local namespace that lies in or around another one which spells its folder differently.
+        """Refuse a local namespace inside or around another one with a different spelling.
 
-        Whoever compares namespaces, a garbage collector too, compares their spelling: `local://shop/data/x` does not
-        look like a part of `local:///base/shop`, whose collection would delete it.
-
-        Args:
-            uri: the new namespace, checked.
-            others: namespaces of all repositories.
-
-        Raises:
-            NamespaceInUseError: 400.
+        Namespaces are compared as text, also by a garbage collector: `local://shop/data/x` does not look like a part of
+        `local:///base/shop`, whose collection would delete it.
         """
         if self.blockstore != "local":
             return
@@ -106,16 +88,12 @@ class Namespaces:
                 )
 
     def absolute(self, uri: str) -> str:
-        """Spell a local URI with its whole path; any other URI stays as it is."""
+        """Expand a local URI to its whole path; any other URI stays as it is."""
         match = _LOCAL_NAMESPACE.match(uri) if self.blockstore == "local" else None
         return uri if match is None else f"local://{os.path.join(self._base, match[1])}"
 
     def open(self, uri: str) -> ObjectWriter:
-        """Return the writer of a namespace.
-
-        Raises:
-            NamespaceRefusedError: 400, outside the block store.
-        """
+        """Return the writer of a namespace. Raises NamespaceRefusedError outside the block store."""
         with self._lock:
             cached = self._writers.get(uri)
         if cached is not None:
@@ -126,11 +104,7 @@ class Namespaces:
             return self._writers.setdefault(uri, writer)
 
     def open_source(self, uri: str) -> ObjectReader:
-        """Return a reader of an import source.
-
-        Raises:
-            NamespaceRefusedError: 400, outside the block store.
-        """
+        """Return a reader of an import source. Raises NamespaceRefusedError outside the block store."""
         self.check(uri)
         return open_reader(self.absolute(uri), self._options)
 

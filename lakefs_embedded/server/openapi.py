@@ -13,13 +13,7 @@ JsonObject = dict[str, Any]
 
 
 def specification(base_path: str, version: str, operations: Iterable[Operation]) -> JsonObject:
-    """Build the specification.
-
-    Args:
-        base_path: path that all operations are below.
-        version: of the API.
-        operations: rows of the route table.
-    """
+    """Build the specification; all operations are below `base_path`."""
     paths: JsonObject = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)

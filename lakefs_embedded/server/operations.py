@@ -1,4 +1,4 @@
-"""One row of the route table: an HTTP method and path, and what serves them."""
+"""One row of the route table: an HTTP method and path, and its handler."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ class Operation:
     """A call of the API.
 
     Attributes:
-        method: HTTP method, upper case.
         path: path below the API's base path; `{name}` is a path parameter.
-        handler: blocking function that serves the call; its name is the operation's name.
+        handler: blocking function to serve the call; its name is the operation's name.
         permissions: permissions the user must hold, all of them. Empty: any authenticated user
             (`AUTHENTICATED`). None: no credentials are needed (`PUBLIC`).
-        schema: schema of the JSON body; None for a call that takes no JSON body.
+        schema: schema of the JSON body; None for a call without one.
     """
 
     method: str

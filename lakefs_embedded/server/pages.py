@@ -1,4 +1,4 @@
-"""What is served beside the API, without credentials: health, metrics, the specification, a page for browsers."""
+"""Pages beside the API, without credentials: health, metrics, the specification, a page for browsers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,7 @@ _PARAMETERS = {"repositories": "repository", "branches": "branch", "tags": "tag"
 
 
 def side_routes(usage: Usage) -> list[Route]:
-    """Routes outside the API.
-
-    Args:
-        usage: counts that `/metrics` shows.
-    """
+    """Routes outside the API; `/metrics` shows the counts of `usage`."""
 
     async def metrics(request: Request) -> Response:
         return PlainTextResponse(usage.metrics())
@@ -45,8 +41,9 @@ def side_routes(usage: Usage) -> list[Route]:
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    """Answer a path or method that nothing serves, as a real server does: in the API always with the same message, a
-    page for any other path.
+    """Answer an unknown path or method as a real server does.
+
+    In the API the message is always the same; other paths get a page.
     """
     assert isinstance(error, HTTPException)
     path = request.url.path
@@ -61,7 +58,6 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 
 def _empty_parameter(path: str) -> str | None:
-    """Return the name of the first parameter that is empty in a path."""
     parts = path.split("/")
     for collection, value in pairwise(parts):
         if not value and collection in _PARAMETERS:

@@ -1,4 +1,4 @@
-"""Permissions that a call requires: an action, and a resource filled in from the request.
+"""Required permissions of a call: an action, and a resource filled in from the request.
 
     fs(Action.WRITE_OBJECT, OBJECT)      repository/{repository}/object/{?path}
 
@@ -31,29 +31,16 @@ POLICY = "policy/{policy}"
 
 @dataclass(frozen=True, slots=True)
 class RequiredPermission:
-    """A permission whose resource is only known once the request is.
-
-    Attributes:
-        action: lakeFS action, such as `fs:WriteObject`.
-        resource: ARN template; see the module docstring for its placeholders.
-    """
+    """A permission with a resource from the request: an ARN template, see the module docstring."""
 
     action: Action
     resource: str
 
     def resolve(self, path: Mapping[str, str], query: Query, body: Any) -> Permission:
-        """Fill in the resource.
-
-        Args:
-            path: path parameters.
-            query: query parameters.
-            body: decoded JSON body; {} for a call without one.
-
-        Returns:
-            The permission that this one request requires.
+        """Fill in the resource of one request.
 
         Raises:
-            RequestError: 400, the query lacks a parameter that the resource needs.
+            RequestError: 400, the query lacks a parameter of the resource.
         """
 
         def fill(match: re.Match[str]) -> str:
@@ -91,5 +78,5 @@ def auth(action: Action, resource: str) -> RequiredPermissions:
 
 
 def any_resource(action: Action) -> RequiredPermissions:
-    """Require an action that has no resource of its own; only a policy on `*` allows it."""
+    """Require an action without a resource; only a policy on `*` allows it."""
     return (RequiredPermission(action, ALL),)

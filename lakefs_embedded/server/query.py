@@ -1,4 +1,4 @@
-"""Query parameters, validated as the API specifies."""
+"""Query parameters, validated by the API's specification."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ class Query:
         return self._params.get(name) or None
 
     def required(self, name: str) -> str:
-        """Return a required text parameter.
-
-        Raises:
-            RequestError: 400, it is missing.
-        """
+        """Return a required text parameter; raises RequestError."""
         value = self._params.get(name)
         if value is None:
             raise RequestError.parameter(name, "query", "value is required but missing")
@@ -46,11 +42,7 @@ class Query:
         return self._params.getlist(name)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean parameter, in any spelling that Go accepts.
-
-        Raises:
-            RequestError: 400, not a boolean.
-        """
+        """Return a boolean parameter, in any spelling of Go; raises RequestError."""
         value = self._params.get(name)
         if value is None:
             return default
@@ -60,11 +52,7 @@ class Query:
 
     @property
     def amount(self) -> int:
-        """Maximum number of results per page; 100 if it is missing, -1 or 0.
-
-        Raises:
-            RequestError: 400, not an integer from -1 to 1000.
-        """
+        """Results per page (-1 to 1000); 100 if it is missing, -1 or 0; raises RequestError."""
         value = self._params.get("amount")
         if value is None:
             return AMOUNT_DEFAULT

@@ -1,4 +1,4 @@
-"""A request as a handler sees it: authenticated, with its parameters and body checked, and the catalog at hand."""
+"""A request for a handler: authenticated, with its parameters and body checked, and the catalog at hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakefs_embedded.server.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What all handlers share."""
+    """Objects shared by all handlers."""
 
     catalog: Catalog
     settings: ServerSettings
@@ -37,14 +37,10 @@ class ApiRequest:
     """One request to the API.
 
     Attributes:
-        backend: catalog, accounts and settings of the server.
-        path: path parameters, percent-decoded.
-        query: query parameters.
-        headers: request headers.
         body: JSON body, decoded and checked against the schema; {} for a call without one.
         user: authenticated user; None only for public calls.
         content: raw body of a call without a JSON schema: bytes if it is small, otherwise an iterator of
-            chunks, which blocks until each has arrived.
+            chunks; blocks until each has arrived.
     """
 
     backend: Backend
@@ -72,7 +68,7 @@ class ApiRequest:
 
     @property
     def committer(self) -> str:
-        """Committer of commits that this request makes."""
+        """Committer of this request's commits."""
         if self.user is None:
             raise ConfigError("a public call cannot commit: it has no committer")
         return self.user.committer
@@ -82,11 +78,7 @@ class ApiRequest:
         return self.user is not None and self.backend.accounts.allows(self.user.name, action, resource)
 
     def require(self, *permissions: Permission) -> None:
-        """Check permissions that the route table cannot express.
-
-        Raises:
-            UnauthorizedError: 401, one of them is missing.
-        """
+        """Check permissions beyond the route table; raises UnauthorizedError."""
         if self.user is None:
             raise UnauthorizedError
         self.backend.accounts.check(self.user.name, *permissions)
@@ -96,11 +88,7 @@ class ApiRequest:
         return self.body.get(name) is True
 
     def timestamp(self, name: str) -> datetime | None:
-        """Return an optional time field of the body (Unix seconds) as an aware UTC datetime.
-
-        Raises:
-            RequestError: 400, the number is outside the range of datetime.
-        """
+        """Return an optional time field of the body (Unix seconds), aware UTC; raises RequestError."""
         value = self.body.get(name)
         if value is None:
             return None

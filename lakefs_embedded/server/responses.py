@@ -42,23 +42,17 @@ def empty(status: int = 204) -> Response:
 
 
 def redirect(url: str, status: int = 302) -> Response:
-    """Build a redirection to a pre-signed URL, which is sent as it is: another encoding would break its signature."""
+    """Build a redirection to a pre-signed URL, sent unchanged: another encoding would break its signature."""
     return Response(None, status, {"Location": url})
 
 
 def text(status: int, body: str) -> Response:
-    """Build a plain text response; only `createBranch` uses one."""
+    """Build a plain text response, only for `createBranch`."""
     return Response(body, status, {"Content-Type": "text/plain; charset=utf-8"})
 
 
 def page(results: list[dict[str, Any]], *, has_more: bool, next_offset: str) -> Response:
-    """Build the response for one page of a listing.
-
-    Args:
-        results: serialized items.
-        has_more: whether another page follows.
-        next_offset: value of `after` that requests the next page; ignored on the last page.
-    """
+    """Build the response for one page of a listing; `next_offset` is ignored on the last page."""
     return json(
         200,
         {

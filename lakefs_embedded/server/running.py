@@ -30,14 +30,7 @@ START_SECONDS = 30
 
 
 def bind(listen: str) -> socket.socket:
-    """Open the listening socket first, so that a port in use is an error before any store is opened.
-
-    Args:
-        listen: `host:port`.
-
-    Raises:
-        UnavailableError: cannot listen on that address.
-    """
+    """Open the listening socket (`host:port`) before any store is opened; raises UnavailableError."""
     host, port = split_listen(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -75,10 +68,9 @@ def _server_of(service: Service) -> uvicorn.Server:
 
 
 def serve(settings: ServerSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Run until SIGTERM or SIGINT; requests in progress are finished first, a second signal aborts them.
+    """Run until SIGTERM or SIGINT; running requests are finished first, a second signal aborts them.
 
     Args:
-        settings: settings of the server.
         on_ready: called with the server's URL once it accepts connections.
 
     Raises:
@@ -130,7 +122,7 @@ class ThreadedServer:
             client = lakefs_sdk.client.LakeFSClient(host=server.endpoint, …)
 
     Args:
-        settings: settings of the server; without credentials a key pair is generated.
+        settings: without credentials a key pair is generated.
         kv, open_namespace, clock, faults: see `Service.build`.
         keep_unset: generate no key pair; the server waits to be set up through the API.
     """
@@ -193,11 +185,7 @@ class ThreadedServer:
         return self._running.kv
 
     def start(self) -> Self:
-        """Start, and return once connections are accepted.
-
-        Raises:
-            UnavailableError: the address is in use, or the server did not start in time.
-        """
+        """Start, and return once connections are accepted; raises UnavailableError."""
         listening = bind(self.settings.listen)
         self._url = url_of(listening)
         try:
@@ -225,7 +213,7 @@ class ThreadedServer:
         return self
 
     def stop(self) -> None:
-        """Finish requests in progress, stop, and close the stores; idempotent."""
+        """Finish running requests, stop, and close the stores; idempotent."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(STOP_SECONDS + 5)

@@ -1,7 +1,7 @@
 """A small schema language for JSON request bodies, checked before a handler sees them.
 
-A body is a `Schema` (object) or a `ListOf`; a schema names its fields and each field has a type. Fields that a
-schema does not name are passed through. In an optional field null means "not given".
+A body is a `Schema` (object) or a `ListOf`; a schema has named fields with types. Other fields are passed through. In
+an optional field null means "not given".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXT, INTEGER, BOOLEAN = "string", "integer", "boolean"
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """An array of one item type. `name` appears in error messages when the array is the whole body."""
+    """An array of one item type. `name` is for error messages about the whole body."""
 
     item: FieldType
     name: str = "array"
@@ -37,9 +37,9 @@ class Schema:
     """A JSON object.
 
     Attributes:
-        name: name in the API's specification; appears in error messages.
-        required: types of the fields that must be present.
-        optional: types of the fields that may be absent or null.
+        name: name in the API's specification and in error messages.
+        required: types of the required fields.
+        optional: types of the optional fields, which may be null.
         required_body: whether a request without a body is an error; if not, it is read as {}.
     """
 
@@ -50,17 +50,9 @@ class Schema:
 
 
 def parse_body(data: bytes, schema: BodySchema) -> Any:
-    """Decode a JSON body and check it against a schema.
+    """Decode a JSON body and check it against a schema; raises RequestError (400).
 
-    Args:
-        data: raw bytes of the body.
-        schema: what the call accepts.
-
-    Returns:
-        The decoded JSON; {} for an empty body that the schema does not require.
-
-    Raises:
-        RequestError: 400, the body is missing, is not JSON, or does not match.
+    An optional body may be empty, and is read as {}.
     """
     if not data.strip():
         if isinstance(schema, ListOf) or schema.required_body:
@@ -112,7 +104,6 @@ def _is_scalar(value: object, expected: str) -> bool:
 
 
 def _encodable(value: str) -> bool:
-    """Whether text is valid Unicode: JSON can escape lone surrogates, lakeFS accepts none."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""JSON objects of the API, one function each, with every key that a real server sends.
+"""JSON objects of the API, one function each, with every key sent by a real server.
 
 Optional keys follow the server and not the specification: a listing omits an empty `metadata`, `stat` always has it;
 `parents` is a list, never null; times are Unix seconds, except a task's `update_time` (RFC 3339).
@@ -79,12 +79,7 @@ def commit(value: Commit) -> JsonObject:
 
 
 def object_stats(value: ObjectStats, *, metadata: Mapping[str, str] | None) -> JsonObject:
-    """An ObjectStats.
-
-    Args:
-        value: an object or a common prefix.
-        metadata: value of the key `metadata`; None omits the key.
-    """
+    """An ObjectStats, of an object or a common prefix; a `metadata` of None omits the key."""
     if value.path_type == "common_prefix":
         return {
             "checksum": "",
@@ -141,9 +136,7 @@ def prepared_commits(value: PreparedCommits, *, presigned_url: str | None) -> Js
     """A GarbageCollectionPrepareResponse.
 
     Args:
-        value: result of the preparation.
-        presigned_url: value of `gc_commits_presigned_url`: None omits the key (status), "" is an empty value
-            (synchronous call where URLs are not pre-signed).
+        presigned_url: None omits the key (status), "" is an empty value (synchronous call without pre-signing).
     """
     fields = {
         "gc_addresses_location": value.addresses_location,
@@ -233,5 +226,5 @@ def credential(value: Credential) -> JsonObject:
 
 
 def credential_with_secret(value: Credential) -> JsonObject:
-    """A CredentialsWithSecret: the only object that shows a secret."""
+    """A CredentialsWithSecret: the only object with a secret."""
     return {**credential(value), "secret_access_key": value.secret}

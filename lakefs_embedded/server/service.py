@@ -36,7 +36,7 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Everything behind one listening socket."""
+    """All parts of a running server."""
 
     app: ASGIApp
     backend: Backend
@@ -57,12 +57,8 @@ class Service:
         """Open the stores and wire the application.
 
         Args:
-            settings: settings of the server.
             kv: store to use in place of `settings.kv_url`; the caller closes it.
-            open_namespace: opens a namespace URI in place of the block store of the settings; for stores that
-                tests wrap.
-            clock: current time, aware UTC.
-            faults: fault injection rules.
+            open_namespace: opens a namespace URI in place of the block store of the settings, for tests.
 
         Raises:
             ConfigError: the store has another lakeFS schema version, or a URL is wrong.
@@ -90,7 +86,7 @@ class Service:
             return cls(app, backend, faults, kv, opening.pop_all())
 
     def close(self) -> None:
-        """Finish background work and close what `build` opened."""
+        """Finish background work and close the stores opened by `build`."""
         self.resources.close()
 
 
@@ -101,11 +97,7 @@ def _accounts(settings: ServerSettings, kv: Store, clock: Clock) -> Accounts:
 
 
 def check_schema(kv: Store) -> None:
-    """Write lakeFS's schema version to a new store, and check that of an existing one.
-
-    Raises:
-        ConfigError: the store has another version.
-    """
+    """Write lakeFS's schema version to a new store, and check an existing one; raises ConfigError."""
     try:
         kv.set_if(SCHEMA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, None)
     except ConflictError:

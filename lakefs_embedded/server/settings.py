@@ -27,24 +27,23 @@ class ServerSettings:
 
     Attributes:
         listen: `host:port`; port 0 picks a free port.
-        kv_url: `memory://`, `sqlite:///abs/path.db` or any other URL that `dredge.kv.open_store` accepts.
-        blockstore: where objects are stored: "local" (a folder), "s3", "gs" (Google Cloud Storage) or "azure".
-        local_base: absolute path of the folder that contains all local namespaces; required for "local".
+        kv_url: `memory://`, `sqlite:///abs/path.db` or any other URL of `dredge.kv.open_store`.
+        blockstore: place of the objects: "local" (a folder), "s3", "gs" (Google Cloud Storage) or "azure".
+        local_base: absolute path of the folder of all local namespaces; required for "local".
         local_import: allow imports on a "local" server, from folders below `local_base`; "s3" always allows them.
         storage: connection options for S3; None reads the usual AWS variables.
         credentials: key pair of the server's own administrator; None starts without users, to be set up through
             `POST /setup_lakefs`.
         signing_key: signs login tokens and issued physical addresses; changing it invalidates both.
-        housekeeping_seconds: interval at which expired records are removed.
-        login_seconds: lifetime of a login token.
+        housekeeping_seconds: interval of the removal of expired records.
         catalog: settings of the data model; its signing key and `presign` are replaced by those here.
         defects: names from DEFECTS to switch on: known faults of real servers, for tests.
         rbac: "internal" or "simplified": users, groups and policies are managed through the API. "none": there is one
             user, and calls about groups, policies and more users answer 501, as on a real server with basic
             authentication.
         presign: let clients read and write objects in the store itself, by pre-signed URLs; only on "s3".
-        prepare_commits_answer: response of the synchronous prepare_commits where URLs are not pre-signed: "lakefs" as
-            a real server (400, two JSON documents), "single" 201 without the URL.
+        prepare_commits_answer: response of the synchronous prepare_commits without pre-signing: "lakefs" as a real
+            server (400, two JSON documents), "single" 201 without the URL.
     """
 
     listen: str = "127.0.0.1:8000"
@@ -83,11 +82,9 @@ class ServerSettings:
 
     @classmethod
     def for_folder(cls, folder: str | os.PathLike[str], **changes: Any) -> ServerSettings:
-        """Settings for a server that keeps everything in one folder (see `DataFolder`), on a free local port.
+        """Settings for a server in one folder (see `DataFolder`), on a free local port.
 
-        Args:
-            folder: created if missing; an existing one keeps its key pair.
-            changes: settings to override.
+        An existing folder keeps its key pair.
         """
         data = DataFolder.open(folder)
         defaults: dict[str, Any] = {
@@ -120,11 +117,7 @@ class ServerSettings:
 
 
 def split_listen(listen: str) -> tuple[str, int]:
-    """Split `host:port`; an IPv6 address is in brackets.
-
-    Raises:
-        ConfigError: malformed.
-    """
+    """Split `host:port`; an IPv6 address is in brackets; raises ConfigError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"listen address {listen!r} must be host:port, such as 127.0.0.1:8000")

@@ -34,7 +34,6 @@ class BodyChunks(Iterator[bytes]):
         return chunk
 
     async def _pull(self) -> bytes:
-        """Combine small network reads into one chunk, for fewer switches between threads."""
         if self._stream is None:
             self._stream = self._request.stream()
         parts: list[bytes] = []
@@ -50,13 +49,9 @@ class BodyChunks(Iterator[bytes]):
 class FormContent(Iterator[bytes]):
     """The bytes of the form field `content`; other fields are skipped.
 
-    Args:
-        chunks: the raw body.
-        content_type: Content-Type of the request, which names the boundary.
-
     Raises:
-        RequestError: 400, no boundary. `open` raises it for a missing field, before any byte is stored; a malformed
-            form can raise it at any chunk.
+        RequestError: 400, no boundary in the Content-Type. `open` raises it for a missing field, before any byte is
+            stored; a malformed form can raise it at any chunk.
     """
 
     def __init__(self, chunks: Iterator[bytes], content_type: str) -> None:
@@ -83,11 +78,7 @@ class FormContent(Iterator[bytes]):
         )
 
     def open(self) -> str:
-        """Read up to the field, so that a form without it fails before anything is stored.
-
-        Returns:
-            Content type of the field; "" if it has none.
-        """
+        """Read up to the field, and return its content type; "" if it has none."""
         while not self._found and self._feed():
             pass
         if not self._found:
@@ -101,7 +92,6 @@ class FormContent(Iterator[bytes]):
         return self._ready.popleft()
 
     def _feed(self) -> bool:
-        """Parse one more chunk; False at the end of a complete form."""
         chunk = next(self._chunks, b"")
         try:
             if chunk:

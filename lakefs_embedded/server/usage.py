@@ -1,6 +1,6 @@
-"""What a server counts about its own work: requests by month for the usage report, by call for `/metrics`.
+"""A server's counts: requests by month for the usage report, by call for `/metrics`.
 
-Counts by month are kept in the key-value store, where all servers of an installation add theirs:
+Counts by month are kept in the key-value store, shared by all servers of an installation:
 
     usage    usage/monthly/<installation id>/<YYYYMM>    decimal number
 
@@ -23,11 +23,10 @@ PARTITION = b"usage"
 
 
 class Usage:
-    """Counts requests in memory, and adds them to those of the installation when they are asked for.
+    """Counts requests in memory, and adds them to those of the installation on demand.
 
     Args:
-        kv: has the installation's id, and gets one if it has none, and the counts by month.
-        clock: current time, aware UTC; says which month a request belongs to.
+        kv: has the installation's id (created if missing) and the counts by month.
     """
 
     def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
@@ -40,7 +39,7 @@ class Usage:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def count(self, operation: str, method: str, status: int, seconds: float) -> None:
-        """Count one request that has been answered."""
+        """Count one finished request."""
         now = self._clock()
         with self._lock:
             self._months[now.year, now.month] += 1
@@ -48,8 +47,7 @@ class Usage:
             self._seconds[operation] += seconds
 
     def months(self) -> list[tuple[int, int, int]]:
-        """Write down the requests since the last time; return year, month and number of requests of the whole
-        installation, in order."""
+        """Store the requests since the last call; returns year, month and number of requests of the installation."""
         with self._lock:
             waiting, self._months = self._months, Counter()
         for (year, month), count in waiting.items():
@@ -96,7 +94,6 @@ class Usage:
 
 
 def _installation_id(kv: Store) -> str:
-    """Read the id that a lakeFS installation gives itself; a store without one gets one."""
     try:
         return kv.get(INSTALLATION_PARTITION, INSTALLATION_KEY).decode()
     except NotFoundError:

@@ -1,6 +1,6 @@
 """Staging areas: one partition of the key-value store per staging token, one record per changed path.
 
-A record without an identity is a tombstone: it deletes the path, whatever older tokens or the commit hold.
+A record without an identity is a tombstone: it deletes the path of older tokens and of the commit.
 
 Source: lakeFS pkg/graveler/staging/manager.go
 """
@@ -17,12 +17,7 @@ from dredge.lakefs.files.entries import Value
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One staged change.
-
-    Args:
-        path: UTF-8 bytes.
-        value: what the path holds, or None for a tombstone.
-    """
+    """One staged change; a value of None is a tombstone."""
 
     path: bytes
     value: Value | None
@@ -37,11 +32,7 @@ class Staged:
 
     @classmethod
     def decode(cls, path: bytes, data: bytes) -> Staged:
-        """Read a record found at a path.
-
-        Raises:
-            FormatError: not a StagedEntryData message.
-        """
+        """Read a record found at a path. Raises FormatError: not a StagedEntryData message."""
         record = messages.decode(messages.StagedEntryData, data, f"staged record of {path!r}")
         return cls(path, Value(record.identity, record.data) if record.identity else None)
 
@@ -69,11 +60,7 @@ class StagingAreas:
         self._kv.set(token.encode(), staged.path, staged.encode())
 
     def put_if(self, token: str, staged: Staged, expected: bytes | None) -> None:
-        """Write a change if the record is still as it was read.
-
-        Raises:
-            PredicateFailedError: it has changed.
-        """
+        """Write a change if the record is unchanged. Raises PredicateFailedError: it has changed."""
         self._kv.set_if(token.encode(), staged.path, staged.encode(), expected)
 
     def remove(self, token: str, path: bytes) -> None:

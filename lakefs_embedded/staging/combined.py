@@ -15,13 +15,7 @@ from lakefs_embedded.staging.area import Staged, StagingAreas
 
 
 def staged_value(areas: StagingAreas, tokens: Sequence[str], path: bytes) -> Staged | None:
-    """The newest change of a path; None when no token has one.
-
-    Args:
-        areas: where the tokens are.
-        tokens: newest first.
-        path: UTF-8 bytes.
-    """
+    """The newest change of a path (`tokens` newest first); None when no token has one."""
     for token in tokens:
         staged = areas.get(token, path)
         if staged is not None:
@@ -30,13 +24,7 @@ def staged_value(areas: StagingAreas, tokens: Sequence[str], path: bytes) -> Sta
 
 
 def staged_changes(areas: StagingAreas, tokens: Sequence[str], start: bytes = b"") -> Iterator[Staged]:
-    """The newest change of every path in path order, including tombstones.
-
-    Args:
-        areas: where the tokens are.
-        tokens: newest first.
-        start: the first path to read.
-    """
+    """The newest change of every path in path order, including tombstones."""
     if len(tokens) == 1:
         yield from areas.scan(tokens[0], start)
         return
@@ -51,12 +39,7 @@ def staged_changes(areas: StagingAreas, tokens: Sequence[str], start: bytes = b"
 def overlay(
     changes: Iterable[Staged], committed: Iterable[tuple[bytes, Value]]
 ) -> Iterator[tuple[bytes, Value]]:
-    """Committed values with changes applied, in path order, without deleted paths.
-
-    Args:
-        changes: in path order, one per path.
-        committed: (path, value) in path order.
-    """
+    """Committed values with changes applied, both in path order; deleted paths are left out."""
     below = iter(committed)
     present = next(below, None)
     for change in changes:

@@ -1,10 +1,9 @@
-"""Dropping staging partitions that no branch names any more, in the background.
+"""Drops staging partitions without a branch, in the background.
 
 A token is first queued under `cleanup-tokens`; then its rows are deleted, then the queue's record. A crash at
-any point leaves a record from which the next process continues. Unlike a real server's, this drain runs at
-start-up too, and does not trust the queue: a token that a branch still names is left alone and its record
-removed. (A lost response during a reset can queue a token in use; a real server then deletes uncommitted
-data.)
+any point leaves a record for the next process. Unlike a real server's, this drain runs at start-up too, and checks
+the queue: a token still in use by a branch is kept, and its record removed. (A lost response during a reset can queue
+a token in use; a real server then deletes uncommitted data.)
 
 Source: lakeFS pkg/graveler/staging/manager.go
 """
@@ -28,14 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenDropper:
-    """Queues tokens, and drops those in the queue.
-
-    Args:
-        kv: holds the tokens and the queue.
-        repositories: tell which tokens are in use.
-        branches: tell which tokens are in use.
-        background: drain in a thread; False drains before `queue` returns.
-    """
+    """Queues tokens, and drops queued ones."""
 
     def __init__(
         self, kv: Store, repositories: Repositories, branches: Branches, *, background: bool
@@ -49,7 +41,7 @@ class TokenDropper:
         self._again = False
 
     def queue(self, tokens: Iterable[str]) -> None:
-        """Queue tokens that the caller has just removed from a branch."""
+        """Queue tokens just removed from a branch."""
         tokens = list(tokens)
         for token in tokens:
             self._kv.set(QUEUE_PARTITION, token.encode(), _MARKER)
@@ -57,7 +49,7 @@ class TokenDropper:
             self.wake()
 
     def wake(self) -> None:
-        """Drain the queue, including what other and earlier processes left in it."""
+        """Drain the queue, including tokens of other and earlier processes."""
         if not self._background:
             self.drain()
             return
@@ -75,11 +67,7 @@ class TokenDropper:
             thread.join()
 
     def drain(self) -> int:
-        """Drop every queued token that no branch names.
-
-        Returns:
-            Number of tokens dropped.
-        """
+        """Drop every queued token without a branch. Returns their number."""
         dropped = 0
         for key in [entry.key for entry in self._kv.scan(QUEUE_PARTITION)]:
             token = key.decode("utf-8", "surrogateescape")
@@ -92,7 +80,7 @@ class TokenDropper:
         return dropped
 
     def is_named(self, token: str) -> bool:
-        """Whether the branch that a token is named after still names it.
+        """Whether the token's branch still has it.
 
         `<repository>-<branch>:<uuid>` is ambiguous because both names may contain "-": every split is tried.
         """
@@ -122,5 +110,5 @@ class TokenDropper:
                 self._again = False
             try:
                 self.drain()
-            except DredgeError as error:  # the queue keeps what is left; the next wake goes on
+            except DredgeError as error:  # the queue keeps the rest for the next wake
                 log.warning("dropping staging tokens stopped: %s", error)

@@ -1,4 +1,4 @@
-"""The writer's and the reader's flow: how both cope with commits that start meanwhile.
+"""The writer's and the reader's flow, correct during concurrent commits.
 
     writer    read the branch (may be cached)
               write to its staging token
@@ -37,11 +37,7 @@ def write_staged(
     """Write to a branch by the writer's flow.
 
     Args:
-        branches: branch records.
-        repository: the repository.
-        name: name of the branch.
         write: writes to `branch.staging_token`; must be idempotent.
-        tries: maximum number of tries.
 
     Raises:
         BranchNotFoundError: 404; also when the branch was deleted while writing.
@@ -61,14 +57,7 @@ def read_branch[T](branches: Branches, repository: Repository, name: str, read: 
     """Read from a branch by the reader's flow.
 
     Args:
-        branches: branch records.
-        repository: the repository.
-        name: name of the branch.
         read: reads through `branch.tokens` and `branch.commit_id`; must not return a lazy result.
-
-    Raises:
-        BranchNotFoundError: 404.
-        TooManyTriesError: 429, the branch changed during every try.
     """
     branch = branches.cached(repository, name).branch
     for _ in range(READ_TRIES):

@@ -1,9 +1,9 @@
 """The committer's flow.
 
-    1 seal       set_if: the staging token becomes the newest sealed token, a fresh token takes its place
+    1 seal       set_if: the staging token becomes the newest sealed token, a new token takes its place
     2 build      head + sealed tokens → ranges, metarange; the commit record is written
-    3 fast path  set_if on exactly the record that step 1 wrote: head = the commit, no sealed tokens
-    4 full       if 3 failed: read the branch, and see which of our sealed tokens it still names
+    3 fast path  set_if on the record written in step 1: head = the commit, no sealed tokens
+    4 full       if 3 failed: read the branch, and compare its sealed tokens with ours
 
 In step 4 the tokens (newest first) overlap: some first ones of ours are the last ones of the branch's.
 
@@ -12,10 +12,9 @@ In step 4 the tokens (newest first) overlap: some first ones of ours are the las
     branch    t5 t4 t3          an earlier commit took t1 and t2 and moved the head: build again on it, set_if
     branch    t5                a later commit took all of ours: an empty commit
 
-A set_if fails only because another one succeeded, so somebody always makes progress. Whatever fails or
-crashes, the branch names a token until the commit that holds the token's changes is its head. What can be
-left over is a commit that no branch leads to and, after the last set_if, tokens that have not been queued for
-dropping.
+A set_if fails only because another one succeeded, so at least one committer makes progress. After any failure or
+crash, the branch keeps a token until the commit with the token's changes is its head. Possible leftovers are a
+dangling commit and, after the last set_if, tokens not queued for dropping.
 
 Source: design "lakeFS on KV", committer flow; lakeFS pkg/graveler/graveler.go.
 """
@@ -34,33 +33,22 @@ from lakefs_embedded.refs.branches import Branches, Stored
 _BACKOFF_SECONDS_MAX = 5.0
 
 Build = Callable[[str, Sequence[str]], Commit]
-"""`build(head commit id, tokens)` writes everything a commit needs, its record last; tokens are newest first.
+"""`build(head commit id, tokens)` writes a commit's tables, then its record; tokens are newest first.
 
-Raises NoChangesError when the tokens change nothing, or when there are none, unless that is allowed.
+Raises NoChangesError if the tokens change nothing (unless allowed).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The result of a commit.
-
-    Args:
-        commit: the branch's new head.
-        dropped: tokens that the branch no longer names; their rows are garbage.
-    """
+    """The result of a commit; rows of the `dropped` tokens are garbage."""
 
     commit: Commit
     dropped: tuple[str, ...]
 
 
 class CommitProtocol:
-    """Commits on branches, concurrently with any number of others.
-
-    Args:
-        branches: branch records.
-        tries: maximum number of tries of the last step.
-        sleep: waits that many seconds between tries.
-    """
+    """Commits on branches, safe with any number of concurrent commits."""
 
     def __init__(self, branches: Branches, tries: int, sleep: Callable[[float], None]) -> None:
         self._branches = branches
@@ -68,10 +56,9 @@ class CommitProtocol:
         self._sleep = sleep
 
     def commit_staged(self, repository: Repository, name: str, build: Build) -> Committed:
-        """Commit what was staged before this call began, and possibly some of what is staged during it.
+        """Commit the changes staged before this call, and possibly some staged during it.
 
         Raises:
-            BranchNotFoundError: 404.
             NoChangesError: 400; also when a concurrent commit took all changes. The token stays sealed.
             TooManyTriesError: 429; the changes stay on the branch.
         """
@@ -94,12 +81,10 @@ class CommitProtocol:
         build: Callable[[str], Commit],
         is_dirty: Callable[[Branch], bool],
     ) -> Committed:
-        """Commit content that was not staged (a merge, a revert, a metarange).
+        """Commit unstaged content (a merge, a revert, a metarange).
 
         Args:
-            repository: the repository.
-            name: name of the branch.
-            build: makes the commit, given the id of the head commit.
+            build: makes the commit on top of a head commit id.
             is_dirty: whether a branch has uncommitted changes.
 
         Raises:
@@ -119,23 +104,13 @@ class CommitProtocol:
         raise TooManyTriesError
 
     def seal(self, repository: Repository, name: str) -> Stored:
-        """Seal the staging token and put a fresh one in its place."""
+        """Seal the staging token and put a new one in its place."""
         return self.change(
             repository, name, lambda branch: branch.sealed(new_staging_token(repository.name, name))
         )
 
     def change(self, repository: Repository, name: str, new: Callable[[Branch], Branch]) -> Stored:
-        """Change a branch whatever others do to it meanwhile.
-
-        Args:
-            repository: the repository.
-            name: name of the branch.
-            new: makes the new value from the present one; called again after each lost race.
-
-        Raises:
-            BranchNotFoundError: 404.
-            TooManyTriesError: 429.
-        """
+        """Change a branch; `new` makes the new value from the present one, again after each lost race."""
         for attempt in range(self._tries):
             stored = self._branches.current(repository, name)
             try:
@@ -178,14 +153,9 @@ class CommitProtocol:
 
 
 def overlap(ours: tuple[str, ...], present: tuple[str, ...]) -> tuple[str, ...]:
-    """Which of our sealed tokens a branch still names.
+    """The longest prefix of `ours` (newest first) which is a suffix of the branch's sealed tokens `present`.
 
-    Args:
-        ours: tokens that were sealed when the commit began, newest first.
-        present: the branch's sealed tokens now, newest first.
-
-    Returns:
-        The longest prefix of `ours` that is a suffix of `present`; () when they do not overlap.
+    Returns () when they do not overlap.
     """
     for length in range(min(len(ours), len(present)), 0, -1):
         if ours[:length] == present[-length:]:

@@ -1,4 +1,4 @@
-"""Resets: uncommitted changes are discarded.
+"""Resets: discard uncommitted changes.
 
 Source: lakeFS pkg/graveler/graveler.go (Reset, ResetKey, ResetPrefix; behaviour only).
 """
@@ -24,16 +24,7 @@ Lookup = Callable[[str, bytes], Value | None]
 
 
 class Resets:
-    """The three resets of a branch.
-
-    Args:
-        branches: branch records.
-        areas: staging areas.
-        protocol: changes branches.
-        dropper: takes tokens that are no longer needed.
-        lookup: reads committed values.
-        tries: maximum number of tries per request.
-    """
+    """The three resets of a branch."""
 
     def __init__(
         self,
@@ -52,7 +43,7 @@ class Resets:
         self._tries = tries
 
     def everything(self, repository: Repository, name: str) -> None:
-        """Give the branch a fresh token and drop all others."""
+        """Give the branch a new token and drop all others."""
         thrown: tuple[str, ...] = ()
 
         def fresh(branch: Branch) -> Branch:
@@ -64,9 +55,9 @@ class Resets:
         self._dropper.queue(thrown)
 
     def path(self, repository: Repository, name: str, path: bytes) -> None:
-        """Stage what is committed at a path, or a tombstone, on top of what is staged there.
+        """Stage the committed value of a path, or a tombstone, on top of its staged value.
 
-        Does nothing when nothing is staged there, or an entry of the committed identity (L45).
+        Does nothing without a staged value, or if it has the committed identity (L45).
         """
 
         def write(branch: Branch) -> None:
@@ -81,11 +72,11 @@ class Resets:
         write_staged(self._branches, repository, name, write, self._tries)
 
     def prefix(self, repository: Repository, name: str, prefix: bytes) -> None:
-        """Restage what is committed below a prefix, and put tombstones on paths that are new there.
+        """Stage the committed values below a prefix, and tombstones for new paths.
 
-        All rows go to a token that no branch names yet. Naming it is the last step, so the reset is visible as
-        a whole or not at all. (A real server first puts the tombstones into the current token.) While the
-        request runs, there are rows that look like trash and are about to become live.
+        All rows are written to a new token, which is added to the branch at the end: the reset is visible as a whole or
+        not at all. (A real server first puts the tombstones into the current token.) During the request these rows look
+        like trash, but will be live.
         """
         for _ in range(self._tries):
             stored = self._branches.current(repository, name)
@@ -107,7 +98,7 @@ class Resets:
 
 
 def same_identity(left: Value | None, right: Value | None) -> bool:
-    """Whether two values have the same content, whatever their addresses and times."""
+    """Whether two values have the same content; addresses and times may differ."""
     if left is None or right is None:
         return left is right
     return left.identity == right.identity

@@ -1,4 +1,4 @@
-"""`./run simulate`: plays histories, shrinks what fails, and tells what was seen."""
+"""`./run simulate`: plays histories, shrinks failures, and prints the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORLDS = ("decision", "gc", "gc-wait", "icechunk", "trash")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; gives its exit code: 0 when all histories are well, 1 when one is not."""
+    """Run the command; returns its exit code: 0 without a broken rule, else 1."""
     parser = _parser()
     asked = parser.parse_args(arguments)
     if asked.world == ALL and asked.known_bugs is None:

@@ -1,4 +1,4 @@
-"""The objects of one bucket, with a clock, a kind of ETag and habits of their own; past all doors."""
+"""The objects of one bucket, with a clock, a kind of ETag and other habits; below all doors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.simulation.clock import Clock
 from tests.simulation.noise import stable_hash
 
 type ETags = Literal["md5", "opaque"]
-"""How a bucket makes ETags: of the content, or (encrypted by a key of its own) of nothing that anybody knows."""
+"""A bucket's ETags: from the content, or random (encrypted by its key)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object, or what is left of one: a version that is not the current one, or a marker of its deletion."""
+    """An object, an earlier version, or a delete marker."""
 
     data: bytes
     modified: datetime
@@ -34,20 +34,20 @@ class Bucket:
     name: str
     clock: Clock  # gives times of writes
     etags: ETags = "md5"  # how they are made
-    # what is deleted or replaced stays as an older version, and deleting leaves a marker
+    # versioning: deletions and replacements keep an older version, and a deletion leaves a marker
     versioned: bool = False
     page_keys: int = 1000  # keys a page of a listing has
-    # called with a key right before its object goes; may raise
+    # called with a key right before its object is removed; may raise
     on_delete: Callable[[str], None] = lambda _key: None
-    # called with a key and what is about to go for good: a version or a marker; may raise
+    # called with a key and a version or marker right before its removal; may raise
     on_purge: Callable[[str, Stored], None] = lambda _key, _version: None
     # called with key and content of each write
     on_put: Callable[[str, bytes], None] = lambda _key, _data: None
-    # called with a key right before what it has is replaced; may raise
+    # called with a key right before its object is replaced; may raise
     on_replace: Callable[[str], None] = lambda _key: None
     # calls that are denied for an object, by its key
     locked: dict[str, frozenset[str]] = field(default_factory=dict)
-    on_hold: set[str] = field(default_factory=set)  # objects that nobody may delete, by their keys
+    on_hold: set[str] = field(default_factory=set)  # locked objects, by their keys
     objects: dict[str, Stored] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     older: dict[str, list[Stored]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Bucket:
         return stored
 
     def remove(self, key: str) -> str | None:
-        """Remove an object, if there is one; gives the id of the marker that is left."""
+        """Remove an object, if it exists; returns the id of the marker."""
         if key in self.objects:
             self.on_delete(key)
             self._supersede(key)
@@ -86,12 +86,12 @@ class Bucket:
         return marker.version
 
     def versions(self, key: str) -> list[Stored]:
-        """What is kept under a key, the newest first."""
+        """Versions of a key, the newest first."""
         current = [self.objects[key]] if key in self.objects else []
         return current + self.older.get(key, [])[::-1]
 
     def purge(self, key: str, version: str) -> None:
-        """Remove one version or marker for good; what is newest then is the current one."""
+        """Remove one version or marker permanently; the newest remaining one becomes current."""
         for found in self.versions(key):
             if found.version == version:
                 self.on_purge(key, found)
@@ -109,19 +109,19 @@ class Bucket:
             self.older.setdefault(key, []).append(self.objects[key])
 
     def lose(self, key: str) -> None:
-        """An object goes without anybody's request."""
+        """Remove an object without any request."""
         del self.objects[key]
         del self.keys[bisect_left(self.keys, key)]
 
     def flip(self, key: str) -> None:
-        """A bit in the middle of an object turns over."""
+        """Flip a bit in the middle of an object."""
         stored = self.objects[key]
         middle = len(stored.data) // 2
         data = stored.data[:middle] + bytes([stored.data[middle] ^ 4]) + stored.data[middle + 1 :]
         self.objects[key] = replace(stored, data=data)
 
     def restore(self, key: str, stored: Stored) -> None:
-        """Put an object back as it was."""
+        """Restore an object."""
         if key not in self.objects:
             insort(self.keys, key)
         self.objects[key] = stored

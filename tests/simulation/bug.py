@@ -1,4 +1,4 @@
-"""A bug that the simulator must find."""
+"""A bug to be found by the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time, and the clocks that show it, more or less."""
+"""Virtual time, and inexact clocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 24 * HOUR
 
 
 def instant(seconds: float) -> datetime:
-    """The true time so many seconds after the start of a history."""
+    """The true time some seconds after the start of a history."""
     return START + timedelta(seconds=seconds)
 
 
@@ -28,7 +28,7 @@ class Clock:
     whole_seconds: bool = False  # it shows whole seconds only, rounded down
 
     def seconds(self) -> float:
-        """What it shows, in seconds since the start."""
+        """The displayed time, in seconds since the start."""
         now = self.true_seconds()
         jumped = sum(by for at, by in self.jumps if at <= now)
         return now * (1 + self.drift) + self.offset + jumped

@@ -1,7 +1,7 @@
-"""Moves in the moments of other scenes: what a scene does at one step meets another one here, and weather with it.
+"""Moves at the moments of other scenes: any kind of move meets any step, and weather with it.
 
-A scene makes its moves where its author knew a danger, so without this each kind of move is seen at the same few steps,
-however many histories are played. Nobody knows a danger in what is drawn here: any kind of move meets any step.
+A scene makes its moves at the dangers known to its author, so without this each kind of move happens at the same few
+steps in all histories. The draws here need no known danger.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.simulation.history import OF_THE_BASE, Move
 SECONDS = (1.0, 30.0, 400.0)
 RATES = (0.1, 0.5, 1.0)
 CALLS = 12
-"""A move comes at one of so many first calls."""
+"""A move comes at one of the first calls, up to this number."""
 
 
 def displaced(

@@ -1,9 +1,9 @@
-"""Every call through a door is a point where another may move, the process may die, and weather may strike.
+"""Every call through a door is a point for another actor to move, for the process to die, and for weather to strike.
 
     doors.call("kv", "set_if", lambda: store.set_if(...), faults)
 
-The call waits for its latency first, so whoever is due by then goes before it. Then the deed is done, or not, and its
-answer arrives, or not. Outside of actors (while a scene is set up or looked at) a door is just open.
+The call waits for its latency first, so earlier actors are served before it. Then the operation is done or not, and its
+answer arrives or not. Outside of actors (while a scene is set up or checked) a door is just open.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tests.simulation.scheduler import Actor, Killed, Process, Scheduler
 from tests.simulation.weather import Door, Weather
 
 SLOW = 40.0
-"""How many times as long a slow call takes."""
+"""Factor of a slow call's time."""
 SLOWER = ("slow", "slow server")
-"""Kinds of weather in which a call is done, later."""
+"""Kinds of weather with a delayed call."""
 
 
 @dataclass(frozen=True)
 class Accident:
-    """What a move has planned: the first such process that gets to its n-th call dies there, or falls asleep."""
+    """A planned accident: the first such process dies or falls asleep at its n-th call."""
 
     process: str  # beginning of its name
     call: int  # from 1
@@ -34,19 +34,19 @@ class Accident:
 
 @dataclass
 class Trigger:
-    """Wakes somebody in the moment in which a call is about to be done."""
+    """Wakes a process right before a call is done."""
 
     # of the process that calls; or the last word of the actor's name, which for servers is what they serve
     role: str
-    name: str  # of the call; after a space may come a part of what it is about
+    name: str  # of the call; after a space a part of its subject
     left: int  # calls until then, that one included
-    actor: Actor  # who is woken
+    actor: Actor  # the woken process
     caller: Actor | None = None  # who makes the call
 
 
 type Deed[T] = Callable[[], T]
 type Fault[T] = Callable[[Deed[T]], T]
-"""Does what a kind of weather does to a deed: raises before it, after it, or answers something else."""
+"""Applies a kind of weather to an operation: raises before it, after it, or changes its answer."""
 
 
 @dataclass
@@ -58,13 +58,13 @@ class Doors:
     # mean latency of a call in seconds, by the beginning of the name of its process
     pace: dict[str, float] = field(default_factory=dict)
     haste: float = 1.0  # by which clients' requests take less time than what servers do for long; 1 is none
-    accidents: list[Accident] = field(default_factory=list)  # what was planned
+    accidents: list[Accident] = field(default_factory=list)  # the planned accidents
     triggers: list[Trigger] = field(default_factory=list)  # who waits for which call
     calls: int = 0
     kills: int = 0
     sleeps: int = 0
     asleep: list[Process] = field(default_factory=list)  # processes that fell asleep
-    # seconds by which the call is late that somebody is about to make
+    # seconds of delay of the next call
     late: dict[Actor, float] = field(default_factory=dict)
 
     def call[T](
@@ -80,7 +80,7 @@ class Doors:
         draw = mix(process.hash, process.calls)
         roles = process.role, actor.name.rpartition(" ")[2].partition("#")[0]
         if self.triggers and self._trigger(roles, name, what, actor):
-            scheduler.wait(0.0)  # who was woken goes first: weather that he brings strikes this call already
+            scheduler.wait(0.0)  # the woken process runs first: its weather strikes this call already
         self._accident(process)
         struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
         latency = self._latency(process, draw) * (SLOW if struck in SLOWER else 1)
@@ -95,7 +95,7 @@ class Doors:
         return -math.log(1 - unit(mix(draw, 1))) * pace
 
     def await_call(self, role: str, name: str, number: int, seconds: float) -> Actor | None:
-        """Wait until the n-th such call from now on is about to be done (called by actors); gives who makes it."""
+        """Wait until the n-th such call from now on is about to be done (called by actors); returns the caller."""
         assert self.scheduler.current is not None, "only actors wait"
         trigger = Trigger(role, name, number, self.scheduler.current)
         self.triggers.append(trigger)
@@ -105,24 +105,24 @@ class Doors:
         return trigger.caller
 
     def faint(self, process: Process, seconds: float) -> None:
-        """Let a process sleep where it is."""
+        """Put a process to sleep."""
         self.sleeps += 1
         process.pause(seconds)
         self.asleep.append(process)
 
     def suspend(self, process: Process, seconds: float) -> None:
-        """Let a whole machine sleep: the process, and all whose names begin with the same word."""
+        """Put a whole machine to sleep: the process, and all with the same first word in their names."""
         first = process.name.partition(" ")[0]
         for found in dict.fromkeys(actor.process for actor in self.scheduler.living):
             if found.name.partition(" ")[0] == first:
                 self.faint(found, seconds)
 
     def give_up(self, process: Process) -> None:
-        """Let a process be taken for lost while it goes on: nobody hears of it any more."""
+        """Let a process count as lost while it continues, without a connection to others."""
         process.give_up()
 
     def rouse(self, name: str) -> None:
-        """Let processes go on that fell asleep, now."""
+        """Wake sleeping processes now."""
         for process in [found for found in self.asleep if found.name.startswith(name)]:
             self.asleep.remove(process)
             process.rouse()
@@ -162,7 +162,7 @@ def not_done(words: str) -> Fault[object]:
 
 
 def answer_lost(words: str) -> Fault[object]:
-    """The deed is done, but nobody hears of it."""
+    """Do the operation and lose its answer."""
 
     def fault(deed: Deed[object]) -> object:
         deed()

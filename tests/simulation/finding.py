@@ -1,6 +1,6 @@
-"""Finds known bugs: plays the history that shows each, and hunts where it does not show it any more.
+"""Finds known bugs: plays the history of each, and hunts if it does not show the bug any more.
 
-Each broken product has a process of its own.
+Each broken product has a separate process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.simulation.known_bugs import BUGS, breakages_of
 ALL = "all"
 _AT_ONCE = 2
 _IMPORTED = ["tests.simulation.imported"]
-"""What takes long to import, and starts no thread: a thread's locks would be inherited as well."""
+"""Slow imports without threads: a thread's locks would be inherited as well."""
 _NOT_IN_PLACE = "not in place"
 
 
 def chosen(text: str, world_name: str) -> list[KnownBug]:
-    """The bugs of a world, or of all, whose names have one of some texts, with `|` between them."""
+    """The bugs of a world, or of all, with one of some texts in their names, separated by `|`."""
     return [
         bug
         for bug in BUGS
@@ -35,7 +35,7 @@ def chosen(text: str, world_name: str) -> list[KnownBug]:
 
 
 def find_all(bugs: Sequence[KnownBug], cpu_seconds: float) -> int:
-    """Find some bugs; gives 1 when the list does not say where one shows."""
+    """Find some bugs; returns 1 when the list has no history for one of them."""
     wrong = 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for bug, (rule, seed, words) in zip(
@@ -52,7 +52,7 @@ def find_all(bugs: Sequence[KnownBug], cpu_seconds: float) -> int:
 
 
 def find(bug: KnownBug, cpu_seconds: float) -> tuple[str, int, str]:
-    """Give the rule that a bug breaks and the seed of the history that does; ("", …) where none was found."""
+    """Return the rule broken by a bug and the seed of the history; ("", …) if none was found."""
     seeds, began, words = [bug.seed] if bug.rule else [], time.monotonic(), "no history was played"
     first = 0
     while seeds or time.monotonic() - began < cpu_seconds * _AT_ONCE:

@@ -1,9 +1,8 @@
-"""What the histories that hunt one bug have more often than others: scenes, and values of the setting.
+"""A focus: scenes and values of the setting, more frequent in the histories of a hunt for one bug.
 
-etcd's robustness suite finds each known bug with a configuration of its own: traffic, cluster and failpoint that were
-chosen for it. A focus does the same here. All that it names is drawn in general histories as well, and everything
-within what it names is drawn from the seed as ever, so nothing is found that a general history could not find; it takes
-fewer histories.
+etcd's robustness suite finds each known bug with a chosen configuration: traffic, cluster and failpoint. A focus does
+the same here. All its scenes and values are drawn in general histories as well, and all other draws are made from the
+seed, so a general history could find the same; a focus takes fewer histories.
 
     Focus(("long_commit",), {"read_kv": (True,)})
 """
@@ -19,7 +18,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Focus:
-    """What histories have more often."""
+    """Scenes and values preferred by histories."""
 
     scenes: tuple[str, ...] = ()  # names of scenes; each history has one of them. () is no focus on scenes
     # some of the values that a part of the setting may have, by its name; one of them is drawn
@@ -34,7 +33,7 @@ class Focus:
         return chance.choice(values)
 
     def check(self, scenes: Mapping[str, object], table: Mapping[str, Sequence[Any]]) -> None:
-        """Demand that general histories draw all that is named."""
+        """Check that general histories draw all its scenes and values."""
         unknown = [name for name in self.scenes if name not in scenes]
         for name, values in self.settings.items():
             unknown += [f"{name}={value!r}" for value in values if value not in table.get(name, ())]

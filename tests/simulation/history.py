@@ -1,12 +1,11 @@
-"""A history: moves drawn from a seed, and what became of them.
+"""A history: moves drawn from a seed, and their outcome.
 
     outcome = play(GcWorld(), seed=17)                  # draw the moves and make them
     outcome = play(GcWorld(), seed=17, only=[3, 8])     # the same without all others
     print(outcome.tale())
 
-A *world* draws the moves of a seed, builds the scene, makes the moves, lets it come to rest and checks it. The moves of
-a seed never depend on what happens, so any of them can be left out: that is how a failing history is shrunk, and how
-it is repeated.
+A *world* draws the moves of a seed, builds the scene, makes the moves, settles it and checks it. The moves of a seed
+never depend on the execution, so any of them can be left out: this allows to shrink and to repeat a failing history.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from tests.simulation.scheduler import Actor, Killed, Process, Scheduler
 from tests.simulation.stores import Stores
 
 WHEN_SECONDS = 2 * 86_400.0
-"""So long a move waits for the moment that it was drawn for."""
+"""Maximum wait of a move for its moment."""
 OF_THE_BASE = ("weather", "kill", "sleep", "when", "each", "faint", "suspend", "dawdle", "give up", "wake")
-"""Verbs that the base makes itself: no world has a move of such a name."""
+"""Verbs of the base, not available to worlds."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """Something that is done at a time."""
+    """An action at a time."""
 
     # true seconds after the beginning; negative is the past, which is made one after the other and in peace
     at: float
@@ -49,7 +48,7 @@ class Move:
     # at every n-th call, and has after the number how often. As such a move, `faint` lets the process that makes
     # the call sleep for some seconds, `suspend` that and all of its run, as if their machine was suspended,
     # `dawdle` lets this one call take so much longer, and `give up` lets that process be taken for lost and tried
-    # again while it goes on. `wake` wakes processes that sleep, by the beginning of their names
+    # again while it continues. `wake` wakes sleeping processes, by the beginning of their names
     args: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
@@ -59,7 +58,7 @@ class Move:
 
 
 class Violation(AssertionError):
-    """Something that must never be. An actor reports it by `Simulation.violate`."""
+    """A broken rule. An actor reports it by `Simulation.violate`."""
 
     def __init__(self, rule: str, words: str) -> None:
         super().__init__(f"{rule}: {words}")
@@ -68,23 +67,23 @@ class Violation(AssertionError):
 
 
 class Scene(Protocol):
-    """A world that was built for one history."""
+    """A world built for one history."""
 
     def make(self, move: Move) -> None:
-        """Make a move of the world's own; called by an actor, or outside of all for moves of the past."""
+        """Make a move of the world; called by an actor, or outside of all for moves of the past."""
 
     def process_of(self, move: Move) -> Process:
-        """Where a move is made."""
+        """The process of a move."""
 
     def settle(self) -> None:
-        """Let everything come to its end in peace, after the last move (called by an actor)."""
+        """Let everything end in peace, after the last move (called by an actor)."""
 
     def check(self) -> None:
-        """Look at what is left; raises `Violation` (called outside of all actors)."""
+        """Check the end state; raises `Violation` (called outside of all actors)."""
 
 
 class World(Protocol):
-    """What can be simulated."""
+    """A kind of simulation."""
 
     name: str  # for the command line
     steps: Sequence[str]  # that moves may meet
@@ -106,11 +105,11 @@ class World(Protocol):
 
 @dataclass
 class Simulation:
-    """What a scene works with."""
+    """Services for a scene."""
 
     seed: int  # of the history
     scheduler: Scheduler  # who runs
-    doors: Doors  # what is between them
+    doors: Doors  # the moves between them
     stores: Stores  # all buckets
     states: Counter[str] = field(default_factory=Counter)  # kinds of states that were seen, for figures
 
@@ -121,13 +120,13 @@ class Simulation:
         return cls(seed, scheduler, doors, Stores(doors))
 
     def violate(self, rule: str, words: str) -> NoReturn:
-        """Something was seen that must never be: the history ends here, whatever the product makes of errors."""
+        """Report a broken rule: the history ends here, even if the product catches errors."""
         self.scheduler.stop(Violation(rule, words))
         raise Killed(rule)
 
     @contextmanager
     def refusing_defects(self) -> Iterator[None]:
-        """No weather may bring about an error that the product did not foresee, also where it goes on all the same."""
+        """Report errors not foreseen by the product, even if it continues."""
         real = failures.defect
 
         def defect(what: str, error: BaseException, where: str = "") -> DefectError:
@@ -146,7 +145,7 @@ class Simulation:
 
 @dataclass
 class Outcome:
-    """What became of a history."""
+    """The result of a history."""
 
     world: str
     seed: int
@@ -163,14 +162,14 @@ class Outcome:
 
     @property
     def rule(self) -> str:
-        """The rule that was broken; "" for none, the error's name when something else went wrong."""
+        """The broken rule; "" for none, the error's name for another failure."""
         if self.error is None:
             return ""
         return self.error.rule if isinstance(self.error, Violation) else type(self.error).__name__
 
     @property
     def violated(self) -> bool:
-        """Whether a rule was broken: an error of the simulator itself is none."""
+        """Whether a rule was broken; an error of the simulator itself is none."""
         return isinstance(self.error, Violation)
 
     def command(self) -> str:
@@ -180,7 +179,7 @@ class Outcome:
         return f"./run simulate --world {self.world} --seed {self.seed} --one{short}{focus}"
 
     def tale(self) -> str:
-        """The history in words: what was wrong, the moves, the command."""
+        """The history as text: the failure, the moves, the command."""
         lines = [f"world {self.world}, seed {self.seed}: {self.error or 'all is well'}"]
         lines += [f"  {number:4d}  {move}" for number, move in self.moves]
         if self.error is not None and not isinstance(self.error, Violation):

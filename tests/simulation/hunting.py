@@ -1,4 +1,4 @@
-"""Plays histories of growing seeds until one fails, or the time is over, and tells what was seen."""
+"""Plays histories of growing seeds until one fails, or the time is over, and prints the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TELL_SECONDS = 10.0
 
 
 def play_one(world: World, seed: int, only: Sequence[int] | None, shrink_seconds: float, trace: int) -> int:
-    """Play one history and tell it; gives 1 when it breaks a rule."""
+    """Play one history and print it; returns 1 when it breaks a rule."""
     outcome = play(world, seed, only, keep_trace=trace)
     if outcome.error is not None and shrink_seconds and only is None:
         outcome = shrink(world, outcome, shrink_seconds)
@@ -22,7 +22,7 @@ def play_one(world: World, seed: int, only: Sequence[int] | None, shrink_seconds
 
 
 def hunt(world: World, seed: int, seconds: float, histories: int | None, shrink_seconds: float) -> int:
-    """Play histories of growing seeds; gives 1 when one breaks a rule, which ends the hunt."""
+    """Play histories of growing seeds; returns 1 when one breaks a rule, which ends the hunt."""
     began = told = real_seconds()
     figures, struck, states = Counter[str](), Counter[str](), Counter[str]()
     while real_seconds() - began < seconds and (histories is None or figures["histories"] < histories):

@@ -1,4 +1,4 @@
-"""Imports the product, for a process that others are forked from."""
+"""Imports the product, in the parent of forked processes."""
 
 from __future__ import annotations
 

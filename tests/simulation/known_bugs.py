@@ -1,6 +1,6 @@
-"""Bugs that the simulator must find: guards of the product left out.
+"""Bugs to be found by the simulator: guards of the product left out.
 
-`./run simulate --known-bugs` breaks the product with each, and plays the history that shows it.
+`./run simulate --known-bugs` breaks the product with each, and plays its history.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests.simulation.doors import Doors, answer_lost, not_done
 
 PAGE_KEYS = 50
 SCAN_OF_STAGING = "prepare_uncommitted"
-"""In the name of the actor that serves it."""
+"""In the name of the serving actor."""
 _FAULTS: dict[str, Any] = {"kv down": not_done("kv"), "kv answer lost": answer_lost("kv")}
 _CUT_SHORT: dict[str, Any] = {**_FAULTS, "staging cut short": lambda _deed: []}
 """While a server scans staging, an error of the store ends a branch's rows without a sign (L52)."""
@@ -73,7 +73,7 @@ class DoorKV:
 
 
 class WatchedKV(MemoryKV):
-    """The shared store itself; says what was changed."""
+    """The shared store itself; reports changes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""lakeFS servers of a history, and a client whose transport goes straight to their handlers.
+"""lakeFS servers of a history, and a client with a transport straight to their handlers.
 
-Real are the client, its transport's rules (what counts as lakeFS's own answer, what is asked again), the handlers of
-the embedded server, and the catalogs, one for each server with its own clock and caches. Simulated is the wire: each
-request is an actor in the server's process, so that it goes on when its client dies, and dies with its server.
+Real are the client, its transport's rules (recognition of lakeFS's own answers, retries), the handlers of the
+embedded server, and the catalogs, one for each server with a separate clock and caches. Simulated is the wire: each
+request is an actor in the server's process, so it survives its client, and dies with its server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PAGES = (
 
 @dataclass
 class Server:
-    """One lakeFS server: a process with a catalog, which is made anew when it restarts."""
+    """One lakeFS server: a process with a catalog, created again at each restart."""
 
     name: str  # of the process
     kv: Store  # the shared key-value store
@@ -81,7 +81,7 @@ class Server:
         return self.backend.catalog
 
     def start(self) -> None:
-        """Begin a new life with empty caches."""
+        """Start with empty caches."""
         self.lives += 1
         name = self.name if self.lives == 1 else f"{self.name} life {self.lives}"
         self.process = Process(name, self.doors.scheduler, self.clock, role="server", may_fail=True)
@@ -97,7 +97,7 @@ class Server:
         self.user = accounts.user(OWNER[0])
 
     def restart(self, seconds: float = RESTART_SECONDS) -> None:
-        """Die now, and be back after a while."""
+        """Die now, and restart after a while."""
         self.process.kill()
         scheduler = self.doors.scheduler
         operator = Process(f"{self.name} restarted {self.lives}", scheduler)
@@ -124,12 +124,12 @@ class Server:
 
 
 def make_settings(catalog: Any, defects: frozenset[str] = frozenset()) -> ServerSettings:
-    """Settings of a server whose namespaces are in memory."""
+    """Settings of a server with namespaces in memory."""
     return ServerSettings(blockstore="s3", catalog=catalog, defects=defects)
 
 
 class Balancer(Transport):
-    """What stands between a client and the servers: it chooses one for each connection, or answers itself."""
+    """The balancer between a client and the servers: it chooses one for each connection, or answers itself."""
 
     def __init__(
         self, servers: list[Server], doors: Doors, kept: dict[str, Response], url: str = URL
@@ -155,7 +155,7 @@ class Balancer(Transport):
         read_seconds: float,
     ) -> Response:
         operation, arguments = route(method, path)
-        # Most balancers choose anew for every request.
+        # Most balancers choose again for every request.
         number = mix(client, self._doors.calls)
         server = self.servers[number % len(self.servers)]
         self._note_look(operation, body)
@@ -229,7 +229,7 @@ def _faults(server: Server, number: int, path: Mapping[str, str], kept: Response
         return Response(found.status, found.text, found.date, age="3600")
 
     def poisoned(deed: Any) -> Any:
-        # Only what was looked up by its full id is in that cache.
+        # Only look-ups by the full id are in that cache.
         whole = any(len(name) == 64 for name in path.values())
         return Response(404, '{"message":"commit not found"}') if whole else deed()
 
@@ -252,7 +252,7 @@ def _faults(server: Server, number: int, path: Mapping[str, str], kept: Response
 
 @cache
 def route(method: str, path: str) -> tuple[Operation, dict[str, str]]:
-    """The operation that serves a path template, and which of its parameters is which of the template's."""
+    """The operation of a path template, and the mapping of the parameters."""
     wanted = path.strip("/").split("/")
     for operation in OPERATIONS:
         parts = operation.path.strip("/").split("/")
@@ -267,12 +267,12 @@ def route(method: str, path: str) -> tuple[Operation, dict[str, str]]:
 def make_client(
     servers: list[Server], doors: Doors, kept: dict[str, Response], url: str = URL
 ) -> LakeFSClient:
-    """A collector's client of some servers; `kept` is what a cache on the way has kept."""
+    """A collector's client of some servers; `kept` is the content of a cache on the way."""
     return _through(LakeFSClient(url, OWNER[1], OWNER[2]), Balancer(servers, doors, kept, url))
 
 
 def make_writer(servers: list[Server], doors: Doors, kept: dict[str, Response]) -> LakeFSWriter:
-    """The same with calls that make commits and branches."""
+    """The same with calls for commits and branches."""
     return _through(LakeFSWriter(URL, OWNER[1], OWNER[2]), Balancer(servers, doors, kept))
 
 

@@ -1,10 +1,10 @@
-"""What the product takes from its machine (time, chance, threads, memory stores) is the history's while one runs.
+"""The product's view of its machine (time, chance, threads, memory stores), taken from a history.
 
     with installed(scheduler, stores):
         scheduler.run()
 
-Nothing of the product is changed on disk, and all is put back in the end. Inside, the machine's clock is that of the
-process that is running, and every random id comes from the running actor's own stream.
+No file of the product is changed, and everything is restored in the end. Inside, the machine's clock is that of the
+running process, and every random id is from the running actor's stream.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from tests.support import memory_driver as memory
 
 _OPTIONS = StorageOptions()
 real_seconds = time.perf_counter
-"""The machine's own clock, for figures of the simulator itself."""
+"""The machine's clock, for figures of the simulator itself."""
 _ROOMS = (
     "dredge.gc",
     "dredge.runs",
@@ -74,7 +74,7 @@ _ROOMS = (
 _OURS = ("dredge.", "lakefs_embedded.", "tests.support.memory_")
 _urandom = os.urandom
 _REAL_UUID = types.SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=_urandom(16), version=4))
-"""For what is kept on disk for other processes: a cache that has to be filled first must draw nothing of a history."""
+"""For files on disk shared with other processes: filling a cache must draw nothing from a history."""
 _LEFT_OUT = (
     "dredge.kv.postgres",
     "dredge.kv.dynamodb",
@@ -112,7 +112,7 @@ def installed(scheduler: Scheduler, stores: Stores) -> Iterator[None]:
 
 @cache
 def import_product() -> None:
-    """Import all that could be imported later, when it would find the history's clock and chance, or the machine's."""
+    """Import all modules, so that none is imported during a history with its clock and chance."""
     compiled.kernels()
     for room in _ROOMS:
         package = importlib.import_module(room)
@@ -219,7 +219,7 @@ def _tables() -> Iterator[Patch]:
 
 
 class _FutureOf:
-    """`Future` as a name that can be called, and subscripted in annotations."""
+    """`Future` as a callable and subscriptable name."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler

@@ -1,7 +1,7 @@
-"""Chance that depends on names, not on what was drawn before.
+"""Chance from names, independent of earlier draws.
 
 A history shrinks well when leaving one move out changes nothing else. So no stream of random numbers is shared: every
-draw is a hash of the seed and of the names of what it is about ("driver 1", "call 17", "latency").
+draw is a hash of the seed and of the names of its subject ("driver 1", "call 17", "latency").
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def unit(value: int) -> float:
 
 
 def chance_of(*names: object) -> random.Random:
-    """A stream of random numbers that belongs to some names."""
+    """A stream of random numbers for some names."""
     return random.Random(stable_hash(*names))

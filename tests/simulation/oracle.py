@@ -1,27 +1,27 @@
-"""What must never be, checked at every deletion and at the end; it asks the truth, never the collector.
+"""The rules, checked at every deletion and at the end against the truth, never against the collector.
 
-live        an object that was readable when the sweep's last look began, or that a server was about to stage, and is
-            readable now, is not deleted; nor one that a branch's head has named for a while
-young       nothing younger than the minimum age is deleted, by the store's clock
-kept        what a run's retention policy keeps is not deleted by it
-foreign     nothing but data and old files of Dredge's own is deleted, nothing of another repository, and nothing at all
-            where another one has the same namespace
+live        an object is not deleted if it was readable, or about to be staged by a server, when the sweep's last look
+            began, and is readable now; nor if it has been in a branch's head for a while
+young       no object younger than the minimum age is deleted, by the store's clock
+kept        a run deletes no object kept by its retention policy
+foreign     only data and old files of Dredge's own are deleted, nothing of another repository, and nothing at all
+            if another one has the same namespace
 approved    gc/answers.py
-stale       nobody goes on with a run by hand after another one was completed
+stale       no run is continued by hand after another one was completed
 looks       a dry run deletes nothing
-clocks      nothing is deleted by a run whose machine's or servers' clocks are far from the store's
-restored    gc/undone.py; and what a run was to copy first is not deleted without its copy
+clocks      a run deletes nothing if its machine's or servers' clocks are far from the store's
+restored    gc/undone.py; and with the undo way "quarantine" nothing is deleted without its copy
 purged      gc/undone.py
 lease, overtaken, state   gc/fences.py
-promised    what a server acknowledged (an upload, a link) is there when it does; and what a revert or a cherry-pick
-            brings back, unless a sweep looked for the last time before the tree of the new commit was written
-readable    at the end everything readable is there, with its bytes
-garbage     after a run in peace nothing is left but what is readable, young, brought back for a while, or named as held
-held        what cannot be looked at ends no run, nor does a commit that only a cache denies
+promised    an object exists when a server acknowledges it (an upload, a link); and so do the objects of a revert or a
+            cherry-pick, unless a sweep's last look was before the tree of the new commit was written
+readable    at the end everything readable exists, with its bytes
+garbage     after a run in peace only readable, young, restored or held objects are left
+held        an unreadable object ends no run, nor does a commit denied only by a cache
 figures     the report's figures are those of the store
-secret      no file holds a secret
-defect      no task ends with an error that nobody foresaw (orchestrator.py)
-peace       in the end a run succeeds beside all that it must live with (world_gc.py)
+secret      no file has a secret
+defect      no task ends with an unforeseen error (orchestrator.py)
+peace       in the end a run succeeds under all tolerated conditions (world_gc.py)
 ends        every run ends by itself (history.py)
 """
 
@@ -58,16 +58,16 @@ from tests.simulation.scheduler import Process
 from tests.simulation.truth import SURE, Truth
 
 GRACE_LEAST = 20 * 3600 - 2 * 330.0
-"""By clocks that may differ."""
+"""Maximum difference of clocks."""
 OWN = "_lakefs/retention/gc/"
 KEEP_UNNAMED = 30 * DAY + 2 * 3600
-"""For as long a run may keep what a metarange names that no ref leads to."""
+"""Maximum time of a run's protection for a metarange without a ref."""
 CLOCK = 330.0
-"""One machine's clock may be off by less."""
+"""Maximum error of one machine's clock."""
 _PART = re.compile(r"/t\d{3}/")
 _TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 _DENIED = re.compile(r"commit ([0-9a-f]{64}).*(?:does not know it|does not exist)")
-"""A run says that a commit does not exist."""
+"""A run's message about a missing commit."""
 VERBS_NOT_PROMISED = ("stage", "copy")
 _MARKED = "/mark_uncommitted/_SUCCESS.json"
 _OF_SWEEPS = tuple(f"/bulk_delete/_{name}.json" for name in ("try", "SUCCESS", "INCOMPLETE"))
@@ -78,12 +78,12 @@ class Oracle:
     """Watches one bucket with one repository."""
 
     simulation: Simulation
-    truth: Truth  # what is readable
+    truth: Truth  # the readable addresses
     bucket: Bucket  # that holds the namespace
     root: str  # of the namespace in the bucket, with a trailing slash
     min_age: timedelta  # of all runs
     secrets: tuple[bytes, ...] = ()  # that no file may hold
-    deleted: dict[str, float] = field(default_factory=dict)  # addresses that went, with the time
+    deleted: dict[str, float] = field(default_factory=dict)  # deleted addresses, with the time
     # those that staging records had named since before the sweep began
     in_records: set[str] = field(default_factory=set)
     first: dict[str, bytes] = field(default_factory=dict)
@@ -92,10 +92,10 @@ class Oracle:
     shared_since: float | None = None  # since when another repository has this namespace
     clocks: Sequence[Clock] = ()  # of the servers
     clocks_set: float = float("-inf")  # when those were set last
-    # what was staged when some run's mark ended, of each mark
+    # staged addresses at the end of each mark
     marked: list[set[str]] = field(default_factory=list)
     others: list[float] = field(default_factory=list)  # when a run of another collector ended
-    first_deleted: dict[str, float] = field(default_factory=dict)  # when addresses went first
+    first_deleted: dict[str, float] = field(default_factory=dict)  # time of the first deletion of addresses
     parts: dict[str, bytes] = field(default_factory=dict)  # what steps wrote, by key
     serving: Serving = field(default_factory=Serving)  # what servers are about to stage
     copy_read: bool = False  # whether a copy of the records was read that fell behind
@@ -104,9 +104,9 @@ class Oracle:
     latecomers: Latecomers = field(default_factory=Latecomers)  # what only a clean run finds
     # when a report, or what ends a mark, or begins or ends a sweep's try, was written, by key
     saved: dict[str, float] = field(default_factory=dict)
-    # when somebody put an object under the key of one that went
+    # time of a put under the key of a deleted object
     put_by_hand: dict[str, float] = field(default_factory=dict)
-    undone: Undone = field(init=False)  # rules about what can be taken back
+    undone: Undone = field(init=False)  # rules about restores
     # when a range or metarange was written last, by its id
     trees: dict[str, float] = field(default_factory=dict)
     # when the sweep's last look began that deleted an address
@@ -121,7 +121,7 @@ class Oracle:
         self.undone.is_live = self.truth.since.__contains__
 
     def on_delete(self, key: str) -> None:
-        """Judge a deletion right before it is done."""
+        """Check a deletion right before it is done."""
         address = key.removeprefix(self.root)
         if not key.startswith(self.root):
             self.simulation.violate("foreign", f"{key} is outside of the repository")
@@ -150,7 +150,7 @@ class Oracle:
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
 
     def on_purge(self, key: str, version: Stored) -> None:
-        """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
+        """Check a permanent deletion: of an earlier version, or of a delete marker."""
         self.undone.on_purge(key, version, self._process())
         if not version.is_marker:
             self._judge_last_copy(key.removeprefix(self.root))
@@ -169,7 +169,7 @@ class Oracle:
         )
 
     def committed(self, commit_id: str, since: float) -> None:
-        """A server has made a commit: what it added was staged all the time since it was asked to."""
+        """A server has made a commit: its new entries were staged all the time since the request."""
         commit = self.truth.commits[commit_id]
         before = {name for parent in commit.parents for name in self.truth.entries(parent).values()}
         for address in sorted(set(self.truth.entries(commit_id).values()) - before):
@@ -178,7 +178,7 @@ class Oracle:
                 self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
 
     def brought_back(self, commit_id: str, since: float) -> None:
-        """A server has made a commit of what other commits have; its tree was written before its hooks ran."""
+        """A server has made a commit with content of other commits; its tree was written before its hooks ran."""
         written = self.trees.get(self.truth.commits[commit_id].metarange_id, 0.0)
         if written < since:
             self.simulation.states["commit without a file of its own"] += 1
@@ -226,11 +226,11 @@ class Oracle:
             self.truth.rules_changed(data)
 
     def note_twin(self, present: bool) -> None:
-        """Another repository has got the same namespace, or is gone."""
+        """Another repository has the same namespace now, or has it no longer."""
         self.shared_since = self.simulation.scheduler.now if present else None
 
     def note_copy(self) -> None:
-        """From now on runs may read records that are not the servers'."""
+        """From now on runs may read records of a copy."""
         self.copy_read = True
 
     def note_other(self) -> None:
@@ -238,12 +238,12 @@ class Oracle:
         self.others.append(self.simulation.scheduler.now)
 
     def check_readable(self) -> None:
-        """Look whether all that can be read is there."""
+        """Check that all readable objects exist."""
         for address in sorted(self.truth.readable()):
             stored = self.bucket.objects.get(self.root + address)
             if stored is None:
-                # What was deleted was judged then. It was nobody's: an expired commit was taken up again since, or an
-                # old address staged that nothing named.
+                # A deletion is judged at its time. The object was unreferenced: an expired commit was reused since, or
+                # an unreferenced old address was staged.
                 if address not in self.deleted:
                     self.simulation.violate("readable", f"{address} is readable, but {self._fate(address)}")
                 self.simulation.states["came back after it was deleted"] += 1
@@ -251,7 +251,7 @@ class Oracle:
                 self.simulation.violate("readable", f"{address} has other bytes than were written")
 
     def check_garbage(self, run: Run) -> None:
-        """Look whether a complete run in peace left garbage that it does not name."""
+        """Check that a complete run in peace left no unreported garbage."""
         rows = _settled(run)
         named = {row["address"] for row in rows if row["outcome"] != ledger.DELETED}
         if self.asked["rest"].waits:
@@ -263,7 +263,7 @@ class Oracle:
         kept |= self.truth.unnamed([name for name, at in self.trees.items() if at > self._now - KEEP_UNNAMED])
         if self.truth.rules[-1][1] is None:  # then every table in the bucket counts
             kept |= self.truth.given_up
-        if asked.read_kv:  # then whatever a record names counts as live
+        if asked.read_kv:  # then every address in a record counts as live
             kept |= self.truth.by_all_tokens()
         now = self.simulation.scheduler.now
         keep, cutoff = self.truth.readable(sure=-SURE) | named | kept, run.plan.cutoff
@@ -282,7 +282,7 @@ class Oracle:
         self.simulation.states["held in peace"] += len(named)
 
     def check_figures(self, run: Run, ended: Orchestrated) -> None:
-        """Look whether the report of a run tells what happened."""
+        """Check the figures of a run's report."""
         self.answers.check_told(run, ended)
         summary = run.folder.read_summary(ledger.STEP)
         if summary is None or run.plan.dry_run:
@@ -318,7 +318,7 @@ class Oracle:
         )
 
     def check_ends(self, runs: Iterable[Orchestrated]) -> None:
-        """Look whether runs ended because of what must end none."""
+        """Check that no run was ended by a tolerated condition."""
         for run in runs:
             is_denied = any(text.startswith("subtract: ConfigError") for text in run.errors)
             if is_denied and not self.simulation.doors.weather.struck["unreadable object"]:
@@ -332,7 +332,7 @@ class Oracle:
                 self.simulation.violate("held", f"a commit that is there ends {run.name}: {run.errors}")
 
     def check_secrets(self) -> None:
-        """Look for secrets in everything that was written."""
+        """Search all written files for secrets."""
         for key, stored in self.bucket.objects.items():
             for secret in self.secrets:
                 if secret in stored.data:
@@ -358,7 +358,7 @@ class Oracle:
     def _judge_life(self, address: str, process: Process) -> None:
         now = self.simulation.scheduler.now
         if self.owner.startswith("clone") and process.name.startswith("clone"):
-            # What is only staged elsewhere is in no file that the owner could find.
+            # Entries staged only elsewhere are in no file visible to the owner.
             named = {name for commit in self.truth.commits for name in self.truth.entries(commit).values()}
             if address not in named:
                 self.simulation.states["deleted by an owner that does not know it"] += 1
@@ -371,7 +371,7 @@ class Oracle:
                 "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
             )
         head = self.truth.head_since.get(address)
-        # What was on its way when the head moved cannot be held back, however late it is.
+        # A request on its way when the head moved cannot be stopped, however late it is.
         notices_after = self.fences.seconds_to_notice()
         if head is not None and (self.fences.asked() - head > notices_after or self.fences.is_late(head)):
             self.simulation.violate(

@@ -1,9 +1,8 @@
-"""The orchestrator of collections: tasks in order, each try a process of its own, retries as the DAG has them.
+"""The orchestrator of collections: tasks in order, each try a separate process, retries like the DAG's.
 
-It is Airflow's part, not Airflow: acquire_lease, plan, the steps, save_report and release_lease whatever happens, by
-the same entry points as the operators call. A try may die, or sleep so long that it is taken for lost and tried again
-while it lives on. Workers of a step are processes of their own, too: they outlive their driver, and may be lost or
-started twice.
+It is Airflow's part, not Airflow: acquire_lease, plan, the steps, and in any case save_report and release_lease, by the
+same entry points as the operators'. A try may die, or sleep until it is taken for lost and retried while it still runs.
+Workers of a step are separate processes, too: they outlive their driver, and may be lost or started twice.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ LEASE_RETRIES = 10
 
 @dataclass
 class Said:
-    """What a person answered a run."""
+    """A person's answer to a run."""
 
     decision: str  # approved or rejected
-    shown: float  # when what it is about was looked at
-    acknowledged: float | None = None  # when it was written down for sure; None when nobody knows
+    shown: float  # time of the look at its subject
+    acknowledged: float | None = None  # time of its certain record; None if unknown
 
 
 @dataclass
@@ -79,24 +78,24 @@ class Orchestrated:
     said: list[Said] = field(default_factory=list)  # what people answered it
     waiting: Actor | None = None  # who waits for an answer in Airflow
     response: tuple[steps.Decision, str] | None = None  # that answer: decision and user
-    question: tuple[str, float] | None = None  # what is asked in Airflow: its digest, and when it was put
+    question: tuple[str, float] | None = None  # the request in Airflow: its digest and its time
     patience: float = 0.0  # how long an answer is waited for there, in seconds
-    marked_failed: bool = False  # whether somebody marked the task that is at work as failed
+    marked_failed: bool = False  # whether the running task was marked as failed
     begun: dict[str, list[float]] = field(default_factory=dict)  # when tasks began, each by all of its tries
     clock: Clock | None = None  # of the machine that planned it
 
     @property
     def folder(self) -> str:
-        """Key of its folder in the bucket; "" before it has one."""
+        """Key of its folder in the bucket; "" before it exists."""
         return parse_uri(self.run_uri, StorageOptions()).root if self.run_uri else ""
 
     @property
     def refused(self) -> bool:
-        """Whether a witness, a block or an alarm stopped it: a person has to look into that."""
+        """Whether a witness, a block or an alarm stopped it: this needs a person."""
         return any(f"{kind}: " in text for text in self.errors for kind in REFUSALS)
 
     def began(self, task: str, before: float) -> float:
-        """When a task began for the last time before some time; never is long ago."""
+        """Time of a task's last beginning before some time; never is long ago."""
         return max((at for at in self.begun.get(task, ()) if at <= before), default=float("-inf"))
 
 
@@ -111,13 +110,13 @@ class Orchestrator:
     runs: dict[str, Orchestrated] = field(default_factory=dict)  # all that were started, by name
 
     def start(self, name: str, config: dict[str, Any]) -> Orchestrated:
-        """Do a DAG run to its end (called by an actor of a process that never dies)."""
+        """Do a DAG run to its end (called by an actor of an immortal process)."""
         run = self.runs[name] = Orchestrated(name, config)
         self._chain(run, TASKS)
         return run
 
     def by_person(self, name: str, config: dict[str, Any]) -> Orchestrated:
-        """Do a run as `dredge gc run` does it: in one process, with a lease of its own, and nobody tries again."""
+        """Do a run like `dredge gc run`: in one process, with its lease, and without retries."""
         run = self.runs[name] = Orchestrated(name, config, by_person=True)
         process = self.process(f"{name} person", "plan")
         run.clock = process.clock
@@ -125,7 +124,7 @@ class Orchestrator:
         return run
 
     def resume(self, name: str) -> None:
-        """Go on with a run that a person began, as `dredge gc resume` does."""
+        """Continue a person's run, like `dredge gc resume`."""
         run = self.runs.get(name)
         if run is None or not run.ended or not run.by_person or not run.run_uri:
             return
@@ -142,7 +141,7 @@ class Orchestrator:
         self._ended(run)
 
     def clear(self, name: str, task: str) -> None:
-        """Do a DAG run again from a task on, as somebody does who clears it."""
+        """Repeat a DAG run from a task on, like a cleared run."""
         run = self.runs.get(name)
         if run is None or not run.ended or run.by_person:
             return
@@ -153,13 +152,13 @@ class Orchestrator:
         self._chain(run, ("acquire_lease", *[found for found in TASKS[1:] if TASKS.index(found) >= first]))
 
     def redo(self, name: str, task: str) -> None:
-        """Do one task again, as somebody does who clears it alone, whatever the others are at."""
+        """Repeat one task, like a single cleared task, at any state of the others."""
         run = self.runs.get(name)
         if run is not None and run.run_uri and not run.by_person:
             self._task(run, task)
 
     def mark_failed(self, name: str) -> None:
-        """Mark the task of a run that is at work as failed; its process may live on."""
+        """Mark the running task of a run as failed; its process may continue."""
         run = self.runs.get(name)
         if run is not None and not run.ended:
             run.marked_failed = True
@@ -206,7 +205,10 @@ class Orchestrator:
             self.simulation.states["run awaits approval"] += 1
             run.waiting, question = self.simulation.scheduler.current, run.question
             self.simulation.scheduler.park(run.patience)
-            run.waiting, run.question = None, question  # what was shown here, whatever was asked meanwhile
+            run.waiting, run.question = (
+                None,
+                question,
+            )  # the request displayed here, even if a newer one exists
             error = self._try(run, "answer")
             run.response = None
             if error is None or not is_retried(error):
@@ -234,7 +236,7 @@ class Orchestrator:
         through: str,
         question: tuple[str, float] | None = None,
     ) -> None:
-        """Say yes or no to a run (called in a process of its own), to a question or to what it asks now."""
+        """Answer a run (called in a separate process): a displayed request or the present one."""
         digest, shown = question or (None, self.simulation.scheduler.now)
         said = Said(decision, shown)
         run.said.append(said)
@@ -276,7 +278,7 @@ class Orchestrator:
         return Process(name, scheduler, clock, role=role, may_fail=True)
 
     def refuse_unforeseen(self, task: str, actor: Actor) -> None:
-        """No weather may bring about an error that the product did not foresee."""
+        """Report errors not foreseen by the product."""
         error = actor.error
         if isinstance(error, Exception) and not isinstance(error, DredgeError):
             places = "".join(traceback.format_tb(error.__traceback__)[-4:])
@@ -364,7 +366,7 @@ class Orchestrator:
 
 
 def is_retried(error: BaseException) -> bool:
-    """Whether the DAG tries a task again that failed so (operators/failures.py)."""
+    """Whether the DAG retries a task after this failure (operators/failures.py)."""
     if isinstance(error, Killed):
         return True
     if isinstance(error, DredgeError):

@@ -6,8 +6,8 @@
     scheduler.run(until=3600)
 
 An actor runs until it waits (`wait`, or a door, an event, a lock, all of which wait); then the one with the earliest
-time goes on, and the time jumps there. Nothing else moves the time. Actors belong to a process: killing it ends all of
-them at the point where they wait, pausing it lets all of them oversleep.
+time runs, and the time jumps there. Only this moves the time. Actors belong to a process: killing it ends all of them
+at their wait, pausing it lets all of them oversleep.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tests.simulation.noise import chance_of, stable_hash
 
 
 class Killed(BaseException):
-    """The process is gone; nothing but the scheduler may catch this."""
+    """The process has died; only the scheduler may catch this."""
 
 
 class Process:
-    """A process of some machine: what dies together, and shares a clock."""
+    """A process of some machine: its actors die together, and share a clock."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Process:
         self.actors: dict[Actor, None] = {}
 
     def kill(self) -> None:
-        """End the process: its actors get `Killed` where they wait, the running one at its next door."""
+        """End the process: its actors get `Killed` at their waits, the running one at its next door."""
         if not self.alive:
             return
         self.alive = False
@@ -69,7 +69,7 @@ class Process:
         self.paused_until = max(self.paused_until, self.scheduler.now + seconds)
 
     def give_up(self) -> None:
-        """Whoever waits for it takes it for lost, and it goes on all the same."""
+        """Let waiting processes take it for lost, while it continues."""
         self.scheduler.note(f"{self.name} is given up")
         self.given_up = True
         for actor in self.actors:
@@ -77,7 +77,7 @@ class Process:
                 self.scheduler.wake(waiter)
 
     def rouse(self) -> None:
-        """Let its actors go on now, however long they were to sleep."""
+        """Wake its actors now, before the end of their sleep."""
         if self.alive and self.paused_until > self.scheduler.now:
             self.scheduler.note(f"{self.name} is woken")
             self.paused_until = self.scheduler.now
@@ -126,7 +126,7 @@ class Scheduler:
     def spawn(
         self, name: str, body: Callable[[], object], process: Process, at: float | None = None
     ) -> Actor:
-        """Let an actor begin, now or at a time."""
+        """Start an actor, now or at a time."""
         count = self._names[name] = self._names.get(name, 0) + 1
         unique = name if count == 1 else f"{name}#{count}"
         actor = Actor(unique, process, chance_of(self.seed, "actor", unique), greenlet.greenlet(lambda: None))
@@ -143,7 +143,7 @@ class Scheduler:
         self._switch(actor)
 
     def park(self, seconds: float | None = None) -> bool:
-        """Wait until somebody wakes the current actor (called by actors); says whether somebody did."""
+        """Wait until the current actor is woken (called by actors); returns whether it was."""
         actor = self._me()
         before = actor.wakes
         if seconds is not None:
@@ -152,13 +152,13 @@ class Scheduler:
         return actor.wakes > before
 
     def wake(self, actor: Actor) -> None:
-        """Let a waiting actor go on."""
+        """Wake a waiting actor."""
         if not actor.ended:
             actor.wakes += 1
             self._push(actor, self.now)
 
     def hasten(self, process: Process) -> None:
-        """Let the actors of a process go on whose time has come, or comes later, as soon as it does."""
+        """Run the actors of a process as soon as their time has come."""
         for actor in list(process.actors):
             if actor is not self.current:
                 self._push(actor, self.now)
@@ -170,13 +170,11 @@ class Scheduler:
         while not actor.ended and (end is None or self.now < end):
             actor.waiters.append(me)
             self.park(None if end is None else end - self.now)
-            if (
-                me in actor.waiters
-            ):  # whoever waits no more is not to be woken when he waits for something else
+            if me in actor.waiters:  # an actor that stopped waiting must not be woken from its next wait
                 actor.waiters.remove(me)
 
     def run(self, until: float = float("inf")) -> None:
-        """Run until nobody is left who can go on, or the time is over."""
+        """Run until no actor can continue, or the time is over."""
         self._hub = greenlet.getcurrent()
         while self._heap and not self.stopped and self._heap[0][0] <= until:
             at, _, ticket, actor = heapq.heappop(self._heap)
@@ -189,22 +187,22 @@ class Scheduler:
             self._resume(actor)
 
     def stop(self, error: BaseException) -> None:
-        """End the history: an actor has seen what must not be; the first such error counts."""
+        """End the history: an actor has found a broken rule; the first such error counts."""
         self.error = self.error or error
         self.stopped = True
 
     @property
     def living(self) -> list[Actor]:
-        """Actors that have not ended."""
+        """Actors before their end."""
         return list(self._living)
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is left who can go on."""
+        """Whether no actor can continue."""
         return not any(not actor.ended and ticket == actor.ticket for _, _, ticket, actor in self._heap)
 
     def close(self) -> None:
-        """End all actors where they are."""
+        """End all actors at once."""
         self._hub = greenlet.getcurrent()
         self.stopped = True
         while self._living:
@@ -254,5 +252,5 @@ class Scheduler:
             raise Killed(actor.name)
 
     def _push(self, actor: Actor, at: float) -> None:
-        actor.ticket += 1  # what was pushed before no longer counts
+        actor.ticket += 1  # earlier entries no longer count
         heapq.heappush(self._heap, (at, next(self._order), actor.ticket, actor))

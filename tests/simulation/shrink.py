@@ -1,4 +1,4 @@
-"""Makes a failing history small: leaves moves out, more and more finely, as long as the same rule is broken."""
+"""Shrinks a failing history: leaves moves out, more and more finely, as long as the same rule is broken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.machine import real_seconds
 
 
 def shrink(world: World, failing: Outcome, seconds: float = 120.0) -> Outcome:
-    """Find a short history of the same seed that breaks the same rule."""
+    """Find a short history of the same seed with the same broken rule."""
     end = real_seconds() + seconds
     best = failing
 

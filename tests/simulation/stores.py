@@ -1,10 +1,9 @@
-"""Object stores of a history, behind `memory://` URIs: buckets with a clock, a kind of ETag and habits of their own.
+"""Object stores of a history, behind `memory://` URIs: buckets with a clock, a kind of ETag and other habits.
 
-The readers, writers and deleters here are what `dredge.storage.open_reader` and its sisters give while a history runs
-(see machine.py); all of a bucket's calls pass a door. They keep what S3 promises (whole writes, strong consistency,
-conditional puts, listings in key order page by page) and share its habits (buckets.py): times in whole seconds, an
-object made of parts is as old as its upload's beginning, and an ETag is an MD5 only where nothing was encrypted or put
-together.
+The readers, writers and deleters here are returned by `dredge.storage.open_reader` and its sisters while a history runs
+(see machine.py); all of a bucket's calls pass a door. They keep S3's promises (whole writes, strong consistency,
+conditional puts, listings in key order page by page) and share its habits (buckets.py): times in whole seconds, a
+multipart object is as old as its upload's beginning, and an ETag is an MD5 only without encryption and parts.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Stores:
 
     doors: Doors
     buckets: dict[str, Bucket] = field(default_factory=dict)
-    # the key-value store as a collector reads it; None where it has no way there
+    # the key-value store for a collector; None without access
     rows: RowReader | None = None
 
     def bucket(self, name: str) -> Bucket:
@@ -64,7 +63,7 @@ _current: list[Stores] = []
 
 
 def current_rows(*_url: object, **_more: object) -> RowReader:
-    """The key-value store of the history that is played."""
+    """The key-value store of the running history."""
     rows = _current[-1].rows
     assert rows is not None, "no run was given a way to the key-value store"
     return rows
@@ -90,9 +89,9 @@ def _repeated(deed: Callable[[], Any]) -> Any:
 
 
 WIRE = "wire"
-"""Role of the process in whose name a request arrives that its client has taken for lost."""
+"""Role of the process of a late request, after its client has taken it for lost."""
 LATEST = 60.0
-"""Seconds after which a request arrives at most that was taken for lost."""
+"""Maximum delay of a request taken for lost."""
 
 
 def _again(deed: Callable[[], Any]) -> Any:
@@ -287,8 +286,8 @@ class SimDeleter:
         return self._location.uri
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        # As S3's: what the store answers with an error of its own is asked again, and each time it is asked whether
-        # it may be; then what is left has failed.
+        # Like S3's: keys with an error of the store are sent again, each time after a check of `may_send`; then the
+        # remaining ones have failed.
         outcomes: dict[str, DeleteOutcome] = {}
         for _ in range(2):
             left = [key for key in dict.fromkeys(keys) if key not in outcomes]

@@ -1,7 +1,7 @@
-"""Files of rows, in a form that takes less time: within a history nobody else reads what a run writes for itself.
+"""Files of rows, in a faster form: within a history a run's files are only read by itself.
 
-The product writes parquet. While a history runs it writes Arrow's own form instead, and reads both: what servers write
-is parquet all the same.
+The product writes parquet. During a history it writes Arrow's form instead, and reads both: servers still write
+parquet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any kind of move meets any step: without that, only where a scene's author knew a danger."""
+"""Any kind of move meets any step: without this, only the steps known to a scene's author."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_each_kind_of_move_and_each_step_is_drawn(
 
 
 def test_a_move_keeps_its_arguments_at_another_moment_and_weather_meets_the_same_step() -> None:
-    """What waited for a call waits for another one; what the base makes itself stays where it is."""
+    """A move at a call gets another call; moves of the base stay."""
     pool = [
         Move(5.0, "when", ("mark", "get", 3, "tag", "v1", 7)),
         Move(5.0, "each", ("mark", "get", 1, 9, "reset", "main")),

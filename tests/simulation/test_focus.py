@@ -1,4 +1,4 @@
-"""Promises of a focus: it names what general histories draw as well, and its histories have what it names."""
+"""Promises of a focus: its scenes and values are drawn in general histories as well, and its histories have them."""
 
 from __future__ import annotations
 

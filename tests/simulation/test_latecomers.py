@@ -1,4 +1,4 @@
-"""What the oracle does not hold against an optimized run."""
+"""Garbage allowed by the oracle after an optimized run."""
 
 from datetime import UTC, datetime, timedelta
 

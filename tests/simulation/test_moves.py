@@ -1,4 +1,4 @@
-"""Promises of moves: what they do, and that the rules about them can be broken."""
+"""Promises of moves: their effects, and breakable rules about them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.simulation.worlds import WORLDS
 
 PEACE = [Move(-60.0, "pace", (0.02,)), Move(-59.0, "rest", ("clean", 0))]
 QUIET = 11
-"""A seed whose setting has one honest server and an honest clock."""
+"""A seed with one honest server and an honest clock."""
 
 
 @dataclass
 class Told(GcWorld):
-    """A history of given moves, and a look at its scene before the end."""
+    """A history of given moves, and a check of its scene before the end."""
 
     moves: Sequence[Move] = ()
     look: Callable[[GcScene], None] = lambda _scene: None
@@ -301,7 +301,7 @@ def test_who_sleeps_can_be_woken_before_his_time() -> None:
 
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_no_move_of_a_world_is_hidden_by_one_of_the_base(world: str) -> None:
-    """Made at a moment, it would do what the base's does."""
+    """At a moment, the base's move would run instead."""
     assert not set(WORLDS[world]().verbs) & set(OF_THE_BASE)
 
 

@@ -1,4 +1,4 @@
-"""Proofs that the rules about Dredge's own files in Icechunk's world can be broken."""
+"""The rules about Dredge's own files in Icechunk's world can be broken."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def own() -> OwnFiles:
 
 
 def broken(own: OwnFiles, deed: Callable[[], None]) -> str:
-    """The rule that something breaks; "" for none."""
+    """The rule broken by a callable; "" for none."""
     try:
         deed()
     except Killed:
@@ -54,7 +54,7 @@ def broken(own: OwnFiles, deed: Callable[[], None]) -> str:
 
 
 def by(own: OwnFiles, name: str, deed: Callable[[], None], calls: int = 0) -> str:
-    """The rule that a process breaks."""
+    """The rule broken by a process."""
     scheduler = own.simulation.scheduler
     process = own.processes.setdefault(name, Process(name, scheduler, role="bulk_delete"))
     process.calls += calls

@@ -1,4 +1,4 @@
-"""A fixed set of seeds of the smaller worlds, and proofs that their rules can be broken."""
+"""A fixed set of seeds of the smaller worlds, and tests of their breakable rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_seed_gives_the_same_history_again(world: str) -> None:
 
 @dataclass
 class NaughtyTrash(TrashWorld):
-    """Deletes a row of its choice in the end, as if it were trash."""
+    """Deletes a chosen row in the end, as if it were trash."""
 
     choose: Callable[[Row], bool] = lambda _row: False
 
@@ -74,7 +74,7 @@ def test_a_cleaner_that_deletes_what_is_live_is_found_out(
 
 @dataclass
 class NaughtyIcechunk(IcechunkWorld):
-    """Deletes the objects of a folder in the end, or of these the chunks in which virtual ones lie."""
+    """Deletes the objects of a folder in the end, or only its chunks with virtual ones."""
 
     folder: str = ""
     wait_hours: float = 30.0

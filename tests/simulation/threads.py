@@ -1,7 +1,7 @@
-"""Threads, locks, events and pools as actors: what `threading` and `concurrent.futures` are inside a history.
+"""Threads, locks, events and pools as actors: replacements of `threading` and `concurrent.futures` in a history.
 
-A thread is an actor of the process that started it. A pool does the work in its caller, at once and in order: what may
-happen between two calls of other threads of the same step is not tried here, the order of other processes is.
+A thread is an actor of its starting process. A pool does the work in its caller, at once and in order: interleavings of
+threads of the same step are not tried here, those of processes are.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tests.simulation.scheduler import Actor, Scheduler
 
 
 class _Outside:
-    """The thread of a call that no actor makes."""
+    """The thread of a call outside all actors."""
 
     name = "outside"
 
 
 class Threads:
-    """Stands in for the module `threading` in the product's modules; made for one scheduler."""
+    """Replaces the module `threading` in the product's modules; made for one scheduler."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.Thread = _bound(Thread, scheduler)
@@ -36,7 +36,7 @@ def _bound[T](kind: Callable[..., T], scheduler: Scheduler) -> Callable[..., T]:
 
 
 class Thread:
-    """A thread of the process that starts it; outside of all actors it is done before `start` returns."""
+    """A thread of its starting process; outside of all actors it is done before `start` returns."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Thread:
 
 
 class Event:
-    """An event that actors wait for."""
+    """An event for waiting actors."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -101,7 +101,7 @@ class Event:
 
 
 class Lock:
-    """A lock that actors wait for; the one who has it may take it again. Outside of all actors it is open."""
+    """A reentrant lock for actors. Outside of all actors it is open."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -136,7 +136,7 @@ class Lock:
 
 
 class Future[T]:
-    """A result that will be there."""
+    """A future result."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._ready = Event(scheduler)
@@ -172,13 +172,13 @@ class Future[T]:
 
 
 def wait_all(futures: Iterable[Future[Any]]) -> None:
-    """Wait for some results, whatever they are."""
+    """Wait for some results, also failed ones."""
     for future in futures:
         future.exception()
 
 
 class Pool:
-    """Does what is handed in at once, in the caller."""
+    """Does submitted work at once, in the caller."""
 
     def __init__(self, scheduler: Scheduler, *_arguments: object, **_more: object) -> None:
         self._scheduler = scheduler

@@ -1,10 +1,10 @@
-"""What is readable, by a model of its own: a mirror of the records in the key-value store, and plain sets.
+"""The readable objects, by an independent model: a mirror of the records in the key-value store, and plain sets.
 
-    truth.readable()        addresses that some branch serves, or a commit that no rule lets go
+    truth.readable()        addresses of branches, or of commits kept by a rule
     truth.since[address]    since when without a gap
 
-It follows the store record by record, so it knows of everything at the moment it happens. It shares the decoding of
-records and tables with the servers, and nothing with the collector.
+It follows the store record by record, so it is always up to date. It shares the decoding of records and tables with the
+servers, and nothing with the collector.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class Truth:
     staged: dict[str, dict[bytes, str | None]] = field(default_factory=dict)
     # versions of the retention rules, with the times since when
     rules: list[tuple[float, Rules | None]] = field(default_factory=lambda: [(0.0, None)])
-    # since when an address has been readable without a gap; only what is
+    # beginning of an address's readability without a gap; only readable ones
     since: dict[str, float] = field(default_factory=dict)
     head_since: dict[str, float] = field(default_factory=dict)  # the same for what a branch's head names
     # the same for what any token of a branch names
     named_since: dict[str, float] = field(default_factory=dict)
     following: bool = False
     moved: float = 0.0  # when a branch, commit, tag or staging record changed last
-    # commits that were active when the database was put back to a day on which it had none of them. Their content
-    # counts as readable until a person says that they may go: they can be made known again
+    # active commits missing in the database after its restore to an earlier day. Their content counts as readable
+    # until a person releases them: they can be made known again
     lost: dict[str, Commit] = field(default_factory=dict)
     was_put_back: bool = False  # whether it was, ever
     given_up: set[str] = field(default_factory=set)  # addresses of lost commits that a person gave up
@@ -89,13 +89,13 @@ class Truth:
             self.look()
 
     def follow(self) -> None:
-        """Note from now on since when what is readable."""
+        """Record the beginnings of readability from now on."""
         self.following = True
         self.look()
 
     @contextmanager
     def losing(self) -> Iterator[None]:
-        """The database is put back to an earlier day within the block."""
+        """The database is restored to an earlier day within the block."""
         self.was_put_back = True
         following, self.following = self.following, False
         active = {commit: self.commits[commit] for commit in self.active()}
@@ -106,7 +106,7 @@ class Truth:
             self.look()
 
     def give_up(self) -> None:
-        """A person has said that what was lost with the database may go."""
+        """A person has released the content lost with the database."""
         self.given_up |= {address for commit in self.lost for address in self.entries(commit).values()}
         self.lost.clear()
 
@@ -124,16 +124,14 @@ class Truth:
                 since.setdefault(address, now)
 
     def readable(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
-        """Addresses that can be read now: what branches have staged, and what commits name that no rule lets go; and
-        what commits name that were lost with the database.
-        """
+        """Addresses readable now: staged on branches, in commits kept by a rule, in commits lost with the database."""
         found = self.by_staging()
         for commit in (*self.active(since, sure), *self.lost):
             found.update(self.entries(commit).values())
         return found
 
     def by_staging(self) -> set[str]:
-        """What branches read from their staging: of every path the newest change of all tokens."""
+        """Addresses read by branches from staging: of every path the newest change of all tokens."""
         found: set[str] = set()
         for branch in self.branches.values():
             changes: dict[bytes, str | None] = {}
@@ -143,7 +141,7 @@ class Truth:
         return found
 
     def is_unseen(self, address: str, is_like: Callable[[str], bool]) -> bool:
-        """Whether a branch has an address staged over an equal entry of its head: then no answer shows it."""
+        """Whether a branch has an address staged over an equal entry of its head: no answer shows it."""
         for branch in self.branches.values():
             head = self.entries(branch.commit_id)
             for token in branch.tokens:
@@ -153,7 +151,7 @@ class Truth:
         return False
 
     def unnamed(self, tables: Iterable[str]) -> set[str]:
-        """What metaranges name to which no ref leads."""
+        """Addresses of metaranges without a ref."""
         waiting = [branch.commit_id for branch in self.branches.values()]
         waiting += [tag.commit_id for tag in self.tags.values()]
         reached: set[str] = set()
@@ -171,12 +169,12 @@ class Truth:
         return found
 
     def by_heads(self) -> set[str]:
-        """What head commits of branches name."""
+        """Addresses of head commits of branches."""
         heads = {branch.commit_id for branch in self.branches.values()}
         return {address for commit in heads for address in self.entries(commit).values()}
 
     def active(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
-        """Commits that no rule lets go."""
+        """Commits kept by a rule."""
         versions = [rules for _, rules in self.rules[-1:]]
         if since is not None:
             last = max(number for number, (at, _) in enumerate(self.rules) if at <= since or number == 0)
@@ -211,7 +209,7 @@ class Truth:
         return found & set(self.commits)
 
     def kept(self, policy: Policy) -> set[str]:
-        """Addresses that a retention policy of the user's keeps now."""
+        """Addresses kept by the user's retention policy now."""
         found: set[str] = set()
         for branch in self.branches.values():
             at: str | None = branch.commit_id if policy.names(branch.name) else None
@@ -223,7 +221,7 @@ class Truth:
         return found
 
     def by_all_tokens(self) -> set[str]:
-        """Whatever any token of a branch names, also what a newer one covers: staging records show all of it."""
+        """Addresses in any token of a branch, also below newer ones: staging records show all of them."""
         tokens = [token for branch in self.branches.values() for token in branch.tokens]
         return {
             address
@@ -233,7 +231,7 @@ class Truth:
         }
 
     def entries(self, commit_id: str) -> Mapping[bytes, str]:
-        """What a commit names, address by path; addresses outside of the namespace are left out."""
+        """A commit's addresses by path; addresses outside of the namespace are left out."""
         commit = self.commits.get(commit_id) or self.lost.get(commit_id)
         return {} if commit is None or not commit.metarange_id else self.entries_in(commit.metarange_id)
 

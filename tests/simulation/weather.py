@@ -1,8 +1,8 @@
-"""What can go wrong around a call, each kind on its own, for a while, at a rate.
+"""Weather: faults around a call, each kind separately, for a while, at a rate.
 
 A spell of weather is a move of a history like any other: `Move(at, "weather", ("kv answer lost", seconds, rate))`.
-While it lasts, each call that it may strike is struck with that probability, by a draw that belongs to the process and
-the number of its call, so that leaving another move out changes nothing here.
+While it lasts, each matching call is struck with this probability, by a draw from the process and the number of its
+call, so leaving another move out changes nothing here.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ class Weather:
     struck: Counter[str] = field(default_factory=Counter)  # how often each kind did something
 
     def add(self, kind: str, begin: float, seconds: float, rate: float) -> None:
-        """Let there be a spell."""
+        """Begin a spell."""
         assert kind in BY_NAME, f"there is no weather {kind!r}"
         self.spells.setdefault(kind, []).append((begin, begin + seconds, rate))
 
     def clear(self) -> None:
-        """No weather from now on."""
+        """End all weather."""
         self.spells.clear()
 
     def strikes(self, door: Door, name: str, now: float, draw: int, role: str = "") -> str:
-        """What strikes a call; "" for nothing."""
+        """The weather that strikes a call; "" for none."""
         if not self.spells:
             return ""
         for kind in _BY_DOOR[door]:

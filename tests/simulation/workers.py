@@ -1,4 +1,4 @@
-"""Workers of a step: processes of their own, which outlive their driver, and may be lost or started twice."""
+"""Workers of a step: separate processes, which outlive their driver, and may be lost or started twice."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.simulation.noise import mix, stable_hash, unit
 from tests.simulation.scheduler import Actor, Killed, Process
 
 LOST_SECONDS = 300.0
-"""A process that was not heard of for as long is taken for lost."""
+"""Silence after which a process is taken for lost."""
 TASK_TRIES = 4
 
 
 @dataclass
 class Workers:
-    """A task runner whose workers are processes of their own."""
+    """A task runner with separate processes as workers."""
 
     simulation: Simulation  # of the history
     clocks: Sequence[Clock]  # of the machines that they run on
@@ -85,7 +85,7 @@ class Workers:
 
 
 def wait_unless_lost(simulation: Simulation, actor: Actor) -> bool:
-    """Wait for the end of a process, or until it is taken for lost; says whether it has ended."""
+    """Wait for the end of a process, or until it is taken for lost; returns whether it has ended."""
     scheduler = simulation.scheduler
     while not actor.ended:
         scheduler.join(actor, 60.0)

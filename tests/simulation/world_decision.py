@@ -1,8 +1,8 @@
-"""The world of the decision alone: what waits, what is confirmed, what the witnesses say, over a model of the truth.
+"""The world of the decision alone: pending objects, confirmations and witnesses, over a model of the truth.
 
-A history takes some 50 ms where one of a whole installation takes seconds, so tens of thousands can be played. Real are
-the pending list (`advance`, `due`, whether a list may be believed), the known commits and the unnamed metaranges. The
-repository, its store and the steps of a run are plain values.
+A history takes some 50 ms instead of the seconds of a whole installation, so tens of thousands can be played. Real are
+the pending list (`advance`, `due`, the check of a list), the known commits and the unnamed metaranges. The repository,
+its store and the steps of a run are plain values.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Commit:
 
 @dataclass
 class Database:
-    """What lakeFS knows."""
+    """lakeFS's records."""
 
     staged: set[str] = field(default_factory=set)
     commits: dict[str, Commit] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Database:
 
 @dataclass
 class Seen:
-    """What a mark or a re-check reads."""
+    """The addresses read by a mark or a re-check."""
 
     live: set[str]
     shown: dict[str, Commit]
@@ -160,7 +160,7 @@ class DecisionScene:
         """The object is written, and staged up to a minimum age and a grace later."""
         name = f"data/{number}"
         if name in self.uploading or name in self._truth() or (name in self.things and self.at_work):
-            return  # who writes over an old address while a run is at work is promised nothing
+            return  # a write over an old address during a run has no promise
         self._put(number)
         thing = self.things[name]
         self.uploading[name] = thing
@@ -186,7 +186,7 @@ class DecisionScene:
         self.database.staged.clear()
 
     def commit(self, number: int) -> None:
-        """The tree is written first; hooks run; then the commit is there and staging is without its entries."""
+        """The tree is written first; hooks run; then the commit exists and staging is without its entries."""
         addresses, database = frozenset(self.database.staged), self.database
         if not addresses:
             return
@@ -216,7 +216,7 @@ class DecisionScene:
         self.changes += 1
         self.things[f"data/{number}"] = Thing(f"e{self.changes}", self.now())
 
-    # What goes wrong, and people
+    # Accidents, and people
 
     def back_up(self, _number: int) -> None:
         self.backups.append(self.database.copy())
@@ -230,13 +230,13 @@ class DecisionScene:
         self.lost = {name: commit for name, commit in lost.items() if name not in self.database.commits}
 
     def mend(self, _number: int = 0) -> None:
-        """As `dredge gc lost --apply` does."""
+        """Like `dredge gc lost --apply`."""
         self.database.commits |= self.lost
         self.lost.clear()
         self.blocked = False
 
     def forget(self, _number: int) -> None:
-        """As `dredge gc forget-lost` does, which is refused while a run has the lease."""
+        """Like `dredge gc forget-lost`, refused while a run has the lease."""
         if self.at_work:
             return
         now = self.now()
@@ -248,7 +248,7 @@ class DecisionScene:
         self.blocked = False
 
     def blind(self, number: int) -> None:
-        """For less than the grace, answers about staging lack some rows and no proof notices; once in a history."""
+        """For less than the grace, answers about staging lack some rows, unnoticed; once in a history."""
         if self.blind_until < 0:
             share = (0.1, 0.5, 0.99)[number % 3]
             self.blind_until = self.simulation.scheduler.now + share * (self.grace.total_seconds() - 2 * HOUR)
@@ -260,7 +260,7 @@ class DecisionScene:
         memory_store("decision").objects.pop(f"state/{POINTER}", None)
 
     def old_list(self, number: int) -> None:
-        """Somebody copies an earlier list back."""
+        """Copy an earlier list back."""
         if self.lists:
             self.folder.put(POINTER, self.lists[number % len(self.lists)])
 
@@ -348,7 +348,7 @@ class DecisionScene:
     def _delete(
         self, run_id: str, marked_at: datetime, cutoff: datetime, chosen: set[str], stop: str, pace: float
     ) -> None:
-        truth = self._truth()  # what is named later than the last look's beginning is promised nothing
+        truth = self._truth()  # a reference made after the last look's beginning has no promise
         seen = self._look(f"{run_id} again", cutoff, marked_at, pace / 10)
         if self.past.active and set(self.past.active) - self.database.commits.keys():
             return  # heads lead to unknown history

@@ -55,9 +55,9 @@ REPOSITORY, ROOT = "lake", "lake"
 NAMESPACE = f"memory://bucket/{ROOT}"
 MIN_AGE = timedelta(hours=25)
 REFUSALS = 3
-"""So often at most people look into why the last run is refused."""
+"""Maximum number of a person's checks of the last run's refusal."""
 INGESTED = 200
-"""So many commits at most are made while the last sweep is at work."""
+"""Maximum number of commits during the last sweep."""
 BESIDE = "lake-main"
 """Another repository: its name and namespace begin like this one's, and with a name of one of its branches."""
 OURS = (
@@ -86,11 +86,11 @@ OURS = (
     "acknowledge",
     *MISHAPS,
 )
-"""Moves that are not writers'."""
+"""Moves of other actors than writers."""
 
 
 class PeacefulReader(SimReader):
-    """A reader past all doors, of tables as they were before anything befell them."""
+    """A reader without doors, of undamaged tables."""
 
     whole: Mapping[str, Stored] = MappingProxyType({})
 
@@ -102,7 +102,7 @@ class PeacefulReader(SimReader):
 
 
 GRACE = 3.5 * DAY
-"""Longer than what is found waits by default."""
+"""Longer than the default wait of candidates."""
 
 
 @dataclass
@@ -158,11 +158,11 @@ class GcScene:
             self.writer.make(move.verb, move.args)
 
     def serve(self, ask: Callable[[Catalog], Any]) -> Any:
-        """Have a catalog do something, as a request in the process of its server."""
+        """Call a catalog, as a request in the process of its server."""
         return self.serve_by(lambda server: ask(server.catalog))
 
     def serve_by(self, ask: Callable[[Server], Any]) -> Any:
-        """Have a server do something, as a request in its process."""
+        """Call a server, as a request in its process."""
         scheduler = self.simulation.scheduler
         self.requests += 1
         server = self.servers[self.requests % len(self.servers)]
@@ -179,11 +179,11 @@ class GcScene:
         return actor.result
 
     def settle(self) -> None:
-        """Mend what cannot be lived with, let all objects grow old, and do one complete run."""
+        """Repair intolerable damage, let all objects grow old, and do one complete run."""
         scheduler = self.simulation.scheduler
         self.oracle.bucket.clock.offset = 0.0
         for clock in [*self.clocks, *(server.clock for server in self.servers)]:
-            # What is left is within what every run must live with.
+            # The remaining errors are tolerated by every run.
             clock.offset, clock.drift, clock.jumps = max(-140.0, min(140.0, clock.offset)), 0.0, []
         for server in self.servers:
             defects = server.settings.catalog.defects | server.settings.defects
@@ -220,7 +220,7 @@ class GcScene:
         self.simulation.states["moves refused by servers"] += self.writer.refused + self.s3.refused
         opened = {}
         for name, run in self.orchestrator.runs.items():
-            with suppress(ConfigError):  # it came to no plan, or its folder is old and was removed
+            with suppress(ConfigError):  # it has no plan, or its old folder was removed
                 opened[name] = Run.open(run.run_uri)
         self.oracle.check_readable()
         self.oracle.check_garbage(opened["rest"])

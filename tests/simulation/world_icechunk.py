@@ -35,7 +35,7 @@ BESIDE = (
         "old writer commits",
     ),
 )
-"""What only scenes have."""
+"""Verbs of scenes only."""
 SETTINGS: Mapping[str, Sequence[Any]] = {
     "spec": (1, 2),
     "etags": ("md5", "opaque"),
@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "canaries": (3, 3, 0),
     "keep lost": (0.0, 30.0),
 }
-"""Parts of the setting that a focus may name, and what is drawn."""
+"""Parts of the setting available to a focus, and their values."""
 REST = "rest"
 
 
@@ -88,7 +88,7 @@ class IcechunkScene:
             self.writers.make(move.verb, move.args)
 
     def settle(self) -> None:
-        """Mend everything, and collect with more than a day between, until all is old and seen twice."""
+        """Repair everything, and collect with more than a day between, until all objects are old and seen twice."""
         scheduler = self.simulation.scheduler
         for clock in self.clocks:
             clock.offset = 0.0

@@ -39,10 +39,10 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "snapshots": (True, False),
     "limit": (1_000_000, 1_000_000, 3),
 }
-"""Parts of the setting that a focus may name, and what is drawn."""
+"""Parts of the setting available to a focus, and their values."""
 FROZEN_SECONDS_MAX = 60 * HOUR
 QUIET_HOURS = (49.0, *[25.0] * 5)
-"""Until each run in the end: the first only looks at what is old by then."""
+"""Time until each run in the end: the first only records the old trash."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class TrashScene:
             self.users.make(move.verb, move.args)
 
     def serve(self, ask: Callable[[Catalog], Any]) -> Any:
-        """Have a server do something, as a request in its process."""
+        """Call a server, as a request in its process."""
         self.requests += 1
         return self._serve(ask, self.servers[self.requests % len(self.servers)])
 
@@ -135,7 +135,7 @@ class TrashScene:
         return answers[0]
 
     def settle(self) -> None:
-        """Mend everything, end what servers began, and let the cleaner run with a day between."""
+        """Repair everything, end the servers' unfinished work, and run the cleaner with a day between."""
         scheduler = self.simulation.scheduler
         for clock in [*self.clocks, *(server.clock for server in self.servers)]:
             clock.offset, clock.drift, clock.jumps = 0.0, 0.0, []
@@ -217,7 +217,7 @@ class TrashWorld:
     name: str = "trash"
     steps: Sequence[str] = field(default=TASKS)
     verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, *DISASTERS, "frozen"))
-    hours_max: float = 24.0 * 21  # peace begins anew once somebody has accepted that the store was put back
+    hours_max: float = 24.0 * 21  # peace begins again after the acceptance of the restored store
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)
     settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: SETTINGS)

@@ -21,4 +21,4 @@ WORLDS: dict[str, Callable[..., World]] = {
     "trash": TrashWorld,
     "icechunk": IcechunkWorld,
 }
-"""`gc-wait` is `gc` with the default grace; all runs of `gc` delete what they find themselves."""
+"""`gc-wait` is `gc` with the default grace; in `gc` all runs delete their own findings."""

@@ -1,7 +1,7 @@
-"""What clients do to a repository: the moves of writers, each a request (or a few) to some server.
+"""Clients' calls on a repository: the moves of writers, each a request (or a few) to some server.
 
-A move's arguments are plain values that mean something in any state: branches and paths by name, commits by number
-("the n-th by id"), addresses by number ("the n-th that was ever made"). What a server refuses is simply not done.
+A move's arguments are plain values with a meaning in any state: branches and paths by name, commits by number ("the
+n-th by id"), addresses by number ("the n-th ever made"). Refused calls have no effect.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "import": (1, _each(_branch, _content)),
     "rules": (2, _each(_one_of(None, 1, 1, 5, 30), _one_of(0, 1, 2))),
 }
-"""Every kind of move: how often, and how its arguments are drawn."""
+"""Every kind of move: its frequency, and the drawing of its arguments."""
 VERBS = tuple(DRAWS)
 
 
@@ -109,11 +109,11 @@ class Writer:
     scheduler: Scheduler  # gives the time
     repository: str  # its name
     namespace: str  # its URI
-    # has a server do something with its catalog; gives what it returns
+    # calls a server's catalog and returns the result
     serve: Callable[[Callable[[Catalog], Any]], Any]
-    # is told of each physical address that a server promised to keep
+    # called with each physical address acknowledged by a server
     acknowledged: Callable[[str, str], None]
-    # is told of each commit that a server made, and when it was asked to
+    # called with each commit of a server, and the time of its request
     committed: Callable[[str, float], None]
     brought_back: Callable[[str, float], None]  # the same for commits of what other commits have
     made: list[str] = field(default_factory=list)  # every address so far, relative to the namespace
@@ -292,7 +292,7 @@ class Writer:
 
     def _orphan(self, content: bytes) -> None:
         address = f"data/orphans/{self.orphans}-{int(self.scheduler.now)}"
-        self.orphans += 1  # before anybody else makes one
+        self.orphans += 1  # before any other commit
         open_writer(self.namespace).put(address, content)
         self.made.append(address)
 

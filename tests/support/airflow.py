@@ -41,18 +41,18 @@ class Airflow:
 
     @classmethod
     def prepare(cls, home: Path) -> Airflow:
-        """Give the home that the environment names an empty database."""
+        """Create an empty database in the home of the environment."""
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(empty_database(), home / DATABASE)
         _never_wait_for_the_disk()
         return cls(home)
 
     def run(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
-        """Run a DAG of the dags folder once, all in this process, and return what became of it."""
+        """Run a DAG of the dags folder once, all in this process, and return the finished run."""
         return self.run_dag(load_dag(dag_id), conf)
 
     def run_dag(self, dag: Any, conf: Mapping[str, Any]) -> DagRun:
-        """The same with a DAG that a test made."""
+        """The same for a given DAG."""
         with warnings.catch_warnings(), _schemas_checked_once():
             warnings.simplefilter("ignore")
             return DagRun.of(_without_waiting(dag).test(run_conf=dict(conf)))
@@ -60,7 +60,7 @@ class Airflow:
 
 @dataclass(frozen=True)
 class DagRun:
-    """A finished run: its state, its tasks' states, what they returned, and why they failed."""
+    """A finished run: its state, its tasks' states, results and errors."""
 
     state: str
     tasks: dict[str, str]
@@ -92,7 +92,7 @@ class DagRun:
 
 
 def empty_database() -> Path:
-    """An empty database, made once for these versions of the dependencies: that takes half a minute."""
+    """An empty database, made once for these versions of the dependencies (30 s)."""
     versions = (ROOT / "uv.lock").read_bytes() + sys.version.encode()
     folder = ROOT / ".dredge" / "test-airflow" / hashlib.sha256(versions).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _schemas_checked_once() -> Iterator[None]:
 
 @contextmanager
 def connections(**values: Mapping[str, Any] | None) -> Iterator[None]:
-    """Have connections by environment, by id; None takes one away."""
+    """Set connections by environment, by id; None removes one."""
     names = {f"AIRFLOW_CONN_{name.upper()}": value for name, value in values.items()}
     with mock.patch.dict(os.environ):
         for name, value in names.items():

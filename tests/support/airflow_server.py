@@ -7,7 +7,7 @@ from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
 
 
 class BrokenVault(BaseSecretsBackend):
-    """A backend of the workers' own, which does not answer."""
+    """A secrets backend of the workers, without an answer."""
 
     def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
         raise OSError("hunter2: no route to host")
@@ -17,7 +17,7 @@ class BrokenVault(BaseSecretsBackend):
 
 
 def use_vault(monkeypatch: pytest.MonkeyPatch, vault: type[BaseSecretsBackend]) -> None:
-    """Have Airflow ask a vault first, as its setting `[secrets] backend` says."""
+    """Configure a vault as Airflow's first secrets backend (`[secrets] backend`)."""
     from airflow.sdk import configuration
 
     monkeypatch.setattr(configuration, "_secrets_backend_cache", {})

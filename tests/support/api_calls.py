@@ -1,4 +1,4 @@
-"""Requests made from rows of the route table, for tests that walk all routes."""
+"""Requests made from rows of the route table, for tests of all routes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def concrete(path: str, repository: str = "no-such-repository") -> str:
 
 
 def sample(expected: FieldType | None) -> Any:
-    """The smallest value that matches a type."""
+    """The smallest value of a type."""
     match expected:
         case Schema():
             return {key: sample(inner) for key, inner in expected.required.items()}

@@ -1,4 +1,4 @@
-"""What the cases of the API's table are made of: a repository of their own, and short ways to ask for it."""
+"""Parts of the API's cases: a repository each, and helpers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.lakefs_server import Lake
 
 @dataclass(frozen=True)
 class Api:
-    """What a case works with: clients, and a repository of its own.
+    """The clients and the repository of a case.
 
     `main` has one commit with `a`; `side` was made from it and has one more with `b`; nothing is staged.
     """
@@ -32,7 +32,7 @@ class Api:
         return self.lake.sdk
 
     def status(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
-        """Make an SDK call; gives the code of its answer."""
+        """Make an SDK call; returns the status code."""
         with_info = getattr(call.__self__, call.__name__ + "_with_http_info")  # type: ignore[attr-defined]
         try:
             with warnings.catch_warnings():
@@ -92,7 +92,7 @@ class Api:
         return self.status(self.sdk.internal_api.create_commit_record, f"{self.repo}-b", record)
 
     def locked(self) -> None:
-        """Put the repository into deletion, as an interrupted one is."""
+        """Put the repository into deletion, as after an interrupted deletion."""
         kv = self.lake.server.kv
         key = f"repos/{self.repo}".encode()
         record = graveler_pb2.RepositoryData.FromString(kv.get(b"graveler", key))
@@ -107,7 +107,7 @@ class Api:
         return name
 
     def lose(self, path: str) -> None:
-        """Remove the bytes of an object under the server."""
+        """Remove the bytes of an object from the store."""
         address = self.sdk.objects_api.stat_object(self.repo, "main", path).physical_address
         Path(address.removeprefix("local://")).unlink()
 
@@ -144,7 +144,7 @@ def conflict(api: Api) -> None:
 
 
 def failed_import(api: Api) -> str:
-    """An import that did not end: main has something staged, so it stays without a commit."""
+    """A failed import: main has staged changes, so there is no commit."""
     api.upload("staged")
     return api.start_import().id
 
@@ -162,12 +162,12 @@ type Case = tuple[str, int, Callable[[Api], int]]
 
 
 def on(call: Callable[[LakeFSClient], Callable[..., Any]], *args: Any, **kwargs: Any) -> Callable[[Api], int]:
-    """A case that is one SDK call on the case's repository."""
+    """A case of one SDK call on the case's repository."""
     return lambda api: api.status(call(api.sdk), api.repo, *args, **kwargs)
 
 
 def after(prepare: Callable[[Api], Any], case: Callable[[Api], int]) -> Callable[[Api], int]:
-    """A case with something done before."""
+    """A case with a preparation."""
 
     def run(api: Api) -> int:
         prepare(api)

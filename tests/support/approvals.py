@@ -1,4 +1,4 @@
-"""Runs that ask a person, and what people say."""
+"""Runs with a request for approval, and their answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.gc import World, busy_world, make_world, summary_of
 
 
 def waiting_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
-    """A run that awaits approval; gives what must stay and what must go as well."""
+    """A run in awaiting_approval; returns the objects to keep and to delete as well."""
     world, kept, gone = busy_world(**{"max_delete_objects": 0, **settings})
     run = world.plan()
     world.mark(run)
@@ -28,7 +28,7 @@ def waiting_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
 
 
 def two_branches() -> tuple[World, Run]:
-    """What main's old commits had, what work's had, what both had, and what was only staged; a run waits."""
+    """Content of main's old commits, of work's, of both, and staged content only; a run waits."""
     world = make_world(max_delete_objects=0)
     world.rules(1)
     branches, repository = world.lake.catalog.branches, world.lake.repository
@@ -59,12 +59,12 @@ def two_branches() -> tuple[World, Run]:
 
 
 def said(run: Run, decision: Decision = "approved", by: str = "ada", through: str = AIRFLOW) -> Asked:
-    """Say yes or no."""
+    """Answer a request."""
     return answer(run, decision, by, through)
 
 
 def approved_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
-    """A run that was approved and has not begun to delete."""
+    """A run with an approval, before its deletion."""
     world, run, kept, gone = waiting_run(**settings)
     said(run)
     take(run)
@@ -72,7 +72,7 @@ def approved_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
 
 
 def asked_again(world: World, run: Run) -> None:
-    """Have the guards looked at again, as after a try that was lost, so that the run asks something else."""
+    """Repeat the guards, as after a lost try, so the run makes another request."""
     found = summary_of(run, "subtract")
     run.folder.write_summary(replace(found, details={**found.details, "made": "again"}))
     check_limits(run, world.runner)
@@ -81,14 +81,14 @@ def asked_again(world: World, run: Run) -> None:
 
 
 def take(run: Run) -> StepSummary:
-    """Have the step take the answer, which must be a yes."""
+    """Run the step with the answer, which must be an approval."""
     summary = approve(run)
     assert summary is not None
     return summary
 
 
 def change(run: Run, name: str, **fields: Any) -> None:
-    """Write fields into a record of the question that stands, as somebody might who may write to the folder."""
+    """Edit the current request record, like a user with write access to the folder."""
     writer = run.folder.writer
     find_question(run)
     (key,) = [

@@ -14,7 +14,7 @@ __all__ = ["ACCOUNT", "KEY", "TestContainer", "azurite", "make_container"]
 
 @dataclass(frozen=True)
 class TestContainer:
-    """A fresh container on a running emulator."""
+    """A new container on a running emulator."""
 
     __test__ = False
 
@@ -28,7 +28,7 @@ class TestContainer:
 
 
 def make_container(options: StorageOptions) -> TestContainer:
-    """Make a container with a name of its own."""
+    """Make a new container."""
     from azure.storage.blob import ContainerClient
 
     name, endpoint = f"lake-{uuid.uuid4().hex[:12]}", str(options.azure.endpoint_url)

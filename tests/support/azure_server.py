@@ -1,10 +1,9 @@
-"""Azure Blob Storage for tests, in this process: what its emulator does not do, written after the service's REST
-documentation ("Blob service REST API").
+"""Azure Blob Storage for tests, in this process: features missing in the emulator, written after the REST documentation
+("Blob service REST API").
 
-Azurite keeps no versions and holds, and never throttles. This server does: Put Blob, Put Block, Put Block List, Copy
-Blob From URL, Get Blob and its properties, Delete Blob, Blob Batch, List Blobs, Set Blob Tier, Get Account Information
-and Blob Service Properties, of one account, with the keys' signatures unchecked. What it answers can be decided by a
-test (`fault`).
+Azurite has no versions, holds or throttling. This server has: Put Blob, Put Block, Put Block List, Copy Blob From
+URL, Get Blob and its properties, Delete Blob, Blob Batch, List Blobs, Set Blob Tier, Get Account Information and Blob
+Service Properties, of one account, with the keys' signatures unchecked. A test can replace any answer (`fault`).
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ type Answer = tuple[int, dict[str, str], bytes]
 type Query = dict[str, str]
 type Headers = dict[str, str]
 type Fault = Callable[[str, str, Query], Answer | None]
-"""Called with method, path below the account and parameters; None goes on as usual."""
+"""Called with method, path below the account and parameters; None answers as usual."""
 
 
 class AzureServer(HTTPServer):
-    """A server that keeps containers in memory."""
+    """A server with containers in memory."""
 
     def __init__(self) -> None:
         self.containers: dict[str, Container] = {}

@@ -1,9 +1,9 @@
-"""What a small Azure Blob Storage of the tests holds: blobs, their versions, tiers and holds; no HTTP.
+"""State of the small Azure Blob Storage of the tests: blobs, their versions, tiers and holds; no HTTP.
 
-Written after the service's documentation: "Blob versioning" (what a write and a deletion make of the current version,
-which ids there are), Delete Blob (the current version does not go by its id: OperationNotAllowedOnRootBlob), List Blobs
+Written after the service's documentation: "Blob versioning" (effect of a write and a deletion on the current version,
+version ids), Delete Blob (the current version cannot be deleted by its id: OperationNotAllowedOnRootBlob), List Blobs
 (versions from the oldest to the newest, by `include=versions` also those of deleted blobs), "Soft delete for blobs"
-(versions that are deleted stay for its days; Undelete Blob).
+(deleted versions stay for its days; Undelete Blob).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ticks = itertools.count(1)
 
 
 class Refused(Exception):
-    """An answer that is an error."""
+    """An error response."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
@@ -78,7 +78,7 @@ class Container:
             raise Refused(412, "ConditionNotMet")
 
     def write(self, blob: Blob) -> Blob:
-        """Make a state the current one; what was it becomes a version, or is gone."""
+        """Make a state the current one; the earlier one becomes a version, or is deleted."""
         with self.lock:
             found = self.find(blob.name)
             if found is not None and (found.held or found.leased):
@@ -118,7 +118,7 @@ class Container:
         if found is None:
             return
         if self.versioned:
-            # What was written before versions were kept gets the id of its own time.
+            # A state written before versioning was enabled gets the id of its time.
             found.current, found.version = False, found.version or _version_id(found.at)
         else:
             self.blobs[name].remove(found)

@@ -1,4 +1,4 @@
-"""The small repository that a real server wrote, loaded under a catalog."""
+"""The small repository written by a real server, loaded under a catalog."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 
 def truth() -> dict[str, Any]:
-    """What the fixture says of itself."""
+    """The fixture's description."""
     found: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())
     return found
 
@@ -44,7 +44,7 @@ def kv_rows() -> Iterator[tuple[bytes, bytes, bytes]]:
 
 
 def captured_lake(settings: Settings | None = None) -> Lake:
-    """A catalog on a copy of everything the server wrote, at the moment the fixture was built."""
+    """A catalog on a copy of the server's data, at the time of the fixture."""
     clock = ManualClock(datetime.fromtimestamp(truth()["built_at"], UTC))
     name = f"captured-{next(_numbers)}"
     _load_objects(memory_store(name))
@@ -69,6 +69,6 @@ def _load_objects(store: MemoryStore) -> None:
 
 
 def captured_answer(name: str) -> tuple[int, Any]:
-    """Status and body as a real server gave them."""
+    """Status and body of a real server."""
     found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
     return found["status"], found["body"]

@@ -1,4 +1,4 @@
-"""What a guard is shown: a real run right before it may delete, with some figures changed."""
+"""Inputs of a guard: a real run right before its deletion, with some figures changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.gc import World, busy_world, summary_of
 
 
 def marked() -> tuple[World, Run]:
-    """A run that has its candidates."""
+    """A run with its candidates."""
     world, _, _ = busy_world()
     run = world.plan()
     for step in (slice_listing, mark_uncommitted, list_committed, subtract):
@@ -30,7 +30,7 @@ def marked() -> tuple[World, Run]:
 
 
 def check_of(run: Run, **counts: dict[str, int]) -> Check:
-    """What a guard is shown of a run, with other figures of some steps."""
+    """The inputs of a guard for a run, with other figures of some steps."""
     inputs = {}
     for output in CheckLimitsOutput.INPUTS:
         summary = summary_of(run, output.STEP)

@@ -1,6 +1,6 @@
 """The services of docker-compose.yaml as processes of this machine: their commands and settings are read from the file.
 
-Only where things are is another place here: an address of the file is replaced by one of this machine.
+Only addresses of the file are replaced by addresses of this machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"\$\{(\w+):\?\}")
 
 @dataclass(frozen=True)
 class Service:
-    """What the file says about a service."""
+    """A service of the file."""
 
     command: list[str]  # its words; empty for what its image does
     environment: dict[str, str]  # its variables
@@ -28,7 +28,7 @@ class Service:
 
 
 def secrets_wanted() -> list[str]:
-    """The variables that `.env` must have, by the example of it."""
+    """The required variables of `.env`, from its example."""
     lines = (ROOT / ".env.example").read_text().splitlines()
     return [line.partition("=")[0] for line in lines if "=" in line and not line.startswith("#")]
 
@@ -56,6 +56,6 @@ def read_services(secrets: Mapping[str, str], places: Mapping[str, str]) -> dict
 
 
 def image_variables() -> dict[str, str]:
-    """The variables that the Dockerfile sets for Airflow, with its folder of the source at this tree."""
+    """The variables of the Dockerfile for Airflow, with its source folder at this tree."""
     found = re.findall(r"(AIRFLOW\w+)=(\S+)", (ROOT / "Dockerfile").read_text())
     return {name: value.replace("/opt/dredge", str(ROOT)) for name, value in found}

@@ -1,8 +1,8 @@
-"""What docker-compose.yaml describes, running without Docker.
+"""The services of docker-compose.yaml, running without Docker.
 
-PostgreSQL, an S3 server that asks for the key, the embedded lakeFS, a Spark master with its workers, and each component
-of Airflow, all but the S3 server as processes of their own. Airflow's, Spark's and lakeFS's commands and settings are
-those of the file; every component has its own home and working folder, as containers have.
+PostgreSQL, an S3 server with signatures checked, the embedded lakeFS, a Spark master with its workers, and each
+component of Airflow, all but the S3 server as separate processes. Airflow's, Spark's and lakeFS's commands and
+settings are those of the file; every component has a separate home and working folder, like a container.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stack:
     _token: str = ""
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Call Airflow's API as the user of the file; gives the answer's JSON."""
+        """Call Airflow's API as the user of the file; returns the JSON."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -64,7 +64,7 @@ class Stack:
             raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()[:2000]}") from None
 
     def log_in(self) -> None:
-        """Log in with the password that the api-server has made for the user."""
+        """Log in with the user's password from the api-server."""
         made = self.folder / "api-server" / "simple_auth_manager_passwords.json.generated"
         ((user, password),) = json.loads(made.read_text()).items()
         self._token = self.call("POST", "/auth/token", {"username": user, "password": password})[
@@ -72,7 +72,7 @@ class Stack:
         ]
 
     def wait(self, what: str, done: Callable[[], Any], seconds: float) -> Any:
-        """Wait until something is true; gives it."""
+        """Wait until a condition is true; returns its value."""
         deadline = time.monotonic() + seconds
         while not (found := done()):
             late = time.monotonic() > deadline
@@ -84,7 +84,7 @@ class Stack:
         return found
 
     def log(self, name: str) -> str:
-        """What a component has said."""
+        """The log of a component."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def start(self, name: str, service: str, **local: str) -> None:
@@ -94,7 +94,7 @@ class Stack:
         self._spawn(name, self._command(said.command), variables(said, home, **local))
 
     def start_lakefs(self) -> None:
-        """Start the embedded lakeFS with what the file tells the real one."""
+        """Start the embedded lakeFS with the settings of the real one in the file."""
         said = self.services["lakefs"].environment
         home = self.folder / "lakefs"
         home.mkdir()
@@ -120,13 +120,13 @@ class Stack:
         self._spawn("lakefs", command, installed.environment() | env)
 
     def migrate(self) -> None:
-        """Do what `airflow-init` does, to its end."""
+        """Run the commands of `airflow-init`."""
         self.start("airflow-init", "airflow-init")
         code = self._processes.pop("airflow-init").wait(timeout=300)
         assert code == 0, self.log("airflow-init")[-3000:]
 
     def stop(self) -> None:
-        """End every component with all it started."""
+        """End every component with its child processes."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in self._processes.values():
                 try:
@@ -157,7 +157,7 @@ class Stack:
 
 
 def variables(service: Service, home: Path, **local: str) -> dict[str, str]:
-    """The variables of a component: those of its image, those of the file, and where things are on this machine."""
+    """The variables of a component: from its image, from the file, and addresses on this machine."""
     here = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__API__HOST": "127.0.0.1",
@@ -180,7 +180,7 @@ def variables(service: Service, home: Path, **local: str) -> dict[str, str]:
 def compose_stack(
     folder: Path, python: Path, postgres: PostgresServer, secrets: Mapping[str, str]
 ) -> Iterator[Stack]:
-    """Run everything of the file until the end of the block."""
+    """Run all services of the file until the end of the block."""
     api, lakefs, master, pages, logs = (free_port() for _ in range(5))
     with ExitStack() as held:
         options = StorageOptions(

@@ -1,6 +1,6 @@
-"""How deep the hunts go: `./run test` finds what it finds again and again, `./run test long` looks further.
+"""Number of cases of the hunts: `./run test` repeats the same cases, `./run test long` runs more.
 
-DREDGE_TESTS=long, which `./run test long` sets, takes each hunt's second number, and Hypothesis draws new cases each
+DREDGE_TESTS=long (set by `./run test long`) takes each hunt's second number, and Hypothesis draws new cases each
 time; otherwise all cases are the same in every run.
 """
 
@@ -14,12 +14,12 @@ IS_LONG = os.environ.get("DREDGE_TESTS") == "long"
 
 
 def depth(quick: int, long: int, variable: str = "") -> int:
-    """Give the number of cases of a hunt."""
+    """Return the number of cases of a hunt."""
     return int(os.environ.get(variable, long if IS_LONG else quick))
 
 
 def load_profile() -> None:
-    """Choose what Hypothesis does in tests that do not say it themselves."""
+    """Choose Hypothesis's profile for tests without one."""
     settings.register_profile("quick", derandomize=True, deadline=None)
     settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
     settings.load_profile("long" if IS_LONG else "quick")

@@ -1,10 +1,10 @@
-"""A writer that carries a staged object over to another branch while a scan of staging is between the two.
+"""A writer moving a staged object to another branch while a scan of staging is between the two.
 
-    scan reads `a`, …  →  commit on `b`  →  what it has is staged on `a` (other metadata, while `a` is at that commit)
-                       →  both branches go back to where they were  →  scan reads `b`: nothing
+    scan reads `a`, …  →  commit on `b`  →  its content is staged on `a` (other metadata, while `a` is at that commit)
+                       →  both branches move back to their earlier heads  →  scan reads `b`: nothing
 
-The scan finds the object nowhere, the branches have the heads they had before, and the commit is dangling. With an
-old date, which a client may choose, it is no active one either.
+The scan misses the object, the branches have their earlier heads, and the commit is dangling. With an old date (set by
+the client) the commit is not active either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATH = "x"
 
 
 class Detours:
-    """Carries the object of `PATH` from the last of some branches to the one before, and so on."""
+    """Moves the object of `PATH` from the last of some branches to the one before, and so on."""
 
     def __init__(self, world: World, times: int, others: int = 0) -> None:
         self._world = world
@@ -36,12 +36,12 @@ class Detours:
 
     @property
     def at(self) -> str:
-        """The branch that has it."""
+        """The current branch of the object."""
         return self._branches[-1 - self.made]
 
     @property
     def is_over(self) -> bool:
-        """Whether it was carried as often as it can be."""
+        """Whether no move is left."""
         return self.made == len(self._branches) - 1
 
     @property
@@ -49,7 +49,7 @@ class Detours:
         return self._world.lake.tokens(self.at)[0].encode()
 
     def make(self) -> None:
-        """Carry it to the branch before."""
+        """Move it to the branch before."""
         lake, source = self._world.lake, self.at
         old = lake.clock.now - timedelta(days=50)
         left = lake.commit("c", source, date=old)
@@ -63,19 +63,19 @@ class Detours:
 
     @contextmanager
     def while_the_server_scans(self) -> Iterator[None]:
-        """Carry it during each of the server's scans, right before the scan comes to the branch that has it."""
+        """Move it during each of the server's scans, right before the scan reads its branch."""
         with during_the_scan(self._world, lambda: "" if self.is_over else self.at, self.make):
             yield
 
     def before_the_records(self, partition: bytes) -> None:
-        """Carry it right before the records of its token are read; a hook of `WithoutSnapshots`."""
+        """Move it right before the records of its token are read; a hook of `WithoutSnapshots`."""
         if not self.is_over and partition == self.token:
             self.make()
 
 
 @contextmanager
 def during_the_scan(world: World, before: Callable[[], str], action: Callable[[], None]) -> Iterator[None]:
-    """Do something once during each page of the server's scan."""
+    """Run a callable once during each page of the server's scan."""
     catalog = world.lake.catalog
     prepare, scan = catalog.garbage.prepare_uncommitted, catalog.refs.branches.scan
     waiting: list[str] = []

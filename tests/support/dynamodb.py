@@ -63,7 +63,7 @@ def dynamodb_server() -> Iterator[str]:
 
 
 def table_url(endpoint: str) -> str:
-    """URL of a table that does not exist yet."""
+    """URL of a new table."""
     return f"dynamodb://kv{uuid.uuid4().hex[:12]}?region=us-east-1&endpoint={endpoint}"
 
 
@@ -83,11 +83,11 @@ class Faults:
         self._before += [(code, status)] * times
 
     def lose_answers(self, times: int = 1) -> None:
-        """Let the next requests through, and lose what comes back."""
+        """Send the next requests, and lose the responses."""
         self._lost += times
 
     def lose_requests(self, times: int = 1) -> None:
-        """Lose the next requests on their way."""
+        """Lose the next requests before the server."""
         self._before += [None] * times
 
     def _send(self, request: Any, **_: Any) -> Any:

@@ -111,7 +111,7 @@ def page() -> str:
 
 
 def exit_codes() -> Iterator[tuple[str, str]]:
-    """Yield each exit code and what it says, in their order."""
+    """Yield each exit code and its meaning, in order."""
     found = {"0": "done", "1": "another error; also the end of `dredge` by Ctrl-C"}
     for kind in _classes(DredgeError):
         found.setdefault(str(kind.exit_code), _first(kind))

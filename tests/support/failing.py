@@ -1,5 +1,6 @@
-"""Servers that fail in one certain way, for every client: they do not listen, do not accept, show a certificate of
-nobody's, or answer with an error of their service."""
+"""Servers with one certain failure, for every client: no listener, no accept, an untrusted certificate, or an error of
+their service.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +58,14 @@ class FailingServer(HTTPServer):
 
 
 def closed_port() -> int:
-    """A port of this machine on which nobody listens."""
+    """A port of this machine without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
 @contextmanager
 def port_without_answer() -> Iterator[int]:
-    """A port whose queue is full, so that connecting to it takes for ever."""
+    """A port with a full queue: connecting never ends."""
     with ExitStack() as kept:
         server = kept.enter_context(socket.socket())
         server.bind(("127.0.0.1", 0))
@@ -79,7 +80,7 @@ def port_without_answer() -> Iterator[int]:
 
 @contextmanager
 def port_with_unknown_certificate(folder: Path, postgres: bool = False) -> Iterator[int]:
-    """A port that speaks TLS with a certificate that only `folder/ca.pem` vouches for."""
+    """A TLS port with a certificate of the authority `folder/ca.pem`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*make_certificate(folder))
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -104,7 +105,7 @@ def port_with_unknown_certificate(folder: Path, postgres: bool = False) -> Itera
 
 @contextmanager
 def postgres_that_refuses(code: str, message: str) -> Iterator[int]:
-    """A PostgreSQL that ends every connection with an error."""
+    """A PostgreSQL ending every connection with an error."""
     body = b"".join(f"{word}\0".encode() for word in ("SFATAL", "VFATAL", f"C{code}", f"M{message}")) + b"\0"
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -129,7 +130,7 @@ def postgres_that_refuses(code: str, message: str) -> Iterator[int]:
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Make an authority (`folder/ca.pem`) and a certificate of it for this machine; gives certificate and key."""
+    """Make an authority (`folder/ca.pem`) and a certificate for this machine; returns certificate and key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

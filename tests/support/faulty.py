@@ -1,4 +1,4 @@
-"""A key-value store that fails or is watched at chosen operations."""
+"""A key-value store with failures or callbacks at chosen operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dredge.kv import Entry, Store
 
 
 class CrashError(BaseException):
-    """The process is gone: nothing above may catch this, only the test."""
+    """The process has died: caught only by the test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Operation:
 class WatchedStore:
     """Calls `before` and `after` around every operation; either may raise.
 
-    What `before` raises happens instead of the operation, what `after` raises although it was done.
+    An error of `before` replaces the operation; an error of `after` follows a finished operation.
     """
 
     store: Store

@@ -1,4 +1,4 @@
-"""A lakeFS server of a handful of commits, and a run that asks it which of them are active."""
+"""A lakeFS server with a handful of commits, and a run reading the active ones."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ GRAPH = {
 }
 """a <- b <- c <- d, and t beside them. By the rules c and d are active."""
 EXTRA = {"x": commit("x", days=80), "y": commit("y", "x", days=5)}
-"""Of a line that no ref leads to: both are active where its commits are known."""
+"""A line without a ref: both are active if its commits are known."""
 MAIN, TOPIC, TAG = Ref("main", "d"), Ref("topic", "t"), Ref("v1", "b")
 
 
 class Policy:
-    """Keeps commits by rules; notes of which branches it was asked."""
+    """Keeps commits by rules; records the branches in its calls."""
 
     def __init__(self, *keeps: tuple[str, set[str], tuple[str, ...]]) -> None:
         self._keeps = keeps
@@ -56,7 +56,7 @@ class Policy:
 
 
 class Server:
-    """A lakeFS server that has commits, refs and rules."""
+    """A lakeFS server with commits, refs and rules."""
 
     def __init__(
         self, commits: dict[str, Commit] = GRAPH, rules: Rules | None = RULES, listed: bytes | None = None

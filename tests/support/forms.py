@@ -1,4 +1,4 @@
-"""What the form of a DAG asks for, and what its tasks read from it."""
+"""Fields of a DAG's form, and Params read by its tasks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dredge.settings import Setting
 
 
 def read_by(*arguments: Mapping[str, Any]) -> set[str]:
-    """Names of the Params that templates read."""
+    """Names of the Params in templates."""
     return set(re.findall(r"\bparams\.(\w+)", json.dumps(arguments, default=str)))
 
 
 def asked_for(form: Iterable[Setting]) -> set[str]:
-    """Names of what a form asks for."""
+    """Names of the fields of a form."""
     return {setting.name for setting in form}
 
 
 def sat_out(params: dict[str, Param], defaults: Mapping[str, Any]) -> timedelta:
-    """How long a task tries until it fails, where what it needs does not answer."""
+    """Time until a task fails when its service does not answer."""
     with DAG("some", params=params, default_args=dict(defaults)):
         task = EmptyOperator(task_id="some")
     return (task.retries or 0) * task.retry_delay

@@ -1,4 +1,4 @@
-"""Whole collections in memory: a lake, a client that asks its catalog, and runs with everything injected.
+"""Whole collections in memory: a lake, a client of its catalog, and runs with all doors injected.
 
 world = make_world()
 world.upload("a", b"1")
@@ -191,7 +191,7 @@ def _stats(found: Any) -> ObjectStats:
 
 
 class Parallel(LocalRunner):
-    """Runs tasks in this process one after the other, but says that it could do several at once."""
+    """Runs tasks in this process one after the other, but claims to be parallel."""
 
     @property
     def default_parallelism(self) -> int:
@@ -208,7 +208,7 @@ class World:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def plan(self, **settings: Any) -> Run:
-        """Plan a run that deletes what it finds, a clean one unless told; settings are those of `GCConfig`."""
+        """Plan a deleting run, clean by default; settings are those of `GCConfig`."""
         usual = {
             "repository": self.lake.repository,
             "dry_run": False,
@@ -217,7 +217,7 @@ class World:
             "max_delete_percent": None,
         }
         wanted = {**usual, **self.settings, **settings}
-        # What objects cost is counted by those tests that look at it.
+        # Only tests of the cost of objects count it.
         wanted["tuning"] = {"report_names_max": 0, **wanted.get("tuning", {})}
         plan = plan_run(from_json(GCConfig, wanted), None, self.client, None, self.lake.clock)
         return Run.open(plan.run_uri, None, self.client, self.lake.clock)
@@ -228,7 +228,7 @@ class World:
             step(context, self.runner)
 
     def run(self, context: Run) -> StepSummary:
-        """Do every step of a planned run, and give the lease back, unless it waits for an answer."""
+        """Do every step of a planned run, and release the lease, unless it waits for an answer."""
         return to_its_end(context, self.runner)
 
     def collect(self, **settings: Any) -> StepSummary:
@@ -243,7 +243,7 @@ class World:
         return self.lake.address(self.lake.upload(path, content, branch, **more))
 
     def orphan(self, name: str, content: bytes = b"orphan") -> str:
-        """Put an object that nothing ever named."""
+        """Put an unreferenced object."""
         self.lake.objects.put(name, content)
         return name
 
@@ -255,7 +255,7 @@ class World:
         self.lake.catalog.garbage.set_gc_rules(self.lake.repository, CatalogRules(days, branches))
 
     def served(self, branch: str = "main") -> dict[str, str]:
-        """What a branch reads: address by path."""
+        """The addresses of a branch, by path."""
         return {stats.path: self.lake.address(stats) for stats in self.lake.listing(branch)}
 
     def assert_readable(self, branch: str = "main") -> None:
@@ -264,7 +264,7 @@ class World:
 
     @contextmanager
     def during(self, name: str, action: Callable[[], None], times: int = 1) -> Iterator[None]:
-        """Do something right before a call of the client, the first times it is made."""
+        """Run a callable right before a call of the client, the first times it is made."""
         left = [times]
 
         def before(called: str, _arguments: tuple[Any, ...]) -> None:
@@ -280,7 +280,7 @@ class World:
 
 
 def make_world(**settings: Any) -> World:
-    """Make a lake with one repository without rules, a clock that stands still, and runs that delete."""
+    """Make a lake with one repository without rules, a stopped clock, and deleting runs."""
     lake = make_lake()
     client = CatalogClient(lake.catalog)
     client.environment()  # a real server has its installation id from its setup on, and so has a copy of it
@@ -288,14 +288,14 @@ def make_world(**settings: Any) -> World:
 
 
 def summary_of(context: Run, step: str) -> StepSummary:
-    """The summary of a step that must be complete."""
+    """The summary of a complete step."""
     summary = context.folder.read_summary(step)
     assert summary is not None, step
     return summary
 
 
 def pending_rows(context: Run) -> dict[str, dict[str, Any]]:
-    """Rows of the pending list, by address; of a list that may be believed."""
+    """Rows of a valid pending list, by address."""
     created = context.client.repository(context.plan.repository).created_at
     stored = find_list(context.state, context.plan.namespace, created, context.store_now())
     assert stored.pending is not None, stored.problem
@@ -304,7 +304,7 @@ def pending_rows(context: Run) -> dict[str, dict[str, Any]]:
 
 
 def candidates(context: Run) -> set[str]:
-    """Addresses of the candidates of a run, also of those that are held."""
+    """Addresses of the candidates of a run, including held ones."""
     parts = SubtractOutput.of(summary_of(context, "subtract")).candidates
     return {address for rows in context.folder.read_parts(parts) for address in rows["address"].to_pylist()}
 
@@ -319,7 +319,7 @@ def seen_with(world: World, **changes: object) -> World:
 def stage_again(
     world: World, address: str, path: str = "again", size_bytes: int = 6, branch: str = "main"
 ) -> None:
-    """Stage an object that is in the store already (StageObject asks for no age and no permission)."""
+    """Stage an existing object (StageObject checks no age and no permission)."""
     world.lake.catalog.objects.stage_object(
         world.lake.repository,
         branch,
@@ -331,14 +331,14 @@ def stage_again(
 
 
 def stage_entry(world: World, path: str, entry: Entry) -> None:
-    """Stage an entry as it is, past the rules of today's server: old servers wrote such ones."""
+    """Stage an entry unchecked, like an old server."""
     catalog = world.lake.catalog
     token = catalog.branches.get_branch(world.lake.repository, "main").staging_token
     catalog.staging.areas.put(token, Staged(path.encode(), entry.value()))
 
 
 def busy_world(**settings: object) -> tuple[World, set[str], set[str]]:
-    """Some of everything: what must stay and what must go."""
+    """Objects of every kind, to keep and to delete."""
     world = make_world(tuning={"delete_keys": 2, "candidate_rows": 3}, **settings)
     world.rules(30)
     kept = {world.upload(f"a{number}", b"%d" % number) for number in range(4)}
@@ -351,7 +351,7 @@ def busy_world(**settings: object) -> tuple[World, set[str], set[str]]:
 
 
 class WatchedDeleter:
-    """A deleter that shows each request before it is made, and may answer for some keys itself."""
+    """A deleter with a callback before each request, which may answer for some keys itself."""
 
     def __init__(self, inner: ObjectDeleter, requests: Requests) -> None:
         self._inner = inner
@@ -372,7 +372,7 @@ class WatchedDeleter:
 
 @dataclass
 class Requests:
-    """What the sweep asks its deleters."""
+    """The requests of the sweep to its deleters."""
 
     # called with the number of the request (from 1) and its keys; may raise
     before: Callable[[int, Sequence[str]], None] = lambda _number, _keys: None
@@ -383,7 +383,7 @@ class Requests:
 
 @contextmanager
 def deleting(**watch: Any) -> Iterator[Requests]:
-    """Stand in the way of the sweep's deleters; arguments as for `Requests`."""
+    """Intercept the sweep's deleters; arguments as for `Requests`."""
     requests = Requests(**watch)
     honest = sweep.open_deleter
     sweep.open_deleter = lambda uri: WatchedDeleter(honest(uri), requests)  # type: ignore[assignment, misc]

@@ -1,8 +1,8 @@
-"""Google Cloud Storage for tests: an emulator of others, and a small server of ours for what that one does not do.
+"""Google Cloud Storage for tests: a third-party emulator, and a small server for its missing features.
 
-The emulator (fake-gcs-server, as a process) knows no conditions on deletes and rewrites, no rewrites in steps and no
-uploads in parts. The server here was written from the service's documentation; both run the same
-contract, and what it answers can be decided by a test (`fault`).
+The emulator (fake-gcs-server, as a process) has no conditions on deletes and rewrites, no rewrites in steps and no
+multipart uploads. The server here was written from the service's documentation; both pass the same contract, and a test
+can replace any answer of this server (`fault`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ type Fault = Callable[[str, str, Query], Answer | None]
 
 
 class GcsServer(HTTPServer):
-    """A server that keeps buckets in memory."""
+    """A server with buckets in memory."""
 
     def __init__(self) -> None:
         self.buckets: dict[str, Bucket] = {}
@@ -316,5 +316,5 @@ def fake_gcs() -> Iterator[StorageOptions]:
 
 
 def make_gcs_bucket(options: StorageOptions, versioned: bool = False) -> str:
-    """Make a bucket with a name of its own in the emulator; gives its URI."""
+    """Make a new bucket in the emulator; returns its URI."""
     return make_bucket(options, f"lake-{uuid.uuid4().hex[:12]}", versioned)

@@ -43,7 +43,7 @@ def contents(bucket: GcsBucket) -> dict[str, bytes]:
 
 
 def collected(client: LakeFSClient, **more: Any) -> Run:
-    """A collection that deletes, and trusts every object to be old."""
+    """A deleting collection; all objects count as old."""
     config = {
         "repository": "lake",
         "mode": "clean",
@@ -60,7 +60,7 @@ def collected(client: LakeFSClient, **more: Any) -> Run:
 
 
 def planted(lake: Lake, orphans: Mapping[str, bytes] = ORPHANS) -> tuple[lakefs.Repository, dict[str, bytes]]:
-    """A lake with what is committed, staged and linked, and garbage beside it; gives what must stay."""
+    """A lake with committed, staged and linked objects, and garbage; returns the objects to keep."""
     repository = lake.repository()
     main = repository.branch("main")
     for number in range(4):

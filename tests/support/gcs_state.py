@@ -1,4 +1,4 @@
-"""What a small Google Cloud Storage of the tests holds: buckets, generations, uploads; no HTTP."""
+"""State of the small Google Cloud Storage of the tests: buckets, generations, uploads; no HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import crc32c
 
 
 class Refused(Exception):
-    """An answer that is an error."""
+    """An error response."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)

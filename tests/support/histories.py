@@ -1,7 +1,7 @@
-"""Random histories of a lake: operations as values that Hypothesis draws, and what is alive after them.
+"""Random histories of a lake: operations drawn by Hypothesis, and the live objects after them.
 
-What is alive is told by another way than the collector's: what every branch shows, and every entry of every
-commit that a plain walk without any shortcut finds active.
+The live set is computed in another way than the collector's: from every branch, and from every entry of the active
+commits found by a plain walk without any shortcut.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ later = st.one_of(
     st.tuples(st.just("age"), st.integers(10, 40)),
     st.tuples(st.just("hours"), st.integers(1, 30)),
 )
-"""Operations that only matter when there are several runs."""
+"""Operations for several runs only."""
 LATEST_ARRIVAL = timedelta(hours=48)
-"""How long after it was handed out an address may be uploaded to; the margin of slices must be longer."""
+"""Maximum age of an address at its upload; the margin of slices must be longer."""
 
 
 class History:
-    """Does operations on a lake; what a server refuses is simply not done."""
+    """Does operations on a lake; refused operations have no effect."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -159,7 +159,7 @@ class History:
         self.handed_out.append((self.world.lake.clock(), branch, path, full))
 
     def arrive(self, content: bytes, linked: bool) -> None:
-        """Upload to an address that was handed out a while ago, and link it if that is still allowed."""
+        """Upload to an address handed out earlier, and link it if that is still allowed."""
         if not self.handed_out:
             return
         at, branch, path, full = self.handed_out.pop(0)
@@ -180,7 +180,7 @@ class History:
         self.world.age(hours=then)
 
     def again(self, branch: str, path: str, hours: int) -> None:
-        """Upload what a branch reads already; no answer of the server names the new copy."""
+        """Upload the present content of a path again; the server never shows the new copy."""
         content = self.world.lake.read(path, branch)
         self.keep(self.world.upload(path, content, branch))
         self.world.age(hours=hours)
@@ -203,8 +203,8 @@ class History:
         key = self.made[number % len(self.made)]
         if key not in self.world.data():
             return
-        # Any checksum, but the true size: a copy of an entry that lies about its size cannot be told from
-        # garbage without reading the key-value store.
+        # Any checksum, but the true size: a copy of an entry with a wrong size looks like garbage without the
+        # key-value store.
         self.catalog.objects.stage_object(
             self.name,
             branch,
@@ -223,14 +223,14 @@ class History:
         )
 
     def seal(self, branch: str) -> None:
-        """What a commit leaves that was killed after its first write."""
+        """The state after a commit killed at its first write."""
         found = self.catalog.refs.repositories.get(self.name)
         token = f"{self.name}-{branch}:sealed-{len(self.commit_ids())}-{len(self.made)}"
         self.catalog.staging.protocol.change(found, branch, lambda present: present.sealed(token))
 
 
 def alive(world: World, catalog: Catalog, keep_tags: bool = True) -> set[str]:
-    """Every address that a branch shows, or a commit names that no rule lets go (or a tag keeps)."""
+    """Every address on a branch, or in a commit kept by a rule or a tag."""
     name = world.lake.repository
     found = catalog.refs.repositories.get(name)
     branches = list(catalog.refs.branches.scan(found))
@@ -279,7 +279,7 @@ def entries_of(world: World, metarange_id: str) -> dict[str, set[str]]:
 
 
 def of_unnamed(world: World, context: Run) -> set[str]:
-    """Every address that the metaranges name which a run counted as active commits, whatever named them."""
+    """Every address in metaranges counted by a run as active commits."""
     summary = context.folder.read_summary("list_committed")
     if summary is None:
         return set()
@@ -289,7 +289,7 @@ def of_unnamed(world: World, context: Run) -> set[str]:
 
 
 def kept_by(world: World, catalog: Catalog, policy: RetentionPolicy | None) -> set[str]:
-    """Every address that the rules of a policy keep; its patterns are plain names here."""
+    """Every address kept by the rules of a policy; its patterns are plain names here."""
     found = catalog.refs.repositories.get(world.lake.repository)
     commits = {commit.id: commit for commit in catalog.refs.commits.all(found)}
     addresses: set[str] = set()
@@ -307,7 +307,7 @@ def kept_by(world: World, catalog: Catalog, policy: RetentionPolicy | None) -> s
 
 
 def staged_anywhere(world: World, catalog: Catalog) -> set[str]:
-    """Every address that a record of a token of a branch names, also where a newer one hides it."""
+    """Every address in a record of a branch's tokens, also below a newer one."""
     found = catalog.refs.repositories.get(world.lake.repository)
     addresses: set[str] = set()
     for token in {token for branch in catalog.refs.branches.scan(found) for token in branch.tokens}:

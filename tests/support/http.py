@@ -1,4 +1,4 @@
-"""A web server that answers from a script, for clients of servers that answer oddly."""
+"""A scripted web server, for clients of servers with odd answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as the server saw it; the path is decoded."""
+    """A request as received by the server; the path is decoded."""
 
     method: str
     path: str
@@ -26,13 +26,13 @@ class Asked:
 
 @dataclass
 class Script:
-    """What the server answers."""
+    """The server's answers."""
 
     endpoint: str = ""  # URL
     # gives status and body of a request; a body that is no bytes is sent as JSON; None drops the connection
     answer: Callable[[Asked], tuple[int, Any] | None] = lambda _: (404, {"message": "invalid API endpoint"})
     asked: list[Asked] = field(default_factory=list)  # every request
-    headers: dict[str, str] = field(default_factory=dict)  # of every answer, besides the usual ones
+    headers: dict[str, str] = field(default_factory=dict)  # additional headers of every answer
 
 
 @contextmanager

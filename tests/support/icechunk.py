@@ -1,4 +1,4 @@
-"""Histories for the tests of Icechunk: as plain values, and as repositories that the real library writes."""
+"""Histories for the tests of Icechunk: as plain values, and as repositories written by the library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.history import History
 
 ROOT_ID = "1CECHNKREP0F1RSTCMT0"
-"""The first snapshot of every repository that Icechunk 1.0 or newer made."""
+"""The first snapshot of every repository made by Icechunk 1.0 or newer."""
 
 SCENARIOS = Path(__file__).parents[1] / "fixtures" / "icechunk" / "scenarios.json"
 
@@ -30,24 +30,24 @@ class Graph:
 
 
 def scenarios() -> list[dict[str, Any]]:
-    """Give the scenarios that were run on the real library."""
+    """Return the scenarios played with the library."""
     loaded: list[dict[str, Any]] = json.loads(SCENARIOS.read_text())["scenarios"]
     return loaded
 
 
 def graph_of(scenario: dict[str, Any]) -> Graph:
-    """Give a scenario's history."""
+    """Return a scenario's history."""
     nodes = tuple((node["id"], node["parent"], float(node["t"])) for node in scenario["nodes"])
     return Graph(nodes, scenario["branches"], scenario["tags"])
 
 
 def micros_of(time: float) -> int:
-    """Give a scenario's time as microseconds since 1970."""
+    """Return a scenario's time as microseconds since 1970."""
     return int(time * 1_000_000) + 1_000_000_000
 
 
 def history_of(graph: Graph, spec_version: int) -> History:
-    """Give the history as a value; short names stand for ids."""
+    """Return the history as a value; short names stand for ids."""
     entries = {"0": SnapshotEntry("0", None, micros_of(0), "root")}
     for name, parent, time in graph.nodes:
         entries[name] = SnapshotEntry(name, parent, micros_of(time), f"commit {name}")
@@ -60,7 +60,7 @@ def history_of(graph: Graph, spec_version: int) -> History:
 
 
 def quiet() -> Any:
-    """Give the icechunk package with its log lines off."""
+    """Return the icechunk package with its log lines off."""
     import icechunk
 
     icechunk.set_logs_filter("off")
@@ -72,7 +72,7 @@ def local_storage(folder: Path) -> Any:
 
 
 def build(storage: Any, graph: Graph, spec_version: int, *, chunks: bool = True) -> dict[str, str]:
-    """Write a history with the real library."""
+    """Write a history with the library."""
     icechunk = quiet()
     config = icechunk.RepositoryConfig.default()
     config.inline_chunk_threshold_bytes = 0
@@ -106,7 +106,7 @@ def _write(store: Any, row: int, rows: int, *, fresh: bool) -> None:
 
 
 def contents(repo: Any, **where: str) -> list[int]:
-    """Read the array at a branch, tag or snapshot whole; raises when a chunk is gone."""
+    """Read the array of a branch, tag or snapshot whole; raises when a chunk is missing."""
     import zarr
 
     store = repo.readonly_session(**where).store
@@ -132,7 +132,7 @@ def random_graph(rng: Any, commits_max: int = 12) -> Graph:
 
 
 def s3_storage(options: Any, bucket: str, prefix: str) -> Any:
-    """Give the library's storage on a test bucket."""
+    """Return the library's storage on a test bucket."""
     from dredge.icechunk.library import library_storage
 
     quiet()
@@ -140,7 +140,7 @@ def s3_storage(options: Any, bucket: str, prefix: str) -> Any:
 
 
 def names_of(ids: dict[str, str]) -> dict[str, str]:
-    """Give the short name of each snapshot id."""
+    """Return the short name of each snapshot id."""
     return {snapshot: name for name, snapshot in ids.items()}
 
 
@@ -148,12 +148,12 @@ OBJECT_FOLDERS = ("snapshots", "transactions", "manifests", "chunks")
 
 
 def objects(folder: Path) -> dict[str, set[str]]:
-    """Give the names of a local repository's objects by kind."""
+    """Return the names of a local repository's objects by kind."""
     return {kind: {path.name for path in (folder / kind).glob("*")} for kind in OBJECT_FOLDERS}
 
 
 def deleted_of(found: Any) -> dict[str, int]:
-    """What the library says that it collected, by kind."""
+    """The library's collected objects, by kind."""
     return {
         "snapshots": found.snapshots_deleted,
         "transactions": found.transaction_logs_deleted,
@@ -163,6 +163,6 @@ def deleted_of(found: Any) -> dict[str, int]:
 
 
 def counts_of(report: dict[str, Any], step: str) -> dict[str, int]:
-    """Give the figures of one step of a collection's report."""
+    """Return the figures of one step of a collection's report."""
     found: dict[str, int] = next(row["counts"] for row in report["steps"] if row["step"] == step)
     return found

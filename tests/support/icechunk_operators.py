@@ -1,4 +1,4 @@
-"""Icechunk operators without Airflow around them: a repository to expire, the tasks of a run, what they push."""
+"""Icechunk operators without Airflow around them: a repository to expire, the tasks of a run, their XComs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.icechunk_repo import Repo
 from tests.support.lakefs_operators import FirstTry
 
 NOTHING: Any = {}
-"""The context of a task that needs none."""
+"""The context of a task without a need for one."""
 OLD = Graph((("1", "0", 1), ("2", "1", 2), ("3", "2", 3)), {"main": "3", "old": "1"}, {"first": "1"})
 AT_ONCE = {
     "unsafe_min_age_seconds": 0,
@@ -25,11 +25,11 @@ AT_ONCE = {
     "max_delete_percent": None,
     "mode": "clean",
 }
-"""Settings of a collection that takes whatever nothing reaches."""
+"""Settings of a collection of all unreachable objects."""
 
 
 class Dated(NamedTuple):
-    """A repository with the history `OLD`, and the time before which all but the last commit was made."""
+    """A repository with the history `OLD`, and a time between the last commit and all others."""
 
     repo: Repo
     when: datetime

@@ -1,4 +1,4 @@
-"""A repository whose past matters: commits by the real library, refs put back from a backup, collections over days."""
+"""A repository with a past: commits by the library, refs restored from a backup, collections over days."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.icechunk import local_storage, objects, quiet
 
 
 class Past:
-    """A repository that is collected again and again."""
+    """A repository with repeated collections."""
 
     def __init__(self, folder: Path, spec: int) -> None:
         self.folder, self.uri = folder, f"file://{folder}"
@@ -29,7 +29,7 @@ class Past:
         self.create(spec)
 
     def create(self, spec: int) -> None:
-        """Make the repository, perhaps again beside what Dredge keeps."""
+        """Make the repository, maybe again beside Dredge's own files."""
         quiet().Repository.create(
             local_storage(self.folder), config=self._config(), spec_version=spec, check_clean_root=False
         )
@@ -47,11 +47,11 @@ class Past:
 
     @property
     def library(self) -> Any:
-        """The repository as Icechunk sees it, opened now."""
+        """The repository opened by Icechunk."""
         return quiet().Repository.open(local_storage(self.folder), config=self._config())
 
     def commit(self, branch: str = "main", repo: Any = None) -> str:
-        """Write an array of its own and commit it."""
+        """Write a new array and commit it."""
         import zarr
 
         session = (repo or self.library).writable_session(branch)
@@ -64,7 +64,7 @@ class Past:
         return made
 
     def read(self, snapshot: str, number: int) -> list[int]:
-        """Read the array that a commit wrote; raises when a chunk is gone."""
+        """Read the array of a commit; raises when a chunk is missing."""
         import zarr
 
         repo = self.library
@@ -79,7 +79,7 @@ class Past:
 
     @contextmanager
     def put_back(self, what: str) -> Iterator[None]:
-        """Keep a backup of a folder or a file, and put it back in the end."""
+        """Back a folder or a file up, and restore it in the end."""
         place, backup = self.folder / what, self.folder.with_name(f"{self.folder.name}-{what}")
         _copy(place, backup)
         yield
@@ -88,7 +88,7 @@ class Past:
         _remove(backup)
 
     def collect(self, **changes: Any) -> dict[str, Any]:
-        """Collect: everything that is old enough goes at once."""
+        """Collect: everything old enough is deleted at once."""
         return collect(self.config(**changes))
 
     def config(self, **changes: Any) -> CollectConfig:
@@ -106,21 +106,21 @@ class Past:
         return objects(self.folder)
 
     def known(self) -> Known:
-        """What the last complete mark left."""
+        """The index after the last complete mark."""
         return read_known(open_state(self.uri))[0]
 
     @property
     def state(self) -> ObjectWriter:
-        """The folder that is Dredge's."""
+        """Dredge's folder."""
         return open_state(self.uri)
 
     def record(self) -> bytes | None:
-        """The file with it; None when there is none."""
+        """The file with the record; None without one."""
         path = self.folder / "_dredge" / KNOWN
         return path.read_bytes() if path.exists() else None
 
     def pass_days(self, days: float) -> None:
-        """Let days go by: files and notes are as much older."""
+        """Make files and notes some days older."""
         for kind in ("snapshots", "manifests", "chunks", "transactions", "refs"):
             for path in (self.folder / kind).rglob("*"):
                 at = path.stat().st_mtime - days * 86_400

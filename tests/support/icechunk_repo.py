@@ -49,7 +49,7 @@ class Repo:
 
     @property
     def library(self) -> Any:
-        """The repository as Icechunk sees it."""
+        """The repository opened by Icechunk."""
         return quiet().Repository.open(local_storage(self.folder))
 
     @property
@@ -57,7 +57,7 @@ class Repo:
         return read_history(open_reader(self.uri)).spec_version
 
     def config(self, **changes: Any) -> CollectConfig:
-        """A run that deletes at once; what the tests of safety change back."""
+        """A run deleting at once, without the usual safety margins."""
         settings = {
             "mode": "clean",
             "dry_run": False,
@@ -72,14 +72,14 @@ class Repo:
         return Run.open(plan_collection(self.config(**changes)).run_uri)
 
     def listed(self, **changes: Any) -> Run:
-        """Go as far as to have candidates."""
+        """Run the steps up to the candidates."""
         run = self.plan(**changes)
         mark(run, _HERE)
         list_candidates(run, _HERE)
         return run
 
     def guarded(self, **changes: Any) -> Run:
-        """Go as far as a run goes before it deletes."""
+        """Run the steps before the deletion."""
         run = self.listed(**changes)
         check_limits(run)
         return run
@@ -89,7 +89,7 @@ class Repo:
         return bulk_delete(run, _HERE)
 
     def metadata(self) -> dict[str, bytes]:
-        """All that Dredge keeps in the repository, by key."""
+        """Dredge's own files in the repository, by key."""
         reader = open_writer(f"{self.uri}/_dredge")
         return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
 
@@ -98,14 +98,14 @@ class Repo:
         return collect(self.config(**changes), _HERE)
 
     def collected(self, folder: Path) -> dict[str, set[str]]:
-        """What an undisturbed collection of a copy below a folder leaves."""
+        """The objects left by an undisturbed collection of a copy below a folder."""
         shutil.copytree(self.folder, folder / "copy")
         run_steps(Repo(folder / "copy", self.ids).plan(), _HERE)
         return objects(folder / "copy")
 
 
 def expire_middle(uri: str, ids: Mapping[str, str], **where: Any) -> None:
-    """Expire what is older than snapshot 8 of `SAMPLE`."""
+    """Expire everything older than snapshot 8 of `SAMPLE`."""
     history = read_history(open_reader(uri, where.get("options")))
     middle = (history.snapshots[ids["7"]].flushed_at + history.snapshots[ids["8"]].flushed_at) // 2
     expire(uri, instant(middle), **where)
@@ -125,14 +125,14 @@ def change_number(session: Any, value: int) -> None:
 
 
 def main_manifest(folder: Path) -> Path:
-    """Give the only manifest that main's tip uses."""
+    """Return the only manifest of main's tip."""
     tip = read_history(open_reader(f"file://{folder}")).branches["main"]
     (info,) = parse_snapshot((folder / "snapshots" / tip).read_bytes(), tip).manifests
     return folder / "manifests" / info.id
 
 
 def until_shut(run: Run) -> None:
-    """Wait until the driver of a sweep has seen why it must stop, and no worker trusts an earlier look."""
+    """Wait until the driver of a sweep has seen its reason to stop, and no worker trusts an earlier look."""
     folder, is_open = Path(run.folder.uri.removeprefix("file://"), "bulk_delete/_watch"), True
     while is_open:
         time.sleep(run.plan.config.safety.gate_every_seconds)
@@ -140,14 +140,14 @@ def until_shut(run: Run) -> None:
 
 
 def split_local_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """List local folders in ranges too, as other stores are."""
+    """List local folders in ranges too, like other stores."""
     bounds = ["", *sorted(first + second for first in ALPHABET for second in "0G")[1:], ""]
     assert len(list(pairwise(bounds))) == 64
     monkeypatch.setattr(list_step, "bounds_for", lambda *_: bounds)
 
 
 def commit(repo: Repo, value: int) -> str:
-    """Commit another number on main; gives the snapshot."""
+    """Commit another number on main; returns the snapshot."""
     session = repo.library.writable_session("main")
     change_number(session, value)
     return str(session.commit(f"number {value}"))
@@ -179,7 +179,7 @@ def optimized(repo: Repo, **changes: Any) -> Run:
 
 
 def flip_chunk_id(folder: Path, rng: random.Random) -> str:
-    """Flip a bit of a chunk's id in main's manifest; gives the true id."""
+    """Flip a bit of a chunk's id in main's manifest; returns the true id."""
     path = main_manifest(folder)
     opened = open_file(path.read_bytes(), path.name, FileType.MANIFEST)
     (array,) = parse_manifest(path.read_bytes(), path.name).arrays

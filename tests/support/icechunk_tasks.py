@@ -27,21 +27,21 @@ from tests.support.memory_store import memory_store
 
 CUTOFF = datetime(2026, 5, 1, 12, 0, 10, 500_000, tzinfo=UTC)
 OLD = CUTOFF.replace(microsecond=499_999)
-"""The last time that is before the cutoff."""
+"""The last time before the cutoff."""
 
 
 def raw(number: int, tail: int = 0) -> bytes:
-    """The bytes of an id whose first 64 bits are a number."""
+    """The bytes of an id with the given first 64 bits."""
     return number.to_bytes(8, "big") + tail.to_bytes(4, "big")
 
 
 def named(number: int, tail: int = 0) -> str:
-    """The name of an id whose first 64 bits are a number."""
+    """The name of an id with the given first 64 bits."""
     return encode_id(raw(number, tail))
 
 
 class Task:
-    """A repository, its state and a run's folder, as a task of a step sees them."""
+    """A repository, its state and a run's folder, as in a task of a step."""
 
     def __init__(self, step: str) -> None:
         place = f"task-{uuid.uuid4().hex}"
@@ -61,7 +61,7 @@ class Task:
         self.run = WorkerRun.open(stores, "00000")
 
     def put(self, key: str, data: bytes = b"x", time: datetime = OLD) -> str:
-        """Put an object into the repository; gives its key."""
+        """Put an object into the repository; returns its key."""
         self.store.write(f"repo/{key}", data, time)
         return key
 
@@ -70,13 +70,13 @@ class Task:
         return {key.removeprefix("repo/") for key in self.store.objects if key.startswith("repo/")}
 
     def manifest(self, number: int, ids: Sequence[bytes], time: datetime = OLD) -> str:
-        """Put a manifest that names some chunks; gives its id."""
+        """Put a manifest with some chunks; returns its id."""
         rows = np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12)
         key, data = manifest_file(rows, raw(number))
         return self.put(key, data, time).removeprefix("manifests/")
 
     def indexed(self, name: str, manifests: Mapping[str, Sequence[bytes]]) -> PartInfo:
-        """Write a part of the index that says what some manifests name."""
+        """Write a part of the index for some manifests."""
         rows = [
             (
                 manifest,
@@ -91,7 +91,7 @@ class Task:
         return sets.write_ids(self.folder, name, np.array(sorted(numbers), np.uint64))
 
     def pin(self, *keys: str) -> LocatedSet:
-        """Make a set that holds some keys."""
+        """Make a set with some keys."""
         hashes = np.unique(hash64(pa.array(keys, pa.string())))
         part = write_hashes(self.folder, f"pins/{uuid.uuid4().hex}.u64", hashes)
         return LocatedSet(self.run_uri, ShardedSet(0, {0: part}))

@@ -1,4 +1,4 @@
-"""A repository with virtual chunks that lie in the repository itself."""
+"""A repository with virtual chunks in its own files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.icechunk_past import Past
 
 
 class Views(Past):
-    """A repository whose arrays may lie in files of its own."""
+    """A repository with arrays in its own files."""
 
     def __init__(
         self, folder: Path, spec: int, count: int = 3, container: str = "", inside: str = "chunks/"
@@ -26,7 +26,7 @@ class Views(Past):
 
     @property
     def prefix(self) -> str:
-        """Where the container lies."""
+        """The container's URL."""
         return f"file://{self.folder}/{self.inside}"
 
     def _config(self) -> Any:  # type: ignore[override]
@@ -39,7 +39,7 @@ class Views(Past):
 
     @property
     def library(self) -> Any:
-        """The repository as Icechunk sees it, which may read its own folder."""
+        """The repository opened by Icechunk, with access to its own folder."""
         icechunk = quiet()
         access = {self.prefix: icechunk.credentials.LocalFileSystemAccess}
         return icechunk.Repository.open(
@@ -47,7 +47,7 @@ class Views(Past):
         )
 
     def write(self, name: str, branch: str = "main") -> list[str]:
-        """Write an array of native chunks; gives their ids."""
+        """Write an array of native chunks; returns their ids."""
         before = self.objects()["chunks"]
         session = self.library.writable_session(branch)
         self.array(session, name)[:] = np.arange(self.places) + 1
@@ -55,7 +55,7 @@ class Views(Past):
         return sorted(self.objects()["chunks"] - before)
 
     def view(self, name: str, chunks: list[str], without: str = "", branch: str = "main") -> str:
-        """Commit an array whose chunks are those of others; `without` one that is deleted at once."""
+        """Commit an array of other arrays' chunks; `without` is an array to delete at once."""
         import zarr
 
         session = self.library.writable_session(branch)
@@ -92,13 +92,13 @@ class Views(Past):
 
     @property
     def written(self) -> list[int]:
-        """The numbers of an array that `write` wrote."""
+        """The numbers of an array of `write`."""
         return list(range(1, self.places + 1))
 
     def expire_before(self, snapshot: str) -> None:
-        """Expire what is older than a snapshot."""
+        """Expire everything older than a snapshot."""
         expire(self.uri, instant(read_history(open_reader(self.uri)).snapshots[snapshot].flushed_at))
 
     def mode(self, **changes: Any) -> str:
-        """Collect on what an earlier run left, when that is possible; gives how it was done."""
+        """Collect with an earlier run's results, if possible; returns the mode."""
         return str(self.collect(mode="auto", **changes)["mode"])

@@ -1,4 +1,4 @@
-"""The pending list of an Icechunk repository in a local folder, as tests read it and let it grow old."""
+"""The pending list of an Icechunk repository in a local folder: read, and made older."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dredge.runs.pending.store import NEWEST, POINTER, PendingList, write_part
 
 
 def pointer(folder: Path) -> PendingList:
-    """The list that the last mark left."""
+    """The list of the last mark."""
     return from_json(PendingList, json.loads((folder / "_dredge" / POINTER).read_text()))
 
 
@@ -38,7 +38,7 @@ def waiting(folder: Path) -> set[str]:
 
 
 def let_wait(folder: Path, hours: float) -> None:
-    """Let hours go by for the list: its waits began as much earlier, and it was left so."""
+    """Make the list and its waits some hours older."""
     state, found, ago = open_state(f"file://{folder}"), pointer(folder), timedelta(hours=hours)
     parts = {}
     for shard, part in found.parts.items():

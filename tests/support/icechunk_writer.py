@@ -1,12 +1,12 @@
-"""A writer of an Icechunk repository, as a program that every release of the library since 0.2 can run.
+"""A writer of an Icechunk repository, as a program for every release of the library since 0.2.
 
     python -P icechunk_writer.py <json>     endpoint_url, bucket, prefix, access_key, secret_key, name, stop, amends,
                                          session_seconds_max
 
-It commits on a branch of its own, every third time on one that all writers share (there it rebases when another was
-first), amends where asked, and prints one line of JSON: what it wrote last and was told is committed, and what failed;
-apart from it what failed in a session that took longer than any may.
-It knows nothing of this project: it runs in environments that have the library only.
+It commits on its own branch, every third time on a branch shared by all writers (with a rebase after a lost race),
+amends on request, and prints one line of JSON: its last acknowledged writes, its failures, and separately the failures
+of sessions longer than allowed.
+It imports nothing of this project: its environments have the library only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUNDS_MIN = 6
 
 
 def main() -> None:
-    """Write until there is a file that says stop."""
+    """Write until the stop file exists."""
     import icechunk
 
     asked = json.loads(sys.argv[1])
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def write(repository: Any, name: str, place: str, number: int, amends: bool, counts: dict[str, int]) -> None:
-    """Write one cell and commit, or amend; on the shared branch behind whoever was first."""
+    """Write one cell and commit, or amend; on the shared branch after a rebase."""
     import icechunk
     import zarr
 

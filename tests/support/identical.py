@@ -1,4 +1,4 @@
-"""What tests about identical content share."""
+"""Shared helpers of tests about identical content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def shown(context: Run) -> list[str]:
 
 
 def held(context: Run) -> dict[str, int]:
-    """Objects that the guards held, by code."""
+    """Objects held by the guards, by code."""
     return {item["code"]: item["objects"] for item in context.folder.read_json("guard.json")["held"]}
 
 

@@ -1,4 +1,4 @@
-"""A committed index in a store of its own, whose ranges are what a test says."""
+"""A committed index in a new store, with given ranges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def named(range_id: str, *addresses: int, sizes: tuple[int, ...] = (7,)) -> Rang
 
 @dataclass
 class Kept:
-    """An index in a store of its own."""
+    """An index in a new store."""
 
     state: ObjectWriter
 
@@ -29,13 +29,13 @@ class Kept:
         return CommittedIndex.load(self.state, NAMESPACE)
 
     def add(self, name: str, *ranges: RangeHashes) -> NewPart:
-        """Have a part of these ranges; of equal ones the part of the lower name counts."""
+        """Add a part with these ranges; of equal ranges the part of the lower name is used."""
         new = write_part(self.state, name, ranges)
         self.index.add(f"{name}-", [new])
         return new
 
     def parts(self) -> dict[str, list[str]]:
-        """The ranges of each part that counts for some."""
+        """The used ranges of each part."""
         return self.index.group(self.index.places)[0]
 
     def files(self) -> set[str]:

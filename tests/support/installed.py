@@ -1,4 +1,4 @@
-"""An environment with Dredge's wheel in it, as a user has one; nothing there leads to this tree."""
+"""An environment with Dredge's wheel installed, without access to this tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEFT_OUT = ("AIRFLOW", "AWS_", "DREDGE_", "LAKECTL_", "PYTEST_", "PYTHON", "SPA
 
 
 def build_wheel(folder: Path) -> Path:
-    """Make the wheel of this tree, as the build backend does."""
+    """Build the wheel of this tree."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (made,) = folder.glob("*.whl")
@@ -24,7 +24,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install(wheel: Path, home: Path) -> Path:
-    """Make an environment that has the wheel, and what it depends on from this one; gives its Python."""
+    """Make an environment with the wheel, and with the dependencies of this one; returns its Python."""
     venv.create(home, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
     with zipfile.ZipFile(wheel) as content:
@@ -35,7 +35,7 @@ def install(wheel: Path, home: Path) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """This process's variables without what leads to this tree; the commands of the dependencies are on the path."""
+    """This process's variables without paths to this tree; the commands of the dependencies are on the path."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
     return inherited | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

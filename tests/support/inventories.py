@@ -42,7 +42,7 @@ def bucket_of(world: World) -> str:
 
 
 def rows_of(world: World) -> list[Row]:
-    """What is in the bucket now, as rows of an inventory."""
+    """The bucket's present objects, as rows of an inventory."""
     bucket = bucket_of(world)
     found = []
     for batch in open_reader(f"memory://{bucket}").list():
@@ -64,7 +64,7 @@ def rows_of(world: World) -> list[Row]:
 
 @dataclass
 class Inventory:
-    """An inventory in a bucket of its own; change what it is made of, then write it."""
+    """An inventory in a new bucket; change its parts, then write it."""
 
     world: World  # whose bucket it is of
     kind: str = "csv"  # "csv", "orc" or "parquet"
@@ -87,7 +87,7 @@ class Inventory:
         return open_writer(self.folder)
 
     def write(self) -> str:
-        """Write it; gives the URI of the manifest."""
+        """Write it; returns the URI of the manifest."""
         shares = [self.rows[number :: self.files] for number in range(self.files)]
         files = [self._file(number, share) for number, share in enumerate(shares)]
         assert self.created is not None

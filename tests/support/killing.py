@@ -1,4 +1,4 @@
-"""Kills a run in memory at any of its writes and deletes, or keeps what a kill there would leave."""
+"""Kills a run in memory at any of its writes and deletes, or keeps the state after such a kill."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ type Objects = dict[str, tuple[bytes, datetime]]
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 @contextmanager
 def killed_at(number: int) -> Iterator[list[int]]:
-    """Kill the process right before one of its writes and deletes, or right after a delete; gives how many there
-    were."""
+    """Kill the process right before one of its writes and deletes, or right after a delete; returns their number."""
     count = [0]
 
     def tick() -> None:
@@ -33,7 +32,7 @@ def killed_at(number: int) -> Iterator[list[int]]:
 
 @contextmanager
 def kept_at_every_write(store: MemoryStore) -> Iterator[list[Objects]]:
-    """Gives what the store held right before each write and delete, and right after each delete."""
+    """Return the store's content right before each write and delete, and right after each delete."""
     states: list[Objects] = []
 
     def keep() -> None:

@@ -1,4 +1,4 @@
-"""The key-value drivers that the conformance suite runs on; a new driver adds itself here."""
+"""The key-value drivers of the conformance suite; a new driver adds itself here."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.dynamodb import dynamodb_server, table_url
 
 @dataclass(frozen=True)
 class Driver:
-    """How the suite gets a fresh, empty store."""
+    """A factory of new, empty stores."""
 
-    # context manager: a URL for `open_store` that nobody has used, valid inside the context
+    # context manager: a new URL for `open_store`, valid inside the context
     fresh_url: Callable[[Path, pytest.FixtureRequest], Any]
     # whether a second `open_store` of the URL, also in another process, sees the same keys
     shared: bool = True
@@ -61,7 +61,7 @@ def _dynamodb(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def config_scope[T](config: pytest.Config, context: AbstractContextManager[T]) -> T:
-    """Enter a context that ends with the test run."""
+    """Enter a context until the end of the test run."""
     value = context.__enter__()
     config.add_cleanup(lambda: context.__exit__(None, None, None))
     return value

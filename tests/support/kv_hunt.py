@@ -1,7 +1,7 @@
-"""An embedded lakeFS on PostgreSQL with a cleaner beside it, and places to hold either of them.
+"""An embedded lakeFS on PostgreSQL with a cleaner beside it, and points to pause either of them.
 
-The server's store is watched: a test may pause, hold or break any of its operations. The cleaner works
-on the same database through a connection of its own, with margins of a second or so instead of days.
+The server's store is watched: a test may pause, delay or fail any of its operations. The cleaner works on the same
+database through another connection, with margins of a second or so instead of days.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Gate:
 
 
 class CleanerRows(PostgresRows):
-    """The cleaner's way into the database, with places for a test to do something."""
+    """The cleaner's access to the database, with hooks for a test."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, read_only=False)
@@ -98,7 +98,7 @@ class Ground:
 
     @property
     def kv(self) -> Store:
-        """The database without the watching."""
+        """The unwatched database."""
         return self.store._inner
 
     def scan(self) -> Any:
@@ -116,7 +116,7 @@ class Ground:
         time.sleep(self.margins.grace.total_seconds() + 0.1 if seconds is None else seconds)
 
     def files(self, repository: str, branch: str) -> dict[str, int]:
-        """What a branch shows: path and size."""
+        """Path and size of a branch's objects."""
         page = self.catalog.reading.list_entries(repository, branch, amount=1000)
         return {entry.path: entry.size_bytes for entry in page.results}
 
@@ -131,7 +131,7 @@ class Ground:
 
     @contextlib.contextmanager
     def held(self, gate: Gate, work: Callable[[], Any]) -> Iterator[threading.Thread]:
-        """Start work of the server, wait until it is held, and let it end afterwards."""
+        """Start work of the server, wait until it is paused, and let it end afterwards."""
         self.store.before = gate
         errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Work that several processes do on one key-value store; importable, so that spawned children find it."""
+"""Concurrent work of several processes on one key-value store; importable for spawned children."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
 
 
 def create_all(url: str, start_at: float, name: bytes, keys: int) -> list[int]:
-    """Try to be the one who creates each of some keys; returns those that this process won."""
+    """Try to create each of some keys; returns the keys created by this process."""
     won = []
     with open_store(url) as store:
         time.sleep(max(0.0, start_at - time.time()))
@@ -22,7 +22,7 @@ def create_all(url: str, start_at: float, name: bytes, keys: int) -> list[int]:
 
 
 def count_up(url: str, start_at: float, times: int) -> int:
-    """Add one to a shared counter, again after each lost race; returns how often it lost."""
+    """Add one to a shared counter, again after each lost race; returns the number of lost races."""
     lost = done = 0
     with open_store(url) as store:
         time.sleep(max(0.0, start_at - time.time()))

@@ -1,4 +1,4 @@
-"""lakeFS's key-value store as a collection of a world in memory opens it: with views of one moment, or without."""
+"""lakeFS's key-value store for a collection of a world in memory: with snapshot views, or without."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.memory_rows import MemoryRows
 
 @dataclass
 class WithoutSnapshots:
-    """A store as DynamoDB is: each read sees what is there then."""
+    """A store like DynamoDB: each read returns the present rows."""
 
     world: World
     before: Callable[[bytes], None] = lambda _: None  # called with the partition before it is scanned
@@ -44,7 +44,7 @@ class WithoutSnapshots:
 
 @dataclass
 class Snapshots:
-    """A store as PostgreSQL is: all reads of a view see what was there when it was opened."""
+    """A store like PostgreSQL: all reads of a view return the rows at its opening."""
 
     world: World
     kv: MemoryKV | None = None  # another store than the world's
@@ -75,12 +75,12 @@ def open_as(store: Snapshots | WithoutSnapshots, monkeypatch: pytest.MonkeyPatch
 
 
 HEAVY = ("prepare_uncommitted", "prepare_commits", "log")
-"""Calls that cost a server much, or a request for each branch and commit."""
+"""Expensive calls of a server, or one request for each branch and commit."""
 
 
 @contextlib.contextmanager
 def never_asked(world: World, *calls: str) -> Iterator[None]:
-    """Fail where the server is asked one of some calls."""
+    """Fail on some calls to the server."""
 
     def refuse(called: str, _arguments: object) -> None:
         assert called not in calls, f"the server was asked for {called}"

@@ -39,7 +39,7 @@ def dump(name: str) -> tuple[Row, ...]:
 
 
 class Store:
-    """Any row cleaner, with a clock that a test sets, and a place to interfere."""
+    """Any row cleaner, with a settable clock, and hooks."""
 
     def __init__(self, rows: RowCleaner, now: datetime = START) -> None:
         self.rows = rows
@@ -104,7 +104,7 @@ class Store:
 
 
 class LiveView:
-    """Reads that see later states, as those of a store without snapshots."""
+    """Reads of later states, like a store without snapshots."""
 
     consistent = False
 
@@ -125,7 +125,7 @@ def memory_store(now: datetime = START) -> Store:
 
 
 class World:
-    """Writes what a server would write into a store in memory."""
+    """Writes a server's rows into a store in memory."""
 
     def __init__(self, now: datetime = START) -> None:
         self.kv = MemoryKV()
@@ -138,7 +138,7 @@ class World:
         return self.store.now
 
     def without_snapshots(self) -> None:
-        """From now on views of the store see later states."""
+        """From now on views of the store return later states."""
         rows = self.store.rows
         self.store.view = lambda: nullcontext(LiveView(self.kv, rows))  # type: ignore[method-assign]
 
@@ -176,13 +176,13 @@ class World:
         return partition, token
 
     def hand_over(self, name: str) -> bytes:
-        """What a delete of step 2 leaves: the partition, and an entry for the cleaner."""
+        """The rows after a delete of step 2: the partition, and an entry for the cleaner."""
         partition, _ = self.beginning(name)
         self.kv.set(b"graveler_deleted", f"repo/{name}/{partition[-20:].decode()}".encode(), b"")
         return partition
 
     def record(self, partition: bytes, state: int = 0) -> bytes:
-        """Write the record that names an instance."""
+        """Write the record of an instance."""
         name, uid = partition[:-21].decode(), partition[-20:].decode()
         value = self.record_value(name, uid, state)
         self.kv.set(b"graveler", b"repos/" + name.encode(), value)
@@ -223,7 +223,7 @@ class World:
     def run(
         self, repository: str, began: datetime, with_run: bool = True, start: datetime | None = None
     ) -> str:
-        """A hook run with its task and indexes; `start` is the time in its record, where that is another one."""
+        """A hook run with its task and indexes; `start` is the time in its record, if different."""
         run = countdown_id(began)
         base = f"repos/{repository}"
         index = messages.encode(messages.SecondaryIndex(primary_key=f"{base}/runs/{run}".encode()))
@@ -250,6 +250,6 @@ class World:
 
 
 def countdown_id(when: datetime) -> str:
-    """An id as action runs and pull requests have it."""
+    """An id like those of action runs and pull requests."""
     seconds = (32_500_915_200 - int(when.timestamp())) % (1 << 32)
     return xid.new_xid(datetime.fromtimestamp(seconds, UTC))

@@ -1,4 +1,4 @@
-"""lakeFS operators without Airflow around them: a server with one repository, leases, plans, what tasks push."""
+"""lakeFS operators without Airflow around them: a server with one repository, leases, plans, XComs of tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def summary(**changes: Any) -> StepSummary:
 
 
 class Pushed(dict[Any, Any]):
-    """A task instance that only keeps what is pushed."""
+    """A task instance that only stores XComs."""
 
     task_id = "save_report"
 
@@ -68,7 +68,7 @@ class FakeServer:
 
 
 class FirstTry:
-    """A task that has not waited before."""
+    """A task before its first wait."""
 
     def get_first_reschedule_date(self, _context: Any) -> None:
         return None
@@ -78,7 +78,7 @@ class FirstTry:
 
 
 class ApprovalTask:
-    """The task of one run that asks a person, with what it tells Airflow."""
+    """The approval task of one run, with its Airflow calls."""
 
     def __init__(self, operator: Any, deletes: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.operator = operator
@@ -108,7 +108,7 @@ class ApprovalTask:
         return parked.value
 
     def answered(self, option: str, user: dict[str, str] | None) -> Any:
-        """Go on as Airflow does, with what was answered."""
+        """Continue with an answer, as Airflow does."""
         event = {
             "chosen_options": [option],
             "params_input": {},

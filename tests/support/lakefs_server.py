@@ -38,7 +38,7 @@ KEY_PAIR = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEX
 
 
 class Clock:
-    """A clock that a test can set: the real one moved by an offset, or standing still."""
+    """A settable clock: the real one with an offset, or stopped."""
 
     def __init__(self, fixed: datetime | None = None, **offset: float) -> None:
         self.fixed = fixed
@@ -48,7 +48,7 @@ class Clock:
         return (self.fixed or datetime.now(UTC)) + self.offset
 
     def advance(self, **step: float) -> None:
-        """Move on (or back), as timedelta's arguments."""
+        """Advance (or turn back), as timedelta's arguments."""
         self.offset += timedelta(**step)
 
 
@@ -74,7 +74,7 @@ class Lake:
         )
 
     def configuration(self) -> Configuration:
-        """A fresh SDK configuration with the right key pair."""
+        """A new SDK configuration with the right key pair."""
         return Configuration(
             host=self.server.endpoint,
             username=self.server.access_key_id,
@@ -82,14 +82,14 @@ class Lake:
         )
 
     def namespace(self, repository: str) -> str:
-        """The storage namespace that `repository` gets."""
+        """The storage namespace of `repository`."""
         return f"{self.base}/{repository}"
 
     def repository(self, name: str = "lake", **kwargs: Any) -> lakefs.Repository:
         return lakefs.Repository(name, self.client).create(storage_namespace=self.namespace(name), **kwargs)
 
     def writer(self, repository: str = "lake") -> ObjectWriter:
-        """A writer on the repository's namespace, past the server."""
+        """A writer on the repository's namespace, bypassing the server."""
         return open_writer(self.namespace(repository), self.server.settings.storage)
 
     def stage(
@@ -131,7 +131,7 @@ class Lake:
         headers: Mapping[str, str] | None = None,
         credentials: tuple[str, str] | None = ("", ""),
     ) -> urllib3.BaseHTTPResponse:
-        """Send one plain request, for what no client sends."""
+        """Send one plain request, for requests not supported by any client."""
         sent = dict(headers or {})
         if credentials is not None:
             pair = (
@@ -196,7 +196,7 @@ def lakefs_server(
 
 @pytest.fixture
 def lakefs_servers(tmp_path: Path) -> Iterator[Callable[..., Lake]]:
-    """Start any number of servers in one test, each with `lakefs_server`'s options and a folder of its own."""
+    """Start any number of servers in one test, each with `lakefs_server`'s options and a new folder."""
     with ExitStack() as running:
 
         def start(**options: Any) -> Lake:
@@ -207,7 +207,7 @@ def lakefs_servers(tmp_path: Path) -> Iterator[Callable[..., Lake]]:
 
 
 class WatchedStore:
-    """A key-value store that shows each operation to a callable before doing it."""
+    """A key-value store with a callback before each operation."""
 
     def __init__(self, inner: Store, before: Callable[[str, bytes, bytes], None]) -> None:
         self._inner = inner
@@ -260,7 +260,7 @@ def load_kv(path: Path, store: Store | None = None) -> Store:
 
 
 def load_namespace(folder: Path, bucket: TestBucket, prefix: str) -> int:
-    """Put the files of a captured namespace into a bucket, below `prefix`; gives their number."""
+    """Put the files of a captured namespace into a bucket, below `prefix`; returns their number."""
     count = 0
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         key = f"{prefix}/{path.relative_to(folder).as_posix()}"

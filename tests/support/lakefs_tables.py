@@ -1,4 +1,4 @@
-"""Table files that a real server wrote, with their truth, in one shape whatever the truth is stored in."""
+"""Table files of a real server with their expected content, in one form for all fixtures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CORRUPT = LAKEFS / "tables/corrupt"
 
 @dataclass(frozen=True)
 class Fixture:
-    """A file and what it must decode to; `dump` marks files of a refs dump."""
+    """A file and its expected content; `dump` marks files of a refs dump."""
 
     name: str
     path: Path

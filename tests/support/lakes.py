@@ -1,5 +1,4 @@
-"""Lakes in memory: a catalog on a fresh key-value store and a fresh object store, with a clock that tests
-move.
+"""Lakes in memory: a catalog on a new key-value store and a new object store, with a settable clock.
 
 lake = make_lake()
 lake.upload("a/b", b"content")
@@ -26,7 +25,7 @@ _numbers = itertools.count()
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that only moves by `advance`."""
 
     def __init__(self, now: datetime = START) -> None:
         self.now = now
@@ -35,7 +34,7 @@ class ManualClock:
         return self.now
 
     def advance(self, **parts: float) -> datetime:
-        """Move on; arguments as for timedelta."""
+        """Advance; arguments as for timedelta."""
         self.now += timedelta(**parts)
         return self.now
 
@@ -111,7 +110,7 @@ class Lake:
         return self.catalog.branches.get_branch(self.repository, branch).tokens
 
     def another_server(self, kv: Store | None = None) -> Catalog:
-        """A second catalog on the same stores, as a second server would be."""
+        """A second catalog on the same stores, like a second server."""
         return Catalog(kv or self.kv, self.open_namespace, self.clock, self.settings, sleep=no_sleep)
 
 
@@ -123,7 +122,7 @@ def make_lake(
     repository: str = REPOSITORY,
     create: bool = True,
 ) -> Lake:
-    """Make a lake with one empty repository; nothing runs in the background unless settings say so."""
+    """Make a lake with one empty repository; by default nothing runs in the background."""
     settings = settings or Settings(background=False)
     clock = ManualClock()
     if namespace is None:
@@ -138,7 +137,7 @@ def make_lake(
 
 
 def with_settings(lake: Lake, **changes: object) -> Lake:
-    """The same lake seen by a server with other settings."""
+    """The same lake behind a server with other settings."""
     settings = replace(lake.settings, **changes)  # type: ignore[arg-type]
     catalog = Catalog(lake.kv, lake.open_namespace, lake.clock, settings, sleep=no_sleep)
     return replace(lake, catalog=catalog, settings=settings)

@@ -1,4 +1,4 @@
-"""Repositories under one of the life-cycles, on a store that tests look into."""
+"""Repositories under one of the life-cycles, on a store open to tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "lake"
 
 
 class ListedStore:
-    """A store in memory that can tell all its partitions."""
+    """A store in memory with a list of its partitions."""
 
     def __init__(self) -> None:
         self.inner = open_store("memory://")
@@ -38,7 +38,7 @@ class ListedStore:
         return getattr(self.inner, name)
 
     def partitions(self) -> dict[bytes, dict[bytes, bytes]]:
-        """Everything there is."""
+        """All partitions."""
         return {name: dict(found.values) for name, found in self.inner._partitions.items()}  # type: ignore[attr-defined]
 
 
@@ -55,7 +55,7 @@ class Ground:
         return self.store  # type: ignore[return-value]
 
     def server(self, kv: Store | None = None, later: timedelta = timedelta()) -> Repositories:
-        """Repositories as another process has them, its clock a little fast."""
+        """Repositories of another process, with its clock a little fast."""
 
         def clock() -> datetime:
             return self.clock() + later
@@ -66,7 +66,7 @@ class Ground:
         return self.server(kv).create(NAME, "memory://ground/lake", "main", **more)
 
     def populated(self) -> Repository:
-        """Create the repository and write what use would."""
+        """Create the repository and write the rows of normal use."""
         repository = self.create()
         token = new_staging_token(NAME, "side")
         self.kv.set(repository.partition, branch_key("side"), Branch("side", "0" * 64, token).encode())
@@ -92,16 +92,16 @@ class Ground:
         return list(self.kv.scan(partition))
 
     def lives(self) -> set[bytes]:
-        """Partitions of all lives of the name that have rows."""
+        """Partitions of all instances of the name with rows."""
         return {name for name in self.store.partitions() if name.startswith(b"lake-") and b":" not in name}
 
     def handed_over(self) -> set[bytes]:
-        """Partitions that `graveler_deleted` names."""
+        """Partitions in `graveler_deleted`."""
         return {b"-".join(entry.key.split(b"/")[1:]) for entry in self.kv.scan(DELETED_PARTITION)}
 
 
 def clean_handed_over(kv: Store, is_named: Callable[[bytes], bool]) -> None:
-    """The trash cleaner as the design words it, on a store of few operations."""
+    """The trash cleaner as worded in the design, on a store of few operations."""
     for entry in list(kv.scan(DELETED_PARTITION)):
         partition = b"-".join(entry.key.split(b"/")[1:])
         if is_named(partition):
@@ -113,7 +113,7 @@ def clean_handed_over(kv: Store, is_named: Callable[[bytes], bool]) -> None:
 
 
 def crash_everywhere(make: Callable[[], Ground], act: Actor) -> Iterator[tuple[list[Operation], Ground]]:
-    """Let an actor die after 0, 1, 2 … operations, each time on fresh ground, the last time not at all."""
+    """Let an actor die after 0, 1, 2 … operations, each time in a new world, the last time not at all."""
     count = 0
     while True:
         ground = make()

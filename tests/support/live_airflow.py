@@ -1,4 +1,4 @@
-"""Airflow as it runs in earnest: scheduler, DAG processor and API server as processes, on PostgreSQL."""
+"""A real Airflow: scheduler, DAG processor and API server as processes, on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LiveAirflow:
     _token: str = ""
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Call the public API; gives the answer's JSON."""
+        """Call the public API; returns the JSON."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         url = f"http://127.0.0.1:{self.port}{path}"
@@ -54,18 +54,18 @@ class LiveAirflow:
         self._token = self.call("GET", "/auth/token")["access_token"]
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Look into the database."""
+        """Query the database."""
         with psycopg.connect(self.database, autocommit=True) as connection:
             return connection.execute(statement, values).fetchall()  # type: ignore[arg-type]
 
     def trigger(self, dag_id: str, logical_date: datetime | None, conf: Mapping[str, Any]) -> str:
-        """Start a run by hand; gives its id."""
+        """Start a manual run; returns its id."""
         date = None if logical_date is None else logical_date.isoformat()
         body = {"logical_date": date, "conf": dict(conf)}
         return str(self.call("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
     def wait(self, what: str, done: Callable[[], Any], seconds: float) -> Any:
-        """Wait until something is true; gives it."""
+        """Wait until a condition is true; returns its value."""
         deadline = time.monotonic() + seconds
         while not (found := done()):
             if time.monotonic() > deadline:
@@ -77,7 +77,7 @@ class LiveAirflow:
         return found
 
     def story(self) -> str:
-        """What became of each task, for messages."""
+        """The outcome of each task, for messages."""
         rows = self.rows(
             "select dag_id, run_id, task_id, state, start_date, end_date from task_instance"
             " where start_date is not null order by start_date"
@@ -98,7 +98,7 @@ class LiveAirflow:
                 )
 
     def stop(self) -> None:
-        """End each component with all it started: the components alone leave children behind."""
+        """End each component with its child processes."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in self._processes.values():
                 try:
@@ -149,7 +149,7 @@ def live_airflow(
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         # Often enough not to be waited for, and seldom enough to leave the processor to the tasks.
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them meanwhile
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # they do not change meanwhile
         **environ,
     }
     command = [str(Path(sys.executable).with_name("airflow")), "db", "migrate"]

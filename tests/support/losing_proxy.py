@@ -1,4 +1,4 @@
-"""A proxy before a store that loses answers: the store does what it is asked, and nobody hears of it."""
+"""A proxy before a store that loses responses: the store executes the request, and the client gets no response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
 class LosingProxy(HTTPServer):
-    """Passes requests on, and drops the connection instead of some answers."""
+    """Forwards requests, and drops the connection instead of some responses."""
 
     def __init__(self, upstream: str, loses: Callable[[str, str], bool]) -> None:
         self._upstream = urlsplit(upstream)
@@ -22,7 +22,7 @@ class LosingProxy(HTTPServer):
 
     @property
     def url(self) -> str:
-        """Of the store as it is seen through the proxy."""
+        """The store's URL through the proxy."""
         return f"{self.address}{self._upstream.path}"
 
     def handle(self, request: BaseHTTPRequestHandler) -> None:

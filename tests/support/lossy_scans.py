@@ -1,4 +1,4 @@
-"""A server that loses rows from a scan of staging."""
+"""A server losing rows from a scan of staging."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.gc import World, make_world, seen_with
 
 
 def stormy_world(clean: int = 20, staged: int = 50, **settings: Any) -> tuple[World, set[str], str]:
-    """Clean branches around one with old staged objects, an orphan, and a server that loses rows."""
+    """Clean branches around one with old staged objects, an orphan, and a server losing rows."""
     world = seen_with(make_world(**settings), defects=frozenset({"rows_lost_on_branch_delete"}))
     catalog, name = world.lake.catalog, world.lake.repository
     for branch in ("aa", "zz", *(f"n{number:03d}" for number in range(clean))):
@@ -35,7 +35,7 @@ def counting(world: World) -> Counter[str]:
 
 
 def cut_after(monkeypatch: pytest.MonkeyPatch, rows: int, *modules: Any) -> None:
-    """An error of the key-value store ends each branch's rows, and a real server does not say so."""
+    """An error of the key-value store ends each branch's rows, unreported as on a real server."""
     honest = catalog_uncommitted.staged_diffs
 
     def cut(*arguments: Any) -> Iterator[Any]:
@@ -46,17 +46,17 @@ def cut_after(monkeypatch: pytest.MonkeyPatch, rows: int, *modules: Any) -> None
 
 
 def spoken(path: str) -> str:
-    """A path as JSON of a real server has it: bytes that are not UTF-8 are replaced."""
+    """A path in the JSON of a real server: invalid UTF-8 is replaced."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def latin_1(name: str) -> str:
-    """A path of the embedded server whose bytes are those of another encoding."""
+    """A path of the embedded server with the bytes of another encoding."""
     return name.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def over_json(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let answers and tokens spell paths as a real server does."""
+    """Let answers and tokens spell paths like a real server."""
     for name in ("changes", "objects"):
         honest = getattr(world.client, name)
 

@@ -1,4 +1,4 @@
-"""lakeFS's database restored from a backup: the bucket keeps everything, the server forgets what came after.
+"""lakeFS's database restored from a backup: the bucket keeps all objects, the server lacks later records.
 
 backup = back_up(world)
 world.upload("a"); world.lake.commit()
@@ -34,14 +34,14 @@ def copied(store: Store) -> Backup:
 
 
 def put_back(store: Store, backup: Backup) -> None:
-    """Put a copy back in the place of what is in the store."""
+    """Replace a store's content by a copy."""
     for name, value in deepcopy(backup).items():
         getattr(store, name).clear()
         getattr(store, name).update(value)
 
 
 def restore(world: World, backup: Backup) -> None:
-    """Put a copy back and start the server again; other clients have made requests since the copy."""
+    """Restore a copy and restart the server; other clients have made requests since the copy."""
     put_back(world.lake.kv, backup)
     world.lake = replace(world.lake, catalog=world.lake.another_server())
     world.client = CatalogWriter(world.lake.catalog, world.client.url)
@@ -50,7 +50,7 @@ def restore(world: World, backup: Backup) -> None:
 
 
 def unreadable(world: World, branch: str = "main") -> list[str]:
-    """Paths of a branch whose objects are gone."""
+    """Paths of a branch with missing objects."""
     lost = []
     for path in world.lake.paths(branch):
         try:
@@ -61,8 +61,9 @@ def unreadable(world: World, branch: str = "main") -> list[str]:
 
 
 def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
-    """Do something whenever a merge, revert or cherry-pick has written its tree, before its branch moves: as long as
-    a hook takes. Undo the patch that is returned."""
+    """Run a callable after the tree of a merge, revert or cherry-pick is written, before its branch moves: the time of
+    a hook. Undo the returned patch.
+    """
     writer = world.lake.catalog.merges._commit_writer
     honest = writer.make
     patch = pytest.MonkeyPatch()
@@ -79,7 +80,7 @@ def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
 
 
 class CatalogWriter(CatalogClient):
-    """A client that also makes commits and branches."""
+    """A client for commits and branches too."""
 
     makes_records = True
 

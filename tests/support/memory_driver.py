@@ -14,7 +14,7 @@ from tests.support.memory_store import (
 
 
 def driver() -> Driver:
-    """The classes as they are in this module at the call; a simulation replaces some."""
+    """The present classes of this module; a simulation replaces some."""
     return Driver(
         reader=lambda location, _: MemoryReader(location),
         writer=lambda location, _: MemoryWriter(location),

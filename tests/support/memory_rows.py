@@ -31,10 +31,10 @@ class MemoryRows:
         yield FrozenView(rows)
 
     def clock(self) -> None:
-        """Return None: memory has no clock of its own."""
+        """Return None: memory has no clock."""
 
     def own_id(self) -> str:
-        """Return "": nothing names one life of it."""
+        """Return "": a memory store has no identity."""
         return ""
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:

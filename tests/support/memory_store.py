@@ -1,4 +1,4 @@
-"""A store in this process's memory: everyone who opens the same name shares it, and any key is exact.
+"""A store in this process's memory, shared by name; keys are exact.
 
 Its import makes `memory://name/prefix` a URI of a store, in this process.
 """
@@ -57,12 +57,12 @@ class MemoryStore:
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)  # key to (content, time)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)  # gives the time of each write; tests set it
     lock: threading.RLock = field(default_factory=threading.RLock)
-    # where the store keeps what is deleted or replaced: its earlier versions, by key
+    # with versioning: earlier versions, by key
     older: OlderVersions | None = None
 
     @can_be_stood_in
     def write(self, key: str, data: bytes, last_modified: datetime | None = None) -> None:
-        """Put an object, if wanted with a time of the caller's choice."""
+        """Put an object, with an optional time."""
         with self.lock:
             if self.older is not None and key in self.objects:
                 self.older.supersede(key, *self.objects[key])
@@ -72,7 +72,7 @@ class MemoryStore:
 
     @can_be_stood_in
     def remove(self, key: str) -> str | None:
-        """Take an object away."""
+        """Remove an object."""
         with self.lock:
             if self.older is None:
                 del self.objects[key]
@@ -95,7 +95,7 @@ def memory_store(name: str) -> MemoryStore:
 
 
 def forget_memory_store(name: str) -> None:
-    """Drop a store with all it holds."""
+    """Drop a store with its content."""
     with _stores_lock:
         _stores.pop(name, None)
 
@@ -113,7 +113,7 @@ def _md5(data: bytes) -> str:
 
 @can_be_stood_in
 def rows_of_a_page() -> int:
-    """How many rows of a listing come at once."""
+    """Number of rows of a listing's page."""
     return 8192
 
 
@@ -131,7 +131,7 @@ class MemoryReader:
 
     @property
     def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
+        """The common prefix of the keys, without a trailing slash."""
         return self._location.uri
 
     @property
@@ -231,7 +231,7 @@ class MemoryStream:
         self.close()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class MemoryWriter(MemoryReader):
@@ -242,11 +242,11 @@ class MemoryWriter(MemoryReader):
 
     @can_be_stood_in
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """Write an object that must not exist."""
+        """Write a new object."""
         return self._write(key, data, if_absent=True).etag
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """Replace an object that must still have `etag`."""
+        """Replace an object with the given `etag`."""
         return self._write(key, data, if_match=etag).etag
 
     @can_be_stood_in
@@ -289,7 +289,7 @@ class MemoryDeleter:
 
     @property
     def uri(self) -> str:
-        """Where the keys begin, without a trailing slash."""
+        """The common prefix of the keys, without a trailing slash."""
         return self._location.uri
 
     @can_be_stood_in
@@ -313,7 +313,7 @@ class MemoryDeleter:
 
 
 class MemoryVersions:
-    """Looks at the versions of a memory store; see `dredge.storage.undo.VersionReader`."""
+    """Reads the versions of a memory store; see `dredge.storage.undo.VersionReader`."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -321,7 +321,7 @@ class MemoryVersions:
 
     @can_be_stood_in
     def versioning(self, _probe_uri: str = "") -> Versioning:
-        """Whether the store keeps what is deleted."""
+        """Whether the store keeps versions."""
         older = memory_store(self._location.bucket).older
         return "off" if older is None else "suspended" if older.suspended else "enabled"
 

@@ -55,7 +55,7 @@ class MemoryUploads:
         return part
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number."""
+        """The uploaded parts, by number."""
         return [part for _, (part, _) in sorted(self._find(key, upload_id).parts.items())]
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
@@ -76,7 +76,7 @@ class MemoryUploads:
         return Completed(self._writer.stat(key), combined_etag(part.etag for part in chosen))
 
     def abort(self, key: str, upload_id: str) -> None:
-        """Give an upload up, with all its parts."""
+        """Abort an upload, with its parts."""
         with _lock:
             self._find_open(key, upload_id)
             del _open[upload_id]

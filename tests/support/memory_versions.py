@@ -1,4 +1,4 @@
-"""What a memory store keeps of the past, where a test lets it keep versions."""
+"""Earlier versions of a memory store, if a test enables versioning."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Older:
 class OlderVersions:
     """Earlier versions of each key, the newest first.
 
-    As in S3, what is written or deleted while versioning is suspended has the id `NULL_VERSION`, and takes the place of
-    what had it before.
+    As in S3, a write or deletion while versioning is suspended has the id `NULL_VERSION`, and replaces the version
+    with the same id.
     """
 
     by_key: dict[str, list[Older]] = field(default_factory=dict)  # all of them
-    # ids of current versions that somebody has asked for
+    # requested ids of current versions
     current: dict[str, str] = field(default_factory=dict)
     made: int = 0  # how many there have been
     suspended: bool = False  # whether versioning is suspended
-    # keys whose current version has no id of its own: it was written while versioning was off or suspended
+    # keys with a current version written while versioning was off or suspended
     nameless: set[str] = field(default_factory=set)
 
     def supersede(self, key: str, data: bytes, last_modified: datetime) -> None:
-        """Keep what was current, unless what comes takes its id."""
+        """Keep the earlier version, unless the new one takes its id."""
         version_id = self.current.pop(key, None)
         if key not in self.nameless:
             self._push(key, Older(version_id or self._new_id(), data, last_modified))
@@ -50,7 +50,7 @@ class OlderVersions:
             self.nameless.add(key)
 
     def forget_current(self, key: str, version_id: str) -> bool:
-        """Forget the id of a current version; gives whether this was its id."""
+        """Forget the id of a current version; returns whether this was its id."""
         if key in self.nameless:
             same = version_id == NULL_VERSION
             if same:
@@ -62,7 +62,7 @@ class OlderVersions:
         return same
 
     def mark(self, key: str, at: datetime) -> str:
-        """Put a delete marker on top; gives its id."""
+        """Put a delete marker on top; returns its id."""
         if self.suspended:
             self.delete(key, NULL_VERSION)
         version_id = NULL_VERSION if self.suspended else self._new_id()
@@ -79,7 +79,7 @@ class OlderVersions:
         self.by_key[key] = [item for item in self.by_key.get(key, []) if item.version_id != version_id]
 
     def revived(self, key: str) -> Older | None:
-        """Take the newest version out, when no marker lies on it: it becomes the current one."""
+        """Remove the newest version, if it is not below a marker, to make it the current one."""
         older = self.by_key.get(key, [])
         if not older or older[0].data is None:
             return None

@@ -1,4 +1,4 @@
-"""One object store of each kind, as the tests of the drivers get it."""
+"""One object store of each kind, for the tests of the drivers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dredge.storage import ObjectDeleter, ObjectReader, ObjectWriter
 
 @dataclass
 class Stores:
-    """A folder of a store: its three clients, and what kind it is."""
+    """A folder of a store: its three clients, and its kind."""
 
     kind: str
     uri: str

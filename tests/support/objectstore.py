@@ -18,7 +18,7 @@ from dredge.storage import StorageOptions
 
 @dataclass(frozen=True)
 class TestBucket:
-    """A fresh bucket on a running server."""
+    """A new bucket on a running server."""
 
     __test__ = False
 
@@ -31,7 +31,7 @@ class TestBucket:
         return f"s3://{self.bucket}"
 
     def keys(self, prefix: str = "") -> list[str]:
-        """All keys, as an independent client sees them."""
+        """All keys, read by an independent client."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
@@ -42,7 +42,7 @@ class TestBucket:
 
 @functools.cache
 def quicken_moto() -> None:
-    """Let moto remember what it works out with every request: methods of a class, and what a time's text says."""
+    """Cache two slow computations of moto: the methods of a class, and parsed times."""
     from moto.core import responses, serialize
 
     responses.method_names_from_class = functools.cache(responses.method_names_from_class)
@@ -63,7 +63,7 @@ def moto_server() -> Iterator[StorageOptions]:
 
 @contextmanager
 def moto_server_for(options: StorageOptions) -> Iterator[StorageOptions]:
-    """Run moto's S3 server on a free port, for whoever signs with a key; gives the options with its address."""
+    """Run moto's S3 server on a free port, for any signing client; returns the options with its address."""
     with _moto() as (server, url):
         inner, wanted = server.app, f"Credential={options.access_key_id}/"
 
@@ -93,7 +93,7 @@ def _moto() -> Iterator[tuple[Any, str]]:
 
 
 def make_bucket(options: StorageOptions, versioned: bool = False) -> TestBucket:
-    """Make a bucket with a name of its own."""
+    """Make a new bucket."""
     import boto3
 
     client = boto3.client(
@@ -112,7 +112,7 @@ def make_bucket(options: StorageOptions, versioned: bool = False) -> TestBucket:
 
 @contextmanager
 def moto_s3() -> Iterator[TestBucket]:
-    """Run a server with one fresh bucket."""
+    """Run a server with one new bucket."""
     with moto_server() as options:
         yield make_bucket(options)
 
@@ -122,7 +122,7 @@ type Answer = tuple[int, str]
 
 
 class ScriptedS3:
-    """An HTTP server whose answers a test decides, for what a well-behaved server never says."""
+    """An HTTP server with scripted answers, for answers not given by a correct server."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class ScriptedS3:
 
 
 def deleted_keys(body: bytes) -> list[str]:
-    """The keys that a DeleteObjects request names."""
+    """The keys of a DeleteObjects request."""
     from xml.etree import ElementTree
 
     return [element.text or "" for element in ElementTree.fromstring(body).iterfind("{*}Object/{*}Key")]

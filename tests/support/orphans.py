@@ -1,5 +1,6 @@
-"""Two drivers of one run in one process: one is an orphan that sleeps in the middle of a step while the step is
-tried again elsewhere, and then goes on as if nothing had happened."""
+"""Two drivers of one run in one process: one is an orphan, asleep in the middle of a step while the step is retried
+elsewhere, and continues afterwards.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ MOMENTS: tuple[Moment, ...] = ("before its work", "before its summary")
 
 
 def sleep_once(folder: RunFolder, moment: Moment, meanwhile: Callable[[], object]) -> None:
-    """Let the driver that holds a folder sleep once in its next step; `meanwhile` is what happens then."""
+    """Let the driver of a folder sleep once in its next step; `meanwhile` runs then."""
     writing, write_summary = folder.writing, folder.write_summary
     left = [meanwhile]
 
@@ -36,7 +37,7 @@ def sleep_once(folder: RunFolder, moment: Moment, meanwhile: Callable[[], object
         slept()
         write_summary(summary)
 
-    # The number is claimed before the work, so a sleeper has an earlier one than whoever comes meanwhile.
+    # The number is claimed before the work, so a sleeper has an earlier one than all later tries.
     held: dict[Moment, tuple[str, Callable[..., AbstractContextManager[None] | None]]] = {
         "before its work": ("writing", late_writing),
         "before its summary": ("write_summary", late_summary),
@@ -45,7 +46,7 @@ def sleep_once(folder: RunFolder, moment: Moment, meanwhile: Callable[[], object
 
 
 class Recorder(LocalRunner):
-    """Runs tasks, and can run them all once more: a worker that nobody waits for."""
+    """Runs tasks, and can run them all once more: an abandoned worker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class Recorder(LocalRunner):
         return super().run(name, fn, config, tasks)
 
     def again(self) -> list[Any]:
-        """Run every task again; gives results, and the error of each that raised one."""
+        """Run every task again; returns results, and the errors."""
         found: list[Any] = []
         for fn, config, task in self.calls:
             try:
@@ -67,6 +68,6 @@ class Recorder(LocalRunner):
 
 
 def unchanged(before: dict[str, bytes], after: dict[str, bytes], *but: str) -> list[str]:
-    """Names of files that are gone or other than before, but for those that contain some text."""
+    """Names of missing or changed files, except those with some text."""
     names = [name for name, data in before.items() if after.get(name) != data]
     return [name for name in names if not any(text in name for text in but)]

@@ -1,14 +1,14 @@
-"""What the design promises of reads, writes and commits that overlap, checked on what was seen.
+"""The design's promises about overlapping reads, writes and commits, checked on recorded calls.
 
 Operation A happened before B if A ended before B began; all others may have happened in any order. Of one path:
 
-    reads      show a write that did not begin after the read had ended, and that did not happen before
-               another acknowledged write which happened before the read
-    commits    hold what a reader could have seen that began when the commit began
-    failures   a write that failed may be visible; it ended when it failed
+    reads      show a write begun before the end of the read, and not happened before another acknowledged write
+               which happened before the read
+    commits    have the content visible to a reader begun together with the commit
+    failures   a failed write may be visible; it ended when it failed
 
-Every write has a value of its own (the checksum of its entry), deletions have None. This allows what the
-design calls non-guarantees: "1-3-2" and "B-A-N-A-N-A".
+Every write has another value (the checksum of its entry), deletions have None. This allows the design's non-guarantees:
+"1-3-2" and "B-A-N-A-N-A".
 
 Source: design "lakeFS on KV", consistency guarantees.
 """
@@ -52,7 +52,7 @@ class History:
         self.writes += [Write(path, None, BEFORE_ALL, BEFORE_ALL, True) for path in self.paths]
 
     def begin(self, path: str, value: str | None, now: float) -> Write:
-        """Note the call of a write."""
+        """Record the call of a write."""
         self.writes.append(Write(path, value, now))
         return self.writes[-1]
 
@@ -62,7 +62,7 @@ class History:
             assert not wrong, f"{path} reads {value}: {wrong}"
 
     def require_listing(self, seen: Mapping[str, str], began: float, ended: float) -> None:
-        """Check a listing of everything: what is not in it reads as deleted."""
+        """Check a listing of everything: a missing path reads as deleted."""
         assert set(seen) <= set(self.paths)
         self.require_readable({path: seen.get(path) for path in self.paths}, began, ended)
 
@@ -80,7 +80,7 @@ class History:
 
 
 def stage(catalog: Catalog, repository: str, path: str, value: str, branch: str = "main") -> None:
-    """Write a value: an entry whose checksum it is."""
+    """Write a value: an entry with this checksum."""
     catalog.objects.stage_object(
         repository, branch, path, physical_address=f"s3://elsewhere/{value}", checksum=value, size_bytes=1
     )
@@ -98,7 +98,7 @@ def listing(catalog: Catalog, repository: str, ref: str = "main") -> dict[str, s
 
 
 def log_ids(catalog: Catalog, repository: str, ref: str = "main") -> list[str]:
-    """Ids of all commits that a ref leads to, newest first."""
+    """Ids of all ancestors of a ref, newest first."""
     found: list[str] = []
     while True:
         page = catalog.commits.log(repository, ref, after=found[-1] if found else "", amount=1000)

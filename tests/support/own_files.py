@@ -1,4 +1,4 @@
-"""Lakes that grow run by run, and a look at what runs remove of Dredge's own files."""
+"""Lakes growing run by run, and the removals of Dredge's own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def removing(
     before: Callable[[int, Sequence[str]], None] = lambda _number, _keys: None,
     answer: Callable[[str], str | None] = lambda _key: None,
 ) -> Iterator[list[str]]:
-    """Watch what is removed of own files; may raise before each group, or fail single keys."""
+    """Record removals of own files; may raise before each group, or fail single keys."""
     seen: list[str] = []
     honest = OwnFilesDeleter.delete
     groups = 0
@@ -46,12 +46,12 @@ def below(world: World, prefix: str) -> set[str]:
 
 
 def folders(world: World) -> set[str]:
-    """Ids of the runs of which something is left."""
+    """Ids of the runs with remaining files."""
     return {key.split("/")[4] for key in below(world, "unified/")}
 
 
 def grown(world: World, number: int) -> None:
-    """A little more of everything."""
+    """Add a few objects of every kind."""
     world.upload(f"a{number}", b"%d" % number)
     world.lake.commit()
     world.orphan(f"data/orphan-{number}")

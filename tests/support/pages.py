@@ -36,9 +36,9 @@ ADDRESSES = (
     "/why",
     "/static/pages.css",
 )
-"""One of each route that only reads."""
+"""One of each read-only route."""
 CHANGES = tuple(f"/place/a/run/b/{form}" for form in ("restore", "restore-icechunk", "restore-rows"))
-"""One of each route that starts something."""
+"""One of each route with an effect."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Browser:
 class Site:
     """Pages of a world, in a browser without scripts."""
 
-    world: World  # what was collected
+    world: World  # the collected world
     client: Browser  # the browser
     place: str  # address of the repository's page
 
@@ -100,9 +100,9 @@ def newest(site: Site) -> str:
 
 @dataclass
 class Around:
-    """Airflow as the pages see it."""
+    """Airflow for the pages."""
 
-    known: Facts  # what it says
+    known: Facts  # its message
     starts: list[Any] | None = None
     # runs that were started: DAG and settings
     started: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Around:
 
 @dataclass
 class Fixed:
-    """Places that are known, and what is said of those that are not."""
+    """Known places, and the message for unknown ones."""
 
     places: Sequence[Place] = ()
     said: Sequence[str] = ()
@@ -136,7 +136,7 @@ class Fixed:
 def pages_of(*places: Place, around: Around | None = None, **more: Any) -> Browser:
 
     def anybody() -> None:
-        """Everybody may."""
+        """Allow every user."""
 
     return Browser(
         make_app(Pages(Fixed(places), **more), [anybody], around, {key: [anybody] for key in CHANGING})

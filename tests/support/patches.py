@@ -1,7 +1,7 @@
-"""How many places of the tests replace a part of a module or a class: `python -m tests.support.patches`.
+"""Counts the tests' replacements of parts of a module or a class: `python -m tests.support.patches`.
 
-Such a test knows how the code is written. Better is an argument, or a field of the configuration. What may be left is
-`MOST`, which only goes down; `./run check` fails above it.
+Such a test depends on the code's structure. Better is an argument, or a field of the configuration. `MOST` is the
+allowed number and only decreases; `./run check` fails above it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST = 316
 
 
 def patches(tree: ast.Module) -> Iterator[int]:
-    """Yield the line of each place that replaces an attribute of something that the file imports."""
+    """Yield the line of each replaced attribute of an imported object."""
     imported = set(_imported(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _patches(node, imported):

@@ -1,4 +1,4 @@
-"""What the column reader must make of data blocks, in plain Python; it looks at no more of an entry than that one."""
+"""The column reader's expected result for data blocks, in plain Python; it reads the same fields of an entry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Stated:
-    """What the properties of the table say of its records."""
+    """The table's properties about its records."""
 
     count: int
     max_key: bytes
@@ -25,7 +25,7 @@ class Stated:
 
 
 def plain_rows(bodies: Iterable[bytes], stated: Stated) -> list[Row] | None:
-    """Read uncompressed data blocks; None where anything is wrong with them."""
+    """Read uncompressed data blocks; None for any error."""
     try:
         return _rows([bytes(body) for body in bodies], stated)
     except (FormatError, ValueError):

@@ -1,4 +1,4 @@
-"""The demo's lake, with garbage and look-alikes of every kind, as small as it gets; and the proof."""
+"""The demo's lake, with garbage and look-alikes of every kind, as small as possible; and the checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.lakefs_server import lakefs_server
 
 @dataclass(frozen=True)
 class PlantedLake:
-    """A lake, what every live object on it reads as, and when it was finished."""
+    """A lake, the content of every live object, and the time of its completion."""
 
     lake: Lake
     before: proof.Reads
@@ -51,15 +51,15 @@ class PlantedLake:
         return {thing.address for thing in self.lake.planted.values() if thing.live}
 
     def present(self) -> set[str]:
-        """What lies below data/."""
+        """The keys below data/."""
         return proof.list_keys(self.lake)
 
     def age(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Wait until everything planted is older than this."""
+        """Wait until all planted objects are older than this."""
         sleep(max(0.0, self.planted_at + seconds - time.monotonic()))
 
     def assert_swept(self) -> None:
-        """All garbage is gone, and all that lives reads back as before."""
+        """All garbage is deleted, and all live objects are readable as before."""
         present = self.present()
         assert present & self.garbage == set()
         assert self.live - present == set()
@@ -73,7 +73,7 @@ class PlantedLake:
 
 
 class PlantedServer:
-    """A server with a planted lake that several tests use, each as it was planted."""
+    """A server with a planted lake, shared by several tests and reset for each."""
 
     def __init__(self, folder: Path, server: Server, kv: MemoryKV) -> None:
         self.server = server
@@ -83,7 +83,7 @@ class PlantedServer:
         shutil.copytree(self._objects, self._kept)
 
     def planted(self) -> PlantedLake:
-        """Make records and objects, with their times, what they were when all was planted; gives the lake."""
+        """Reset records and objects, with their times, to the planted state; returns the lake."""
         shutil.rmtree(self._objects)
         shutil.copytree(self._kept, self._objects)
         with self._kv._lock:

@@ -11,7 +11,7 @@ from tests.support.gc import World, summary_of
 def history(
     world: World, count: int = 5, branch: str = "main", days: float = 3, path: str = "a", first: int = 0
 ) -> list[str]:
-    """Commits a few days apart, each overwriting the same path; gives the addresses, oldest first."""
+    """Commits a few days apart, each overwriting the same path; returns the addresses, oldest first."""
     addresses = []
     for number in range(first, first + count):
         addresses.append(world.upload(path, f"{branch} {path} {number}".encode(), branch))
@@ -25,7 +25,7 @@ def policy(*rules: str) -> RetentionPolicy:
 
 
 def kept(world: World, **settings: Any) -> tuple[set[str], dict[str, dict[str, Any]]]:
-    """Run; gives what is left, and what the summary says of each kept set."""
+    """Run; returns the remaining addresses, and the summary's figures of each kept set."""
     context = world.plan(**settings)
     world.run(context)
     found = summary_of(context, "list_committed").details["kept"]
@@ -33,7 +33,7 @@ def kept(world: World, **settings: Any) -> tuple[set[str], dict[str, dict[str, A
 
 
 def many_paths(world: World, count: int = 4) -> dict[str, list[str]]:
-    """Commits that overwrite several paths each; gives addresses by path, oldest first."""
+    """Commits overwriting several paths each; returns addresses by path, oldest first."""
     addresses: dict[str, list[str]] = {path: [] for path in ("audit/a", "audit/b/c", "data.md", "x")}
     for number in range(count):
         for path, found in addresses.items():
@@ -44,5 +44,5 @@ def many_paths(world: World, count: int = 4) -> dict[str, list[str]]:
 
 
 def revive(world: World, branch: str, commit_id: str) -> None:
-    """Make a branch from a commit, which may have expired."""
+    """Make a branch from a commit, maybe an expired one."""
     world.lake.catalog.branches.create_branch(world.lake.repository, branch, commit_id)

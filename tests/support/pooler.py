@@ -1,7 +1,7 @@
-"""A pooler for PostgreSQL with one server session, which it lends to a client for one transaction at a time.
+"""A pooler for PostgreSQL with one server session, lent to a client for one transaction at a time.
 
-It is what PgBouncer does with `pool_mode = transaction` and a pool of one: whatever a client leaves in its session, the
-next client finds there.
+Like PgBouncer with `pool_mode = transaction` and a pool of one: a client's leftovers in its session are visible to the
+next client.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pooler(url: str) -> Iterator[str]:
 
 
 class _Session:
-    """The server session, and who has it."""
+    """The server session, and its current client."""
 
     def __init__(self, server: socket.socket, greeting: bytes) -> None:
         self._server = server

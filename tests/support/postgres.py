@@ -16,7 +16,7 @@ import psycopg
 
 
 class PostgresServer:
-    """A running server that can be stopped and started again."""
+    """A running server; can be stopped and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def postgres_server(fsync: bool = True) -> Iterator[PostgresServer]:
-    """Run a server in a folder of its own: the server runs as another user, who cannot enter pytest's."""
+    """Run a server in a new folder: it runs as another user without access to pytest's."""
     folder = Path(tempfile.mkdtemp(prefix="dredge-pg-"))
     try:
         server = PostgresServer(folder)

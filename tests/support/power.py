@@ -1,7 +1,7 @@
-"""A loss of power: of a folder only that is left which was forced to the disk.
+"""A loss of power: only data forced to the disk is left of a folder.
 
-While `Disk` watches, each `os.fsync` notes what the disk has then: of a file its bytes, of a folder its names. What was
-written and not forced is not in the image of `lose_power`, as on a file system that orders names before data.
+While `Disk` watches, each `os.fsync` records the disk's state: of a file its bytes, of a folder its names. Unforced
+writes are missing in the image of `lose_power`, as on a file system that orders names before data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REAL_FSYNC = os.fsync
 
 
 class Disk:
-    """Notes what is on the disk below a folder that is there."""
+    """Records the forced state of an existing folder."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -58,11 +58,11 @@ class Disk:
             self.files[found.st_ino] = os.pread(held, found.st_size, 0)
 
     def lose_power(self, target: Path) -> None:
-        """Write what is on the disk into a new folder."""
+        """Write the forced state into a new folder."""
         self._restore(os.stat(self.root).st_ino, target)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for fd in self._held:
             os.close(fd)
 

@@ -1,8 +1,8 @@
-"""Processes that write, read and commit on one branch of a shared store and keep a journal each; importable, so that
-spawned children find it.
+"""Processes that write, read and commit on one branch of a shared store with a journal each; importable for spawned
+children.
 
-A journal is a file of JSON lines, written before and after every call, so that a killed process leaves what
-it had begun. Times are of the monotonic clock, which all processes of a machine share.
+A journal is a file of JSON lines, written before and after every call, so a killed process leaves its begun calls.
+Times are of the monotonic clock, shared by all processes of a machine.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.support.overlaps import NEVER, History, listing, log_ids, stage
 
 REPOSITORY = "lake"
 START_SECONDS_MAX = 120.0
-"""Until all processes are there; on a machine that has nothing else to do, two or three."""
+"""Until all processes have started; two or three on an idle machine."""
 REFUSALS = (ConflictError, NotFoundError, UnavailableError, NoChangesError, RepositoryInDeletionError)
 PATHS = [f"p{number}" for number in range(6)]
 
 
 def open_catalog(store: Store, life_cycle: LifeCycle = "lakefs") -> Catalog:
-    """A server of a process of its own."""
+    """A server of a new process."""
     settings = Settings(commit_tries=40, write_tries=20, life_cycle=life_cycle)
     return Catalog(store, open_writer, lambda: datetime.now(UTC), settings)
 
@@ -58,7 +58,7 @@ class Journal:
 
 
 def work(url: str, journal_path: str, name: str, start: Barrier, seconds: float) -> None:
-    """Do things by lot until the time is up."""
+    """Do random operations until the time is up."""
     lot = random.Random(name)
     journal = Journal(journal_path)
     with open_store(url) as store:
@@ -95,12 +95,12 @@ def _do(catalog: Catalog, what: str, path: str, value: str | None, message: str)
         return {"seen": dict.fromkeys(PATHS) | listing(catalog, REPOSITORY)}
     try:
         return {"commit": catalog.commits.commit(REPOSITORY, "main", committer="t", message=message).id}
-    except NoChangesError:  # another one took all: it is in the head by now
+    except NoChangesError:  # another commit took all: it is in the head
         return {"seen": dict.fromkeys(PATHS) | listing(catalog, REPOSITORY, "main@")}
 
 
 def calls(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every call of all journals, with its outcome where it has one."""
+    """Every call of all journals, with its outcome if known."""
     for path in sorted(folder.glob("*.journal")):
         found: dict[int, dict[str, Any]] = {}
         for line in path.read_bytes().split(b"\n")[:-1]:
@@ -110,7 +110,7 @@ def calls(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def check(catalog: Catalog, folder: Path) -> dict[str, int]:
-    """Hold all journals and what is there now against the promises; returns how much of what there was."""
+    """Check all journals and the final state against the promises; returns the numbers of checked calls."""
     found = list(calls(folder))
     history = History(PATHS)
     for call in found:

@@ -19,7 +19,7 @@ INDEX_PARTITION = b"pulls"
 
 
 def open_pull(kv: Store, partition: bytes, source: str, destination: str, now: datetime) -> str:
-    """Write the record of a pull request, then its index entry; the entry decides which one is open."""
+    """Write the record of a pull request, then its index entry; the entry decides about the open one."""
     record = messages.PullRequestData(
         id=countdown_id(now),
         status=messages.PullRequestStatus.OPEN,

@@ -1,4 +1,4 @@
-"""Tables put together block by block, sound or with damage that no checksum shows."""
+"""Tables put together block by block, sound or with damage not detected by a checksum."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def blocks_of(data: bytes) -> list[bytes]:
 
 
 class RawWriter(TableWriter):
-    """A writer that is handed whole data blocks, and what the properties are to say of them."""
+    """A writer of whole data blocks, with given properties."""
 
     def add_block(self, body: bytes, last_key: bytes, *, compress: bool = True) -> None:
-        """Append a data block; its index key is `last_key`, whatever the block holds."""
+        """Append a data block; its index key is `last_key`, even if wrong."""
         if compress:
             handle = self._write_block(body)
         else:
@@ -33,7 +33,7 @@ class RawWriter(TableWriter):
         self._add_handle(last_key, handle)
 
     def add_stored(self, stored: bytes, block_type: int, last_key: bytes) -> None:
-        """Append a data block as it is to stand in the file."""
+        """Append the stored form of a data block."""
         handle = Handle(len(self._out), len(stored))
         self._out += stored + put_trailer(stored, block_type)
         self._add_handle(last_key, handle)
@@ -47,7 +47,7 @@ class RawWriter(TableWriter):
         self._index.add(key, put_handle(handle))
 
     def finish_as(self, count: int, max_key: bytes, key_bytes: int, value_bytes: int) -> bytes:
-        """Close the table with these words in its properties."""
+        """Close the table with the given properties."""
         self.count, self.max_key = count, max_key
         self._key_bytes, self._value_bytes = key_bytes, value_bytes
         return self.finish().data
@@ -61,7 +61,7 @@ def table_of_blocks(
     key_bytes: int,
     value_bytes: int,
 ) -> bytes:
-    """A table of data blocks; sound around them, whatever is in them."""
+    """A table of any data blocks; the rest of it is sound."""
     writer = RawWriter("ranges")
     for body, key in zip(bodies, keys, strict=True):
         writer.add_block(body, key)
@@ -69,5 +69,5 @@ def table_of_blocks(
 
 
 def snappy(body: bytes) -> bytes:
-    """Raw Snappy, even where it does not shorten."""
+    """Raw Snappy, even where it is longer."""
     return bytes(cramjam.snappy.compress_raw(body))

@@ -1,4 +1,4 @@
-"""A second repository that refers to objects of the first one."""
+"""A second repository with references to objects of the first one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OTHER = "importer"
 
 
 def with_importer(**settings: Any) -> World:
-    """A world with a second repository on the same server, whose imports may read the first one's namespace."""
+    """A world with a second repository on the same server; its imports may read the first one's namespace."""
     world = seen_with(make_world(**settings), import_from_repositories=True)
     world.rules(1)
     make_importer(world, OTHER)
@@ -26,7 +26,7 @@ def make_importer(world: World, name: str) -> None:
 
 
 def import_data(world: World, key: str = "data/", name: str = OTHER, branch: str = "main") -> str:
-    """Import everything of the first repository whose key begins so; gives the commit."""
+    """Import all objects of the first repository with a prefix; returns the commit."""
     started = world.lake.catalog.imports.import_start(
         name,
         branch,
@@ -52,7 +52,7 @@ def stage_there(world: World, address: str, path: str = "staged", name: str = OT
 
 
 def expired(world: World, path: str = "a", content: bytes = b"imported") -> str:
-    """Upload, commit, import into the other repository, delete and let expire here; gives the address."""
+    """Upload, commit, import into the other repository, delete and let expire here; returns the address."""
     address = world.upload(path, content)
     world.lake.commit()
     import_data(world)

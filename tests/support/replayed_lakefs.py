@@ -1,7 +1,7 @@
-"""A lakeFS server that can only say what a real one said: the captured answers of the fixture, over HTTP.
+"""A lakeFS server with the captured answers of a real one, over HTTP.
 
-What was captured as a request is answered with the captured body, byte for byte as JSON. Single commits, logs, and
-what branches show are put together from captured single answers (`commits.json`) and the fixture's reads.
+A captured request gets the captured body, byte for byte as JSON. Single commits, logs, and contents of branches are put
+together from captured single answers (`commits.json`) and the fixture's reads.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _page(results: list[Any]) -> dict[str, Any]:
 
 @contextmanager
 def replayed_lakefs() -> Iterator[tuple[str, Replay]]:
-    """Serve the captured answers; gives the endpoint and what was asked."""
+    """Serve the captured answers; returns the endpoint and the requests."""
     replay = Replay()
 
     class Handler(BaseHTTPRequestHandler):

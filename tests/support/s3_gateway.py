@@ -1,9 +1,8 @@
-"""S3 clients of a running embedded lakeFS: boto3, and single requests signed by botocore for what no client
-sends.
+"""S3 clients of a running embedded lakeFS: boto3, and single requests signed by botocore, beyond the clients.
 
-    s3 = s3_client(lake)
-    s3.put_object(Bucket="shop", Key="main/a", Body=b"…")
-    answer = send(lake, "GET", "/shop/main/a", headers={"Range": "bytes=0-1"})
+s3 = s3_client(lake)
+s3.put_object(Bucket="shop", Key="main/a", Body=b"…")
+answer = send(lake, "GET", "/shop/main/a", headers={"Range": "bytes=0-1"})
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tests.support.lakefs_server import Lake
 
 
 def s3_client(lake: Lake, key: tuple[str, str] | None = None, **config: Any) -> Any:
-    """A boto3 client; every error at once, nothing tried again."""
+    """A boto3 client without retries."""
     key_id, secret = key or (lake.server.access_key_id, lake.server.secret_access_key)
     return boto3.client(
         "s3",

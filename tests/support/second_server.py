@@ -1,4 +1,4 @@
-"""A second lakeFS installation on a namespace: a copy of production's database with a Dredge of its own.
+"""A second lakeFS installation on a namespace: a copy of production's database with another Dredge.
 
 production = busy_production()
 copy = copy_of(production, url="http://rehearsal:8000")
@@ -14,7 +14,7 @@ from tests.support.gc import CatalogClient, World, make_world
 
 
 def copy_of(production: World, url: str | None = None) -> World:
-    """Copy the database as it is now, and start a server on the copy; the bucket is the same one."""
+    """Copy the present database, and start a server on the copy; the bucket is the same one."""
     database = MemoryKV()
     database._partitions = deepcopy(production.lake.kv._partitions)  # type: ignore[attr-defined]
     lake = replace(production.lake, kv=database, catalog=production.lake.another_server(database))
@@ -23,7 +23,7 @@ def copy_of(production: World, url: str | None = None) -> World:
 
 
 def busy_production(**settings: object) -> World:
-    """A production with rules and objects that are two days old; Dredge has never run."""
+    """A production with rules and two days old objects; Dredge has never run."""
     world = make_world(**settings)
     world.rules(30)
     for number in range(20):
@@ -34,7 +34,7 @@ def busy_production(**settings: object) -> World:
 
 
 def work_on(production: World, day: int = 0) -> set[str]:
-    """A day of production that the copy does not know: 10 objects; gives their addresses."""
+    """A day of production unknown to the copy: 10 objects; returns their addresses."""
     made = {
         production.upload(f"new/{day}/{number:03d}", b"day %d, %d" % (day, number)) for number in range(10)
     }

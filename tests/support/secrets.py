@@ -1,4 +1,4 @@
-"""A secret that a test plants in connections, and the places where it must not show."""
+"""A secret planted by a test in connections, and its forbidden places."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 SECRET = "s3cr3tword"
 
-#: Passwords with each character that ends a password early where it is not percent-encoded.
+#: Passwords with each character that ends a password early if it is not percent-encoded.
 AWKWARD = tuple(f"{SECRET}{sign}x" for sign in "/#?@[]% \n:\\'\"=&+;,") + tuple(
     f"x{sign}{SECRET}" for sign in "/#?@[]% :"
 )
 
 
 def failure_of(do: Callable[[], object]) -> BaseException | None:
-    """Call, and return the exception that ended it; None when none did."""
+    """Call, and return the exception; None without one."""
     try:
         do()
     except Exception as error:
@@ -24,7 +24,7 @@ def failure_of(do: Callable[[], object]) -> BaseException | None:
 
 
 def words_of(error: BaseException) -> str:
-    """Everything that a log or a report can show of an exception: text, arguments, and its logged chain."""
+    """The text of an exception for a log or a report: text, arguments, and its logged chain."""
     return "\n".join([str(error), repr(error), repr(error.args), *traceback.format_exception(error)])
 
 

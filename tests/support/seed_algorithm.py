@@ -1,6 +1,6 @@
 """The optimized run of the design of uncommitted collection, word for word, as a model. It is not safe.
 
-Kept to show why the collector does something else: see `tests/unit/gc/test_seed_algorithm.py`.
+Kept to show the reason for the collector's different algorithm: see `tests/unit/gc/test_seed_algorithm.py`.
 
 Source: design "Uncommitted garbage collector", Flow 1 and Flow 2.
 """
@@ -32,7 +32,7 @@ class Saved:
 
 
 def clean_run(world: World) -> tuple[set[str], Saved]:
-    """Flow 1; gives what it would delete, and what it saves."""
+    """Flow 1; returns its deletions, and its saved information."""
     store, last_slice = _store(world, None)
     uncommitted = _uncommitted(world)
     garbage = store - _committed(world, None) - uncommitted
@@ -40,7 +40,7 @@ def clean_run(world: World) -> tuple[set[str], Saved]:
 
 
 def optimized_run(world: World, before: Saved) -> tuple[set[str], Saved]:
-    """Flow 2; gives what it would delete, and what it saves."""
+    """Flow 2; returns its deletions, and its saved information."""
     uncommitted = _uncommitted(world)
     committed = _committed(world, before.started)  # "all new commits down to the last GC run timestamp"
     old_entries = before.uncommitted - committed - uncommitted

@@ -1,4 +1,4 @@
-"""Spark for tests: a Connect server as a process, and partition functions that workers can import."""
+"""Spark for tests: a Connect server as a process, and importable partition functions for workers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class SparkCluster:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """Airflow's."""
+        """The Airflow connection."""
         return {"conn_type": "spark", "host": "spark://127.0.0.1", "port": self.port}
 
     def pythons(self) -> list[list[Path]]:
@@ -147,14 +147,14 @@ def listens(port: int) -> bool:
 
 
 class StrangeNotFoundError(NotFoundError):
-    """A class that the driver does not know, of a family that it knows."""
+    """A class unknown to the driver, of a known family."""
 
     def __init__(self, first: str, second: int) -> None:
         super().__init__(f"{first} {second}")
 
 
 def describe_worker(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
-    """What a worker was forked from, how many threads it began with, and whether the kernels were loaded by then."""
+    """A worker's parent, its number of threads at the start, and whether the kernels were loaded."""
     parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
     threads = len(os.listdir(f"/proc/{os.getppid()}/task"))
     return {"parent": parent, "threads": threads, "kernels": "dredge.kernels.entry" in sys.modules}
@@ -165,7 +165,7 @@ def double(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
 
 
 def fail_some(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
-    """Fail as the task says; the others take their time and leave a mark."""
+    """Fail if the task says so; other tasks take their time and leave a mark."""
     match task.get("fail"):
         case "refused":
             raise RefusedError("head of main is new")

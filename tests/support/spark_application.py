@@ -1,4 +1,4 @@
-"""A run's Spark application without Spark: the real program, with steps that need no session."""
+"""A run's Spark application without Spark: the real program, with steps without a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_dredge.operators.application import Patience, SparkApplication
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN_URI = "file:///nowhere/run"
 PATIENCE = Patience(start_seconds=30)
-"""The program starts in less than one second, unless the machine has much else to do."""
+"""The program starts in less than one second, unless the machine is busy."""
 
 PROGRAM = """
 import os, time
@@ -62,7 +62,7 @@ job_main(steps | {"last": Job(see).ending()}, serve=serve)
 
 
 class Program:
-    """The program in a folder, and what it does there."""
+    """The program in a folder, and its effects there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -78,26 +78,26 @@ class Program:
     def application(
         self, run_uri: str = RUN_URI, patience: Patience = PATIENCE, **env: str
     ) -> SparkApplication:
-        """A task's view of the application of a run; `env` is how the program is started."""
+        """A task's view of the application of a run; `env` is for starting the program."""
         return SparkApplication(run_uri, self.command, {"PYTHONPATH": str(ROOT), **env}, patience=patience)
 
     @property
     def command(self) -> list[str]:
-        """Starts the program below another process, as spark-submit does, which lives on when a task is gone."""
+        """Starts the program below another process, like spark-submit; the program outlives a task."""
         return ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, str(self.script)]
 
     @property
     def seen(self) -> tuple[int, str, str]:
-        """What the step `see` saw last: its process, a secret, and the store's."""
+        """The last output of the step `see`: its process, a secret, and the store's."""
         pid, secret, store_secret = (self.folder / "seen").read_text().split()
         return int(pid), secret, store_secret
 
     def beats(self) -> int:
-        """How often the step `beat` has left a mark."""
+        """Number of marks left by the step `beat`."""
         return len(list((self.folder / "beats").iterdir()))
 
     def pids(self) -> list[int]:
-        """Processes that do the program, or have started it, or are about to."""
+        """Processes of the program, its parents, and those about to start it."""
         return [
             int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_named(path)
         ]
@@ -109,14 +109,14 @@ class Program:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and that nobody asked about does not."""
+    """Whether a process runs; a zombie does not."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
 
 
 def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait, and fail when it takes too long."""
+    """Wait, and fail after a time."""
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "waited too long"
@@ -126,7 +126,7 @@ def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
 def beating(
     program: Program, patience: Patience = PATIENCE
 ) -> tuple[SparkApplication, threading.Thread, list[int | None]]:
-    """A task whose step goes on and on; the thread that waits for it, and its code once it ended."""
+    """A task with an endless step; the waiting thread, and its exit code."""
     task, codes = program.application(patience=patience), list[int | None]()
     thread = threading.Thread(target=lambda: codes.append(task.do("beat", {})[0]))
     thread.start()
@@ -135,7 +135,7 @@ def beating(
 
 
 def connected(address: Path) -> Connection:
-    """A line to somebody who is about to listen: the socket is there a moment before anybody does."""
+    """A connection to a future listener: the socket exists a moment before anyone listens."""
     lines: list[Connection] = []
 
     def is_answered() -> bool:
@@ -149,7 +149,7 @@ def connected(address: Path) -> Connection:
 
 @contextmanager
 def programs(folder: Path) -> Iterator[Program]:
-    """A program, whose sockets are in a folder that nobody else has; what was started ends with the block."""
+    """A program, with its sockets in a private folder; all processes end with the block."""
     with (
         tempfile.TemporaryDirectory(prefix="dredge-") as short,
         mock.patch.object(tempfile, "tempdir", short),

@@ -1,4 +1,4 @@
-"""What a test lets a store in memory do instead of its own work."""
+"""Replacements of parts of a store in memory, for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _stand_ins: dict[str, Callable[..., Any]] = {}
 
 
 def can_be_stood_in[**P, R](method: Callable[P, R]) -> Callable[P, R]:
-    """Let tests put something in the place of a method or function of a store."""
+    """Allow tests to replace a method or function of a store."""
     name = method.__qualname__
 
     @functools.wraps(method)
@@ -27,7 +27,7 @@ def can_be_stood_in[**P, R](method: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def standing_in(method: Callable[..., Any], stand_in: Callable[..., Any]) -> Iterator[None]:
-    """Call `stand_in(method, ...)` instead of a method that `can_be_stood_in`, in every store of this process."""
+    """Call `stand_in(method, ...)` instead of a method with `can_be_stood_in`, in every store of this process."""
     assert hasattr(method, "__wrapped__"), f"nothing can stand in for {method.__qualname__}"
     name = method.__qualname__
     before = _stand_ins.get(name)

@@ -1,7 +1,7 @@
-"""A client that makes and deletes branches while a server writes pages of uncommitted addresses.
+"""A client making and deleting branches while a server writes pages of uncommitted addresses.
 
-with Storm(world, ["mm"]): …                 # there during each call only, so equal names before and after
-with Storm(world, ["mm"], remake=True): …    # there before and after, deleted and made again during each call
+with Storm(world, ["mm"]): …                 # exists during each call only: the same names before and after
+with Storm(world, ["mm"], remake=True): …    # exists before and after, deleted and made again during each call
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.gc import World
 
 
 class Storm:
-    """Deletes branches when a page comes to them."""
+    """Deletes branches when a page reaches them."""
 
     def __init__(
         self,
@@ -85,7 +85,8 @@ class Storm:
 @contextmanager
 def recovery(world: World, path: str) -> Iterator[None]:
     """The branch is at an old commit when the re-check reads staging. Before it reads the heads, the metadata of a path
-    is changed and the branch goes on to the newest commit, so that the old version is staged there."""
+    is changed and the branch moves to the newest commit, so the old version is staged there.
+    """
     catalog, name = world.lake.catalog, world.lake.repository
     newest, *_, oldest = catalog.commits.log(name, "main").results[:-1]
     recheck: Any = import_module("dredge.gc.bulk_delete.recheck")  # the package has a function of that name
@@ -105,7 +106,7 @@ def recovery(world: World, path: str) -> Iterator[None]:
 
 
 def old_version(world: World, path: str) -> str:
-    """Commit a path, and another version of it later, so that the first commit expires; gives its address."""
+    """Commit a path, and another version of it later, so the first commit expires; returns its address."""
     world.rules(1)
     address = world.upload(path, b"old version")
     world.lake.commit()

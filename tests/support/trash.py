@@ -1,4 +1,4 @@
-"""Worlds for the cleaner of trash, and one who looks at them again and again."""
+"""Worlds for the cleaner of trash, and a repeated observer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MARGINS = TrashMargins()
 
 
 class Watcher:
-    """Looks at a world again and again, as runs of the cleaner do."""
+    """Reads a world repeatedly, like runs of the cleaner."""
 
     def __init__(self, world: World, margins: TrashMargins = MARGINS) -> None:
         self.world = world
@@ -58,7 +58,7 @@ class Watcher:
 
 
 class Ground:
-    """A world with a live repository `lake` and a staging partition nobody names."""
+    """A world with a live repository `lake` and an unreferenced staging partition."""
 
     def __init__(self, state: TrashState) -> None:
         self.world = World()
@@ -69,7 +69,7 @@ class Ground:
 
     @property
     def state(self) -> TrashState:
-        """The state folder as another process opens it."""
+        """The state folder opened by another process."""
         return TrashState(self._writer)
 
     def scan(self, after: timedelta = timedelta(0), **options: Any) -> ScanReport:
@@ -93,15 +93,16 @@ class Ground:
         )
 
     def name_orphan(self) -> None:
-        """What a reset by prefix does last: the branch names the token."""
+        """The last write of a reset by prefix: the branch gets the token."""
         self.world.branch(self.partition, "main", self.head, self.orphan.decode(), sealed=[self.main])
 
     def orphan_rows(self) -> int:
         return len(list(self.world.kv.scan(self.orphan)))
 
     def before_view(self, number: int, action: Callable[[], None]) -> None:
-        """Do something before a run opens its nth view: 1 the store's identity, 2 first look, 3 second
-        look, 4 the first deletion's."""
+        """Run a callable before a run opens its nth view: 1 the store's identity, 2 first look, 3 second
+        look, 4 the first deletion's.
+        """
         store, view, views = self.world.store, self.world.store.view, [0]
 
         def watched() -> Any:
@@ -113,12 +114,12 @@ class Ground:
         store.view = watched  # type: ignore[method-assign]
 
     def before_deletion(self, number: int, action: Callable[[], object]) -> None:
-        """Do something when the nth deletion is about to be sent; it is late, so it still arrives."""
+        """Run a callable right before the nth deletion is sent; the deletion still arrives."""
         hooks = self.world.store.before_delete
         hooks.append(action if number == 1 else lambda: self.before_deletion(number - 1, action))
 
     def killed(self, deletes: bool = True, **options: Any) -> str:
-        """Have a run die right after its first deletion, or right before it; gives the run."""
+        """Let a run die right after its first deletion, or right before it; returns the run."""
 
         def die() -> None:
             raise KeyboardInterrupt
@@ -141,7 +142,7 @@ def fates(report: CleanReport) -> list[str]:
 
 
 def partition_of(ground: Ground, partition: bytes) -> TrashFinding:
-    """What a look would say of a partition as it is now."""
+    """The present state of a partition, as in a look."""
     rows = list(ground.world.kv.scan(partition))
     contents = contents_of(rows)
     assert contents is not None
@@ -149,14 +150,14 @@ def partition_of(ground: Ground, partition: bytes) -> TrashFinding:
 
 
 def key_of(ground: Ground, partition: bytes, key: bytes) -> TrashFinding:
-    """What a look would say of a key as it is now."""
+    """The present state of a key, as in a look."""
     value = ground.world.kv.get(partition, key)
     assert value is not None
     return TrashFinding(partition, key, "import-expired", "trash", "", 1, digest=value_digest(value))
 
 
 def applier(ground: Ground, check_right: Callable[[], None] = lambda: None, **options: Any) -> Applier:
-    """One that removes from the ground's store; its undo files are the only ones."""
+    """An applier with the ground's store; the only undo files are its own."""
     return Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), check_right, **options)
 
 
@@ -178,7 +179,7 @@ def trashed_store(folder: Path) -> tuple[set[Row], set[Row]]:
 
 
 def age_waits(state: Path) -> None:
-    """Pretend that what waits began to wait two days ago."""
+    """Move the beginnings of all waits two days back."""
     writer = open_writer(f"file://{state}")
     pointer = json.loads(writer.get(POINTER))
     pending = from_json(PendingList, pointer)

@@ -1,4 +1,4 @@
-"""Tries of the steps of a run: another driver of the same run, and steps that come before, again or never."""
+"""Tries of the steps of a run: another driver of the same run, and earlier, repeated or skipped steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HERE = LocalRunner()
 
 
 def driver(world: World, context: Run) -> Run:
-    """Another driver of the same run, as a retry in another process has it."""
+    """Another driver of the same run, like a retry in another process."""
     return Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
 
 
@@ -49,10 +49,10 @@ def come_to(context: Run, name: str, runner: TaskRunner = HERE) -> None:
 
 
 def undo(context: Run, *steps: str) -> None:
-    """Let steps have to be done again."""
+    """Mark steps to be done again."""
     open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json" for step in steps])
 
 
 def die() -> None:
-    """What a driver that is killed does."""
+    """The effect of a killed driver."""
     raise KeyboardInterrupt

@@ -1,11 +1,11 @@
-"""Actors that take turns at a key-value store, in an order that the test chooses. How to use it: turns.md.
+"""Actors taking turns at a key-value store, in an order chosen by the test. Usage: turns.md.
 
     run_turns(store, {"a": commit, "b": upload}, ["a", "a", "b"])     # one schedule, then the rest in name order
-    explore(scene)                                                    # every schedule there is
+    explore(scene)                                                    # every schedule
     Stage(store)                                                      # step by step, for a state machine
 
-Each actor runs in a thread of its own on its own view of the store and stops before every operation until it
-is told to go on. A schedule is a list of moves; one that fails is printed and can be pasted back:
+Each actor runs in a separate thread on a separate view of the store and stops before every operation until its next
+turn. A schedule is a list of moves; a failing one is printed and can be pasted back:
 
     "a"     the actor does its next operation
     "a-"    its next operation is not done and fails (UnavailableError)
@@ -92,7 +92,7 @@ class _Performer:
 
 
 class Stage:
-    """Lets actors on, one operation of one actor at a time."""
+    """Resumes actors, one operation of one actor at a time."""
 
     def __init__(self, store: Store) -> None:
         self.results: dict[str, object] = {}
@@ -104,7 +104,7 @@ class Stage:
         self._stopped = threading.Semaphore(0)
 
     def start(self, name: str, actor: Actor) -> None:
-        """Let an actor run to its first operation. A name may be used again when its actor has ended."""
+        """Let an actor run to its first operation. A name may be used again after the end of its actor."""
         assert name[-1] not in FAULTS, f"{name!r} could be taken for a move"
         assert name not in self._performers, f"{name} is still on the stage"
         performer = _Performer()
@@ -126,7 +126,7 @@ class Stage:
         self._settle(name)
 
     def pending(self) -> dict[str, Operation]:
-        """The next operation of every actor that has not ended, by name."""
+        """The next operation of every running actor, by name."""
         return {
             name: performer.pending
             for name, performer in sorted(self._performers.items())
@@ -134,7 +134,7 @@ class Stage:
         }
 
     def step(self, move: str) -> Operation:
-        """Make one move (see above); returns the operation that it was about."""
+        """Make one move (see above); returns its operation."""
         name, fault = (move[:-1], move[-1]) if move[-1] in FAULTS else (move, "")
         performer = self._performers[name]
         operation = performer.pending
@@ -146,12 +146,12 @@ class Stage:
         return operation
 
     def run(self, choose: Callable[[list[str]], str] = lambda names: names[0]) -> None:
-        """Let all actors end, in an order of choice."""
+        """Let all actors end, in a given order."""
         while pending := self.pending():
             self.step(choose(list(pending)))
 
     def abandon(self) -> None:
-        """End all actors where they are; their operations are not done."""
+        """End all actors; their operations are not done."""
         taken = len(self.taken)
         while pending := self.pending():
             self.step(next(iter(pending)) + "!")
@@ -196,7 +196,7 @@ def run_turns(
 
 @dataclass(frozen=True)
 class Scene:
-    """A fresh world with actors, and what must hold when all have ended."""
+    """A new world with actors, and a check of the end."""
 
     store: Store
     actors: Mapping[str, Actor]
@@ -205,7 +205,7 @@ class Scene:
 
 @dataclass
 class Explored:
-    """What an exploration did."""
+    """The result of an exploration."""
 
     schedules: int = 0
     cut: int = 0
@@ -314,5 +314,5 @@ def _kind(result: object) -> str:
 
 
 def random_choice(seed: int) -> Callable[[list[str]], str]:
-    """A schedule by lot that a seed repeats."""
+    """A random schedule from a seed."""
     return random.Random(seed).choice

@@ -1,4 +1,4 @@
-"""Deletions, taken back or made final, in a lake in memory.
+"""Restores and purges of deletions, in a lake in memory.
 
 world, kept, gone = undo_world("quarantine")
 run = world.plan()
@@ -38,12 +38,12 @@ WAYS = ("versions", "quarantine")
 
 
 def store_of(world: World) -> MemoryStore:
-    """The store that a world's lake lies in."""
+    """The store of a world's lake."""
     return memory_store(world.lake.namespace.removeprefix("memory://").partition("/")[0])
 
 
 def undo_world(way: str, **settings: object) -> tuple[World, set[str], set[str]]:
-    """Some of everything, in a store that keeps versions where the way is to use them."""
+    """Objects of every kind, with store versions if the undo way needs them."""
     world, kept, gone = busy_world(undo=way, **settings)
     if way == "versions":
         store_of(world).older = OlderVersions()
@@ -51,7 +51,7 @@ def undo_world(way: str, **settings: object) -> tuple[World, set[str], set[str]]
 
 
 def small_world(way: str) -> tuple[World, set[str], set[str]]:
-    """As little as can be lost in every way: a sweep of two requests, one of them for two keys."""
+    """A minimal world with one of each possible loss: a sweep of two requests, one of them for two keys."""
     world = make_world(undo=way, tuning={"delete_keys": 2, "candidate_rows": 3})
     if way == "versions":
         store_of(world).older = OlderVersions()
@@ -75,7 +75,7 @@ def data_bytes(world: World) -> dict[str, bytes]:
 
 
 def pin_down(state: ObjectWriter, addresses: Collection[str], now: datetime) -> None:
-    """Pin addresses for an hour, as a restore does before it brings anything back."""
+    """Pin addresses for an hour, like the beginning of a restore."""
     folder = pin_folder(state.uri, "late")
     part = write_hashes(folder, "hashes-0.u64", unite([hash64(pa.array(sorted(addresses)))]))
     pin = Pin(
@@ -93,7 +93,7 @@ def pin_down(state: ObjectWriter, addresses: Collection[str], now: datetime) -> 
 
 
 def restore(world: World, run: Run | None, /, holder: str | None = "a person", **params: Any) -> StepSummary:
-    """Take deletions of a run back; further arguments are those of `RestoreConfig`."""
+    """Restore deletions of a run; further arguments are those of `RestoreConfig`."""
     named = {} if run is None else {"run": run.plan.run_id}
     asked = {"repository": world.lake.repository, **named, **params}
     config = RestoreConfig.from_params(asked)
@@ -101,14 +101,14 @@ def restore(world: World, run: Run | None, /, holder: str | None = "a person", *
 
 
 def purge(world: World, holder: str | None = "a person", **params: Any) -> StepSummary:
-    """Let leftovers go; further arguments are those of `PurgeConfig`, which here are no dry run."""
+    """Purge leftovers; further arguments are those of `PurgeConfig`, by default no dry run."""
     config = PurgeConfig.from_params({"repository": world.lake.repository, "dry_run": False, **params})
     return purge_leftovers(config, world.runner, holder, world.client, None, world.lake.clock)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a store held at some moment."""
+    """The content of a store at one moment."""
 
     objects: dict[str, tuple[bytes, datetime]]
     older: OlderVersions | None
@@ -119,16 +119,16 @@ class Moment:
             return cls(dict(store.objects), deepcopy(store.older))
 
     def put_back(self, store: MemoryStore) -> None:
-        """Let the store hold this again."""
+        """Restore this content."""
         with store.lock:
             store.objects, store.older = dict(self.objects), deepcopy(self.older)
 
 
 @contextmanager
 def moments(store: MemoryStore) -> Iterator[list[Moment]]:
-    """Gives what the store held right before each write and before each single deletion, also between those of one
-    request: everything that a process can leave that is killed. Right before its next write it leaves what the last
-    deletion left."""
+    """Yield the store's content right before each write and before each single deletion, also between those of one
+    request: every possible state after a kill. Before the next write it is the state after the last deletion.
+    """
     found: list[Moment] = []
 
     def kept(honest, *arguments, **more):  # type: ignore[no-untyped-def]
@@ -144,7 +144,7 @@ def moments(store: MemoryStore) -> Iterator[list[Moment]]:
 
 @contextmanager
 def moments_in(store: MemoryStore, module: ModuleType, name: str) -> Iterator[list[Moment]]:
-    """The same, while a function of a module is at work; whatever it is called by is whole before and after."""
+    """The same, during a function of a module; its callers run undisturbed before and after."""
     found: list[Moment] = []
     honest = getattr(module, name)
 

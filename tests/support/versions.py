@@ -1,4 +1,4 @@
-"""A state that says little, for tests of how states lie and move on."""
+"""A small state, for tests of the storage and updates of states."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ToldVersions(VersionStore[Told]):
     """Reads such states and moves them on."""
 
     def parse(self, value: Mapping[str, Any]) -> Told:
-        """Give the state that `to_json` made."""
+        """Return the state of a `to_json` text."""
         return from_versioned(Told, value, FORMAT)
 
     def files(self, state: Told) -> Iterable[tuple[RunFolder, PartInfo]]:

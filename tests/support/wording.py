@@ -1,7 +1,7 @@
-"""Words that Dredge avoids, counted in code and docs: `python -m tests.support.wording`.
+"""Words avoided in Dredge, counted in code and docs: `python -m tests.support.wording`.
 
-A reader who knows lakeFS, Airflow and Spark should understand each sentence at the first reading, so a sentence has a
-noun as its subject and standard terms. The words below are a sign of sentences without. `MOST` only goes down;
+A reader familiar with lakeFS, Airflow and Spark should understand each sentence at the first reading, so a sentence has
+a noun as its subject and standard terms. The words below indicate sentences without. `MOST` only decreases;
 `./run check` fails above it.
 """
 

@@ -1,4 +1,4 @@
-"""A run that took live objects of another server for garbage, and repositories whose expired data is used again.
+"""A run with live objects of another server as its garbage, and repositories with expired data in use again.
 
 prod, lost = wrong_run("quarantine")
 prod.collect()      # raises AlarmError
@@ -27,7 +27,7 @@ from tests.support.undo import store_of
 
 
 def undo_store(way: str, **settings: object) -> World:
-    """A world whose deletions can be taken back; its store keeps versions where the way is to use them."""
+    """A world with restorable deletions; its store keeps versions if the undo way needs them."""
     world = make_world(undo=way, **settings)
     if way == "versions":
         store_of(world).older = OlderVersions()
@@ -35,7 +35,7 @@ def undo_store(way: str, **settings: object) -> World:
 
 
 def rehearsal_of(world: World) -> World:
-    """A second server on a copy of the database, with the same namespace and its own collections."""
+    """A second server on a copy of the database, with the same namespace and separate collections."""
     copy = MemoryKV()
     assert isinstance(world.lake.kv, MemoryKV)
     copy._partitions = deepcopy(world.lake.kv._partitions)
@@ -46,7 +46,9 @@ def rehearsal_of(world: World) -> World:
 def two_servers(
     way: str = "quarantine", objects: int = 20, **settings: object
 ) -> tuple[World, World, set[str]]:
-    """Production, a rehearsal with an older database on the same namespace, and what only production knows is live."""
+    """Production, a rehearsal with an older database on the same namespace, and the live objects known only to
+    production.
+    """
     world = undo_store(way, **settings)
     world.rules(30)
     for number in range(6):
@@ -61,7 +63,7 @@ def two_servers(
 
 
 def wrong_run(way: str = "quarantine", objects: int = 20, **settings: object) -> tuple[World, set[str]]:
-    """Production after a rehearsal with an older database was collected on production's namespace."""
+    """Production after a collection of a rehearsal with an older database on production's namespace."""
     world, rehearsal, lost = two_servers(way, objects, **settings)
     with blind_witnesses():
         rehearsal.collect(mode="auto")
@@ -71,7 +73,7 @@ def wrong_run(way: str = "quarantine", objects: int = 20, **settings: object) ->
 
 
 def expired_world(way: str = "quarantine", **settings: object) -> tuple[World, str, set[str]]:
-    """A table was replaced, its commit has expired, and a run has deleted what only that commit named."""
+    """A table was replaced, its commit has expired, and a run has deleted the objects of this commit only."""
     world = undo_store(way, **settings)
     world.rules(7)
     gone = {world.upload(f"t/{number}", b"version 1 of %d" % number) for number in range(4)}
@@ -103,7 +105,7 @@ REUSES: dict[str, Reuse] = {
         world.lake.repository, "main", "main~1", committer="somebody"
     ),
 }
-"""What brings entries of the expired commit back, each right by lakeFS's rules."""
+"""Operations that reuse entries of the expired commit, each allowed by lakeFS."""
 
 
 def say_acknowledged(world: World, why: str = "the rehearsal is stopped") -> list[Alarm]:
@@ -118,7 +120,7 @@ def state_of(world: World) -> ObjectWriter:
 
 @contextmanager
 def blind_witnesses() -> Iterator[None]:
-    """Runs meanwhile pass no witness of the past and leave no record: losses that no witness has prevented."""
+    """During the block runs skip the witnesses and leave no record: undetected losses."""
     doors: list[tuple[ModuleType, str, Any]] = [
         (mark, "check_known", lambda *_: None),
         (mark, "find_unnamed", lambda *_: Unnamed(set(), set(), {})),

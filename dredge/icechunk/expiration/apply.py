@@ -1,8 +1,8 @@
 """Expire a repository: in place on spec 1, through the library on spec 2.
 
-Each change of the repo info keeps the state before it in `overwritten/`, so the comparison of the library's result with
-the plan is exact even with commits in between: the expiration's own before and after are read, the plan is made again
-for that before, and its result must equal that after, snapshot by snapshot.
+Each change of the repo info keeps the state before it in `overwritten/`, so the library's result is compared exactly
+with the plan, even with commits in between: from the stored state before the expiration the plan is made again, and
+its result must equal the stored state after it, snapshot by snapshot.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
 
 
 class OutcomeDiffersError(RefusedError):
-    """An expiration differs from its plan; run no collection before the reason is known."""
+    """An expiration differs from its plan. Run no collection before the reason is found."""
 
     kind = "outcome_differs"
 
@@ -144,9 +144,8 @@ def expire_by_library(
     """Plan an expiration of spec 2, apply it through the library, and compare.
 
     Args:
-        kept_refs: labels of the refs of a history that are not deleted.
-        delete_ref: deletes one ref; with it, expired refs are deleted by name before the library expires, and the
-            library deletes none.
+        kept_refs: labels of refs never to delete.
+        delete_ref: deletes one ref. Expired refs are deleted by name first, and the library deletes none.
 
     Raises:
         RefusedError: the approved plan is outdated, or the repository is not online.

@@ -19,8 +19,9 @@ _DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireConfig:
-    """Settings of an expiration. Each field is a Param of the DAG, a key of an operator's `config`, and a row of the
-    docs.
+    """Settings of an expiration.
+
+    Each field is a Param of the DAG, a key of an operator's `config`, and a row of the docs.
     """
 
     older_than: str = setting(
@@ -83,8 +84,8 @@ class Expiration:
     Attributes:
         threshold: ISO 8601 with its zone; snapshots strictly older are expired.
         rule: "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec.
-        keep_refs: names or globs of refs that are not deleted, separated by commas.
-        keep_refs_younger_hours: refs created or moved less than this ago are not deleted.
+        keep_refs: names or globs of refs to keep, separated by commas.
+        keep_refs_younger_hours: refs created or moved less than this ago are kept.
     """
 
     threshold: str

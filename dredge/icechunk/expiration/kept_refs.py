@@ -1,4 +1,4 @@
-"""The refs that an expiration does not delete although their tip is expired."""
+"""Refs kept by an expiration although their tip is expired."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ def plan_for(reader: ObjectReader, history: History, expiration: Expiration, now
     """Plan an expiration of a history; changes nothing.
 
     Args:
-        reader: on the repository.
-        history: as it is now.
-        expiration: the settings.
         now: ages of refs count back from here; aware.
 
     Raises:
@@ -43,15 +40,7 @@ def plan_for(reader: ObjectReader, history: History, expiration: Expiration, now
 def kept_refs(
     reader: ObjectReader, history: History, expiration: Expiration, now: datetime
 ) -> frozenset[str]:
-    """Return the labels of refs that match `keep_refs` or are younger than `keep_refs_younger_hours`; of unknown age,
-    all are.
-
-    Args:
-        reader: on the repository.
-        history: as it is now.
-        expiration: the settings.
-        now: aware.
-    """
+    """Return the labels of refs in `keep_refs` or younger than `keep_refs_younger_hours`; of unknown age, all refs."""
     if not (expiration.delete_expired_branches or expiration.delete_expired_tags):
         return frozenset()
     globs = [glob.strip() for glob in (expiration.keep_refs or "").split(",") if glob.strip()]
@@ -89,7 +78,6 @@ def _moved_since(reader: ObjectReader, since: int) -> set[str] | None:
 
 
 def _ref_files(reader: ObjectReader) -> Iterator[tuple[str, int]]:
-    """Spec 1: yield the label of each ref and the time at which its file was last written (microseconds)."""
     written: dict[str, int] = {}
     for batch in reader.list(REFS_FOLDER):
         times = batch.column("last_modified").cast("int64").to_pylist()

@@ -87,7 +87,7 @@ class ExpirationPlan:
 
     @cached_property
     def held(self) -> tuple[str, ...]:
-        """The released snapshots that refs still reach afterwards: a collection keeps them."""
+        """The released snapshots still reached from refs afterwards: a collection keeps them."""
         reachable = self.after.reachable()
         return tuple(snapshot for snapshot in self.released if snapshot in reachable)
 
@@ -166,8 +166,9 @@ def plan_expiration(
     delete_expired_tags: bool = False,
     kept_refs: Collection[str] = (),
 ) -> ExpirationPlan:
-    """Plan an expiration; the plan is empty if no snapshot is expired. Refs with a label in `kept_refs` are not
-    deleted.
+    """Plan an expiration; the plan is empty if no snapshot is expired.
+
+    Refs with a label in `kept_refs` are not deleted.
 
     Raises:
         ConfigError: a naive threshold, or an unknown rule.

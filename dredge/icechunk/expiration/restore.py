@@ -1,7 +1,7 @@
-"""Undo an expiration of spec 2: put the repo info from before it back, byte for byte.
+"""Undo an expiration of spec 2: restore the earlier repo info, byte for byte.
 
-Each change of the repo info first copies it to `overwritten/`, so the bytes from before are still there. They are put
-back only if no other operation followed the expiration, and if every object that the old history needs still exists.
+Each change of the repo info first copies it to `overwritten/`, so the earlier bytes still exist. They are restored only
+if no other operation followed the expiration, and if every object of the old history still exists.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Restored:
     """The outcome of a restored expiration.
 
     Attributes:
-        snapshots: snapshots that are in the history again.
-        refs: labels of refs that exist again.
+        snapshots: snapshots in the history again.
+        refs: labels of restored refs.
     """
 
     snapshots: int
@@ -51,15 +51,13 @@ def restore_expiration(
     """Undo an expiration of spec 2. A repeated restore changes nothing.
 
     Args:
-        uri: the repository.
-        expiration_id: the id that the expiration printed; `dredge icechunk runs` lists it.
-        holder: who takes the lease; None is this restore alone.
-        options: how the store is reached; None reads the environment.
-        clock: this machine's clock.
+        expiration_id: printed by the expiration, and listed by `dredge icechunk runs`.
+        holder: of the lease; None is this restore alone.
+        options: None reads the environment.
 
     Raises:
         ConfigError: no such expiration, or one of spec 1.
-        RefusedError: other operations followed it, its copy of the repo info is gone, or objects that it released were
+        RefusedError: other operations followed it, its copy of the repo info is missing, or released objects were
             deleted. Nothing was changed.
         LeaseHeldError: another run works on the repository.
         ConflictError: a writer changed the repo info at the same moment.
@@ -94,7 +92,6 @@ def restore_expiration(
 
 
 def _split(info: RepoInfo, record: AppliedExpiration, uri: str) -> tuple[Sequence[Update], Update]:
-    """Return the operations of the expiration, newest first, and the operation right before it."""
     for place, update in enumerate(info.updates):
         if (update.kind, update.updated_at) == record.before:
             return info.updates[:place], update
@@ -131,7 +128,6 @@ def _copy(reader: ObjectReader, name: str) -> tuple[bytes, RepoInfo]:
 
 
 def _demand_objects(reader: ObjectReader, history: History) -> None:
-    """Refuse a history whose objects are partly deleted."""
     try:
         needed, _ = named_ids(reader, history)
     except FormatError as error:
@@ -155,13 +151,9 @@ def _collected(uri: str, what: str) -> RefusedError:
 
 
 def _drop_copies(uri: str, names: Collection[str], options: StorageOptions | None) -> None:
-    """Delete the copies that the expiration's own operations left.
-
-    They hold operations that the restored log does not have, so every later run would take the repo info for an earlier
-    version of itself.
-    """
     if not names:
         return
+    # They hold operations missing in the restored log: every later run would see an older version of the repo info.
     outcomes = open_deleter(uri, options).delete([OVERWRITTEN + name for name in names])
     failed = [outcome.key for outcome in outcomes if outcome.outcome == "failed"]
     if failed:

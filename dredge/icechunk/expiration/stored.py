@@ -1,7 +1,7 @@
 """Plans and records of expirations, as files beside the repository.
 
 <repository>/_dredge/expirations/<id>/plan.json  plan.txt  plan.html    a plan, for the report and for approval
-<repository>/_dredge/expirations/<id>/applied.json                      what was applied, to restore it
+<repository>/_dredge/expirations/<id>/applied.json                      the applied expiration, for its restore
 """
 
 from __future__ import annotations
@@ -26,16 +26,11 @@ APPLIED = "applied.json"
 
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
-    """Write a plan as data, text and page.
+    """Write a plan as data, text and page. Returns the URI of the folder.
 
     Args:
-        uri: the repository.
-        plan: what to write.
-        now: names the folder; newer plans sort first.
+        now: the name of the folder; newer plans sort first.
         options: None reads the environment.
-
-    Returns:
-        URI of the folder.
     """
     state = open_state(uri, options)
     folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
@@ -51,7 +46,7 @@ class AppliedExpiration:
 
     Attributes:
         expiration_id: its id; newer ids sort first.
-        at: when it was applied.
+        at: time of the application.
         expiration: its settings.
         released: number of released snapshots.
         refs_deleted: labels of deleted refs.
@@ -69,17 +64,11 @@ class AppliedExpiration:
 def record_applied(
     uri: str, expiration: Expiration, applied: Applied, now: datetime, options: StorageOptions | None = None
 ) -> Applied:
-    """Write the record of an applied expiration, unless it changed nothing.
+    """Write the record of an applied expiration with a change. Returns the outcome with the record's id.
 
     Args:
-        uri: the repository.
-        expiration: its settings.
-        applied: the outcome.
-        now: names the record; newer records sort first.
+        now: the name of the record; newer records sort first.
         options: None reads the environment.
-
-    Returns:
-        The outcome with the id of the record.
     """
     if applied.plan.is_empty and not applied.refs_deleted:
         return applied
@@ -99,11 +88,6 @@ def record_applied(
 def read_applied(uri: str, expiration_id: str, options: StorageOptions | None = None) -> AppliedExpiration:
     """Read the record of an applied expiration.
 
-    Args:
-        uri: the repository.
-        expiration_id: its id.
-        options: None reads the environment.
-
     Raises:
         ConfigError: no such expiration.
         FormatError: the record is damaged.
@@ -119,13 +103,7 @@ def read_applied(uri: str, expiration_id: str, options: StorageOptions | None = 
 
 
 def list_applied(uri: str, limit: int, options: StorageOptions | None = None) -> list[AppliedExpiration]:
-    """List the records of applied expirations, newest first.
-
-    Args:
-        uri: the repository.
-        limit: records at most; 0 is all.
-        options: None reads the environment.
-    """
+    """List the records of applied expirations, newest first; a `limit` of 0 is all."""
     state = open_state(uri, options)
     found: list[AppliedExpiration] = []
     for folder in state.list_level(f"{EXPIRATIONS}/").folders:

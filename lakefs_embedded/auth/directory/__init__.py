@@ -5,7 +5,7 @@
     directory.policies.attach_to_user("FSReadAll", "jane")
     directory.credentials.add("jane", access_key_id, secret)
 
-One module per entity; `records.py` says how links between them stay consistent.
+One module per entity; `records.py` keeps the links between them consistent.
 
 Source: design "lakeFS on KV" (data modeling: IAM); lakeFS pkg/auth, contrib/auth/acl/service.go.
 """
@@ -27,21 +27,7 @@ __all__ = ["Directory", "Page"]
 
 
 class Directory:
-    """All stored entities.
-
-    Args:
-        kv: the store.
-        box: encrypts secrets.
-        clock: current time, aware UTC; stored in whole microseconds.
-        on_change: called after every change.
-
-    Attributes:
-        records: raw records, for installing defaults.
-        users: users.
-        groups: groups and memberships.
-        policies: policies and attachments.
-        credentials: key pairs of users.
-    """
+    """All stored entities."""
 
     def __init__(
         self, kv: Store, box: SecretBox, clock: Clock, on_change: Callable[[], None] = lambda: None

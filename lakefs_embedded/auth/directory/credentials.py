@@ -11,14 +11,7 @@ from lakefs_embedded.auth.secrets import SecretBox
 
 
 class CredentialStore:
-    """Stored credentials.
-
-    Args:
-        records: the partition.
-        users: owners of credentials.
-        box: encrypts secrets.
-        clock: current time, aware UTC.
-    """
+    """Stored credentials."""
 
     def __init__(self, records: AuthRecords, users: UserStore, box: SecretBox, clock: Clock) -> None:
         self._records = records
@@ -27,13 +20,7 @@ class CredentialStore:
         self._clock = clock
 
     def add(self, user: str, access_key_id: str, secret: str) -> Credential:
-        """Give a user a key pair.
-
-        Raises:
-            UserNotFoundError: 404.
-            AlreadyExistsError: 409, some user has a key pair with this id.
-            InvalidNameError: 400, malformed key id.
-        """
+        """Give a user a key pair; raises AlreadyExistsError, InvalidNameError."""
         model.check_key_id(access_key_id)
         self._users.get(user)
         if self._owner_of(access_key_id) is not None:
@@ -64,11 +51,10 @@ class CredentialStore:
         self._records.delete(model.credential_key(user, access_key_id))
 
     def find(self, access_key_id: str, expected_owner: str | None = None) -> Credential:
-        """Find a credential by key id, whoever owns it, with its secret.
+        """Find a credential by key id, with its secret.
 
         Args:
-            access_key_id: id of the key pair.
-            expected_owner: user that had it before, a hint that saves a scan over all credentials.
+            expected_owner: an earlier owner, a hint to save a scan over all credentials.
 
         Raises:
             CredentialsNotFoundError: no such key id, or its user no longer exists.

@@ -12,13 +12,7 @@ from lakefs_embedded.auth.model import Clock, Group, User
 
 
 class GroupStore:
-    """Stored groups.
-
-    Args:
-        records: the partition.
-        users: possible members.
-        clock: current time, aware UTC.
-    """
+    """Stored groups."""
 
     def __init__(self, records: AuthRecords, users: UserStore, clock: Clock) -> None:
         self._records = records

@@ -1,4 +1,4 @@
-"""Policies and what they are attached to."""
+"""Policies and their attachments."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ from lakefs_embedded.auth.model import Clock, Policy, Statement
 
 
 class PolicyStore:
-    """Stored policies.
-
-    Args:
-        records: the partition.
-        users: users that can have policies.
-        groups: groups that can have policies.
-        clock: current time, aware UTC.
-    """
+    """Stored policies."""
 
     def __init__(self, records: AuthRecords, users: UserStore, groups: GroupStore, clock: Clock) -> None:
         self._records = records

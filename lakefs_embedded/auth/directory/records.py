@@ -1,12 +1,12 @@
 """Records of the partition `auth`: single keys, listings, and links between two entities.
 
-A link (a membership, an attached policy) is a record of its own, whose value is the key of one of the two entities.
-Rules that keep links consistent without transactions:
+A link (a membership, an attached policy) is a record with the key of one of the two entities as its value. Rules to
+keep links consistent without transactions:
 
 - Removing an entity deletes its links first and the entity last. A crash in between leaves an entity with fewer
-  links, never a link without its entity, which would apply to the next entity of that name.
-- Whoever creates a link checks both entities again afterwards, and whoever removes an entity looks again for new
-  links. So two processes at once leave no such link either.
+  links, never a link without its entity, to be inherited by the next entity of the same name.
+- Creating a link checks both entities again afterwards, and removing an entity checks again for new links. So
+  concurrent processes leave no such link either.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class Page[T]:
     """One page of a listing in name order.
 
     Attributes:
-        results: at most the requested number of items.
-        next_offset: last name of the page, to pass as `after` for the next one; "" on the last page.
+        next_offset: `after` of the next page; "" on the last page.
     """
 
     results: list[T]
@@ -51,12 +50,7 @@ def page_of[T](named: Iterator[tuple[str, T]], amount: int) -> Page[T]:
 
 
 class AuthRecords:
-    """Reads and writes records.
-
-    Args:
-        kv: the store.
-        on_change: called after every change.
-    """
+    """Reads and writes records."""
 
     def __init__(self, kv: Store, on_change: Callable[[], None]) -> None:
         self._kv = kv
@@ -101,28 +95,23 @@ class AuthRecords:
         self._on_change()
 
     def replace(self, key: bytes, value: bytes, missing: type[Exception]) -> None:
-        """Write a new value of a record that exists; raises `missing` if it does not."""
+        """Write a new value of an existing record; raises `missing` if there is none."""
         while True:
             old = self.read(key, missing)
             try:
                 self._kv.set_if(PARTITION, key, value, old)
             except PredicateFailedError:
-                continue  # another update or a removal came first: read again
+                continue  # updated or removed meanwhile: read again
             self._on_change()
             return
 
     def delete(self, key: bytes) -> None:
-        """Delete a record; it need not exist."""
+        """Delete a record, if it exists."""
         self._kv.delete(PARTITION, key)
         self._on_change()
 
     def remove_entity(self, key: bytes, links: Callable[[], Iterator[bytes]]) -> None:
-        """Delete an entity after its links, then the links that were created meanwhile.
-
-        Args:
-            key: record of the entity.
-            links: yields the keys of its links as they are now.
-        """
+        """Delete an entity after its links (keys yielded by `links`), then links created meanwhile."""
         for link in links():
             self._kv.delete(PARTITION, link)
         self._kv.delete(PARTITION, key)
@@ -131,15 +120,10 @@ class AuthRecords:
         self._on_change()
 
     def link(self, key: bytes, primary: bytes, check: Callable[[], object]) -> None:
-        """Create a link.
+        """Create a link; raises AlreadyExistsError.
 
         Args:
-            key: record of the link.
-            primary: record that it points to.
             check: raises unless both entities exist; called before and after.
-
-        Raises:
-            AlreadyExistsError: the link exists.
         """
         check()
         self.create(key, model.encode_index(primary))
@@ -159,9 +143,7 @@ class AuthRecords:
         """Yield (name, item) in name order.
 
         Args:
-            root: key prefix that precedes the name.
-            prefix: only names that start with this.
-            after: only names greater than this.
+            root: key prefix of all names.
             decode: makes an item of a record.
         """
         wanted = root + prefix.encode()
@@ -178,7 +160,7 @@ class AuthRecords:
     def linked[T](
         self, names: Iterable[str], key: Callable[[str], bytes], decode: Callable[[bytes], T]
     ) -> Iterator[tuple[str, T]]:
-        """Yield (name, item) for linked entities; a link to an entity that does not exist is skipped."""
+        """Yield (name, item) for linked entities; a link to a missing entity is skipped."""
         for name in names:
             try:
                 value = self._kv.get(PARTITION, key(name))

@@ -11,12 +11,7 @@ from lakefs_embedded.auth.model import Clock, User
 
 
 class UserStore:
-    """Stored users.
-
-    Args:
-        records: the partition.
-        clock: current time, aware UTC.
-    """
+    """Stored users."""
 
     def __init__(self, records: AuthRecords, clock: Clock) -> None:
         self._records = records
@@ -37,10 +32,7 @@ class UserStore:
         return page_of(self._records.named(model.user_key(""), prefix, after, User.decode), amount)
 
     def delete(self, name: str) -> None:
-        """Remove a user with its credentials, policies and memberships; raises UserNotFoundError.
-
-        The credentials go first: from then on nobody can log in with them.
-        """
+        """Remove a user with its credentials (first), policies and memberships; raises UserNotFoundError."""
         self.get(name)
         membership = f"/users/{name}".encode()
 

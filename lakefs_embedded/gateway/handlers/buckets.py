@@ -14,7 +14,7 @@ PAGE = 1000
 
 
 def list_buckets(request: S3Request) -> Response:
-    """GET /: the repositories that the user may list."""
+    """GET /: the user's repositories."""
     buckets: list[Node] = []
     after, more = "", True
     while more:
@@ -52,7 +52,7 @@ def get_bucket_versioning(request: S3Request) -> Response:
 
 
 def create_bucket(request: S3Request) -> Response:
-    """PUT /<repository>: 409 if it exists, which clients that ensure a bucket expect; otherwise not implemented."""
+    """PUT /<repository>: 409 if it exists, as expected by clients; otherwise not implemented."""
     request.require("fs:CreateRepository", repository_arn(request.repository))
     try:
         request.catalog.repositories.get_repository(request.repository)

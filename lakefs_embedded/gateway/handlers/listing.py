@@ -1,7 +1,7 @@
 """Listing objects, versions 1 and 2. The first part of the prefix is the ref; without it branches are listed.
 
     prefix=            branches, each a common prefix: main/ dev/
-    prefix=main/a/     paths of main that start with a/
+    prefix=main/a/     paths of main below a/
 
 As in lakeFS an unknown ref lists nothing: to an S3 client it is a prefix without keys.
 
@@ -51,7 +51,6 @@ def list_objects_v2(request: S3Request) -> Response:
 
 
 def _page(request: S3Request, after: str) -> Page[ObjectStats]:
-    """List one page; keys start with the ref."""
     keys = request.number("max-keys", KEYS_MAX, KEYS_MAX)
     prefix = Target.of_key(request.repository, request.query.get("prefix", ""))
     listed = _branches if not prefix.has_path else _paths

@@ -145,10 +145,7 @@ def abort_multipart_upload(request: S3Request) -> Response:
 
 
 def list_multipart_uploads(request: S3Request) -> Response:
-    """GET /<repository>?uploads. Grouping by a delimiter is not implemented.
-
-    lakeFS takes no prefix and no encoding, and its keys lack the branch.
-    """
+    """GET /<repository>?uploads, without grouping. lakeFS takes no prefix and no encoding; its keys lack the branch."""
     request.require("fs:ListObjects", repository_arn(request.repository))
     query = request.query
     if query.get("delimiter") or (

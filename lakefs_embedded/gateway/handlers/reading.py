@@ -77,18 +77,9 @@ def get_object_tagging(request: S3Request) -> Response:
 
 
 def parse_range(header: str, size: int) -> tuple[int, int] | None:
-    """Parse a single `bytes=` range.
+    """Parse a single `bytes=` range into start (inclusive) and end (exclusive).
 
-    Args:
-        header: the Range header.
-        size: size of the object in bytes.
-
-    Returns:
-        Start (inclusive) and end (exclusive); None for a malformed header or several ranges, which send the whole
-        object.
-
-    Raises:
-        S3Error: InvalidRange, outside the object.
+    None for a malformed header or several ranges: the whole object is sent. Raises S3Error: outside the object.
     """
     match = _RANGE.fullmatch(header)
     if match is None or not (match[1] or match[2]):
@@ -108,15 +99,10 @@ def parse_range(header: str, size: int) -> tuple[int, int] | None:
 
 
 def check_conditions(request: S3Request, stats: ObjectStats, *, prefix: str = "") -> None:
-    """Check If-Match or, without it, If-Unmodified-Since.
+    """Check If-Match or, without it, If-Unmodified-Since. Raises S3Error: PreconditionFailed.
 
     Args:
-        request: the request.
-        stats: the object.
         prefix: prefix of the header names, for a copy source.
-
-    Raises:
-        S3Error: PreconditionFailed.
     """
     match = request.header(f"{prefix}if-match")
     since = _date(request.header(f"{prefix}if-unmodified-since"))
@@ -162,7 +148,6 @@ def _date(header: str) -> datetime | None:
 
 
 def _span(request: S3Request, size: int, headers: dict[str, str]) -> tuple[int, int, int]:
-    """Return start, end and status; sets Content-Range for a range."""
     wanted = request.header("range")
     span = parse_range(wanted, size) if wanted else None
     if span is None:
@@ -186,12 +171,10 @@ def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
 
 
 def _header_text(text: str) -> str:
-    """Return a valid header value; uploaders may set any text."""
     return text if text.isascii() and text.isprintable() else "application/octet-stream"
 
 
 async def _chunks(stream: ObjectStream) -> AsyncIterator[bytes]:
-    """Read one chunk at a time in a worker thread, as fast as the client takes them."""
     try:
         chunks = iter(stream)
         while chunk := await run_in_threadpool(next, chunks, b""):

@@ -44,10 +44,10 @@ def put_object(request: S3Request) -> Response:
 
 
 def must_be_new(request: S3Request) -> bool:
-    """Whether a write must fail if the path exists (`If-None-Match: *`), the only condition lakeFS supports.
+    """Whether a write must fail if the path exists (`If-None-Match: *`).
 
     Raises:
-        S3Error: NotImplemented, any other condition; ignoring it would be unsafe.
+        S3Error: NotImplemented, any other condition (not supported by lakeFS); ignoring it would be unsafe.
     """
     header = request.header("if-none-match")
     if request.header("if-match") or header not in ("", "*"):
@@ -95,7 +95,6 @@ def delete_objects(request: S3Request) -> Response:
 
 
 def _delete_paths(request: S3Request, ref: str, paths: list[str]) -> dict[str, S3Error]:
-    """Delete paths of one branch; returns the errors by path."""
     try:
         errors = request.catalog.objects.delete_objects(request.repository, ref, paths)
     except BranchNotFoundError:
@@ -129,8 +128,7 @@ def _outcomes(keys: list[str], failed: dict[str, S3Error], quiet: bool) -> list[
 
 
 def _refuse_if_readable(request: S3Request, target: Target) -> None:
-    """Refuse to delete through a ref that is not a branch (a tag, a commit), if it has the path; lakeFS ignores it."""
-    if request.follows_lakefs:
+    if request.follows_lakefs:  # lakeFS ignores such a deletion
         return
     try:
         request.catalog.reading.stat(target.repository, target.ref, target.path)
@@ -173,11 +171,7 @@ def _copied(request: S3Request, source: Target, directive: str) -> ObjectStats:
 
 
 def check_source(request: S3Request, stats: ObjectStats) -> None:
-    """Check the conditions on a copy source; unlike on reads, each one that fails is a 412.
-
-    Raises:
-        S3Error: PreconditionFailed.
-    """
+    """Check the conditions on a copy source; unlike on reads, each failure is a 412."""
     prefix = "x-amz-copy-source-"
     check_conditions(request, stats, prefix=prefix)
     if is_unchanged(request, stats, prefix=prefix):
@@ -185,7 +179,6 @@ def check_source(request: S3Request, stats: ObjectStats) -> None:
 
 
 def _copy_bytes(request: S3Request, source: Target, *, replace: bool) -> ObjectStats:
-    """Copy from another repository or with other metadata, by streaming the data through this server."""
     content = request.catalog.reading.get_object(source.repository, source.ref, source.path)
     stats, target = content.stats, request.target
     with content.stream(0, None) as stream:

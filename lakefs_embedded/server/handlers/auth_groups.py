@@ -50,6 +50,6 @@ def add_group_membership(request: ApiRequest) -> Response:
 
 
 def delete_group_membership(request: ApiRequest) -> Response:
-    """DELETE /auth/groups/{group}/members/{user}; succeeds for a user who is not a member."""
+    """DELETE /auth/groups/{group}/members/{user}; succeeds also for a non-member."""
     request.backend.accounts.directory.groups.remove_member(request.path["group"], request.path["user"])
     return responses.empty()

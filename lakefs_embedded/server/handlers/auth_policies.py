@@ -1,4 +1,4 @@
-"""Policies, and the users and groups they are attached to."""
+"""Policies and their attachments to users and groups."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def list_user_credentials(request: ApiRequest) -> Response:
 
 
 def create_credentials(request: ApiRequest) -> Response:
-    """POST /auth/users/{user}/credentials: the only response that shows the new secret."""
+    """POST /auth/users/{user}/credentials: the only response with the new secret."""
     created = _directory(request).credentials.add(request.path["user"], new_access_key_id(), new_secret())
     return responses.json(201, serializers.credential_with_secret(created))
 

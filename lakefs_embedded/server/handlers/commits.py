@@ -37,7 +37,7 @@ def commit(request: ApiRequest) -> Response:
 
 
 def get_commit(request: ApiRequest) -> Response:
-    """GET …/commits/{commit_id}: any ref expression; one that resolves to nothing is "commit not found"."""
+    """GET …/commits/{commit_id}: any ref expression; an unknown one is "commit not found"."""
     try:
         found = request.catalog.commits.get_commit(request.repository, request.path["commit_id"])
     except RepositoryNotFoundError:

@@ -19,7 +19,7 @@ from lakefs_embedded.server.requests import ApiRequest
 
 
 class OldServerError(GravelerError):
-    """The response of a server before 1.75 to a call that it does not have."""
+    """The response of a server before 1.75 to a call unknown to it."""
 
     status = 500
     default = "invalid API endpoint"

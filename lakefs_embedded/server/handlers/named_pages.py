@@ -1,4 +1,4 @@
-"""Pages of listings whose items are ordered by name."""
+"""Pages of listings in name order."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _INLINE = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp", "text
 
 
 class _BadRange(Exception):
-    """A Range header that cannot be served; `satisfiable` is False if it lies outside the object."""
+    """An invalid Range header; `satisfiable` is False if it is outside the object."""
 
     def __init__(self, satisfiable: bool) -> None:
         self.satisfiable = satisfiable
@@ -40,7 +40,7 @@ def stat_object(request: ApiRequest) -> Response:
 
 
 def list_objects(request: ApiRequest) -> Response:
-    """GET …/refs/{ref}/objects/ls; pre-signs the objects that the user may read."""
+    """GET …/refs/{ref}/objects/ls; pre-signs the objects the user may read."""
 
     def may_read(path: str) -> bool:
         return request.allows(Action.READ_OBJECT, object_arn(request.repository, path))
@@ -121,24 +121,21 @@ def _object_headers(stats: ObjectStats) -> dict[str, str]:
     return headers
 
 
-def _header_text(content_type: str) -> str:
-    """Return a content type that is a valid header value; uploaders may set any text."""
+def _header_text(content_type: str) -> str:  # uploaders may set any text
     return (
         content_type if content_type.isascii() and content_type.isprintable() else "application/octet-stream"
     )
 
 
 def _bytes(content: ObjectContent, start: int, end: int, status: int, headers: dict[str, str]) -> Response:
-    """Send bytes `start` to `end`; the object is opened before the status is sent, because it may be gone (410)."""
     headers["Content-Length"] = str(end - start)
-    if end - start > READ_BYTES:
+    if end - start > READ_BYTES:  # the object is opened before the status is sent: it may be missing (410)
         return StreamingResponse(_chunks(content.stream(start, end - start)), status, headers)
     whole = start == 0 and end == content.stats.size_bytes
     return Response(content.read(start, None if whole else end - start), status, headers)
 
 
 async def _chunks(stream: ObjectStream) -> AsyncIterator[bytes]:
-    """Read one chunk at a time in a worker thread, as fast as the client takes them."""
     try:
         chunks = iter(stream)
         while chunk := await run_in_threadpool(next, chunks, b""):
@@ -148,15 +145,6 @@ async def _chunks(stream: ObjectStream) -> AsyncIterator[bytes]:
 
 
 def _parse_range(header: str, size: int) -> tuple[int, int]:
-    """Parse a single `bytes=` range into start (inclusive) and end (exclusive).
-
-    Args:
-        header: the Range header.
-        size: size of the object in bytes.
-
-    Raises:
-        _BadRange: malformed, several ranges, or outside the object.
-    """
     match = _RANGE.match(header)
     if match is None or not (match[1] or match[2]):
         raise _BadRange(satisfiable=True)

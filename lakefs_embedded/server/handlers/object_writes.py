@@ -57,7 +57,7 @@ def upload_object(request: ApiRequest) -> Response:
 
 
 def stage_object(request: ApiRequest) -> Response:
-    """PUT …/branches/{branch}/objects (deprecated); the answer words the address as a server has parsed it."""
+    """PUT …/branches/{branch}/objects (deprecated); the response has the address as parsed by the server."""
     body = request.body
     follows_lakefs = request.backend.settings.catalog.profile == "lakefs"
     address = body["physical_address"]
@@ -103,7 +103,7 @@ def get_physical_address(request: ApiRequest) -> Response:
 
 
 def link_physical_address(request: ApiRequest) -> Response:
-    """PUT …/branches/{branch}/staging/backing; the answer words the address as it was given."""
+    """PUT …/branches/{branch}/staging/backing; the response has the address as given."""
     path = request.query.required("path")
     if _must_be_new(request.headers):
         raise UnsupportedError("If-None-Match when linking an object: not implemented")
@@ -141,9 +141,9 @@ def delete_object(request: ApiRequest) -> Response:
 
 
 def delete_objects(request: ApiRequest) -> Response:
-    """POST …/branches/{branch}/objects/delete: always 200, with an error per path that was not deleted.
+    """POST …/branches/{branch}/objects/delete: always 200, with an error for each failed path.
 
-    As on a real server, the permission is checked per path, and a path without it is such an error.
+    As on a real server, the permission is checked per path; a missing one is such an error.
     """
     paths = request.body["paths"]
     if len(paths) > DELETE_MAX:
@@ -206,7 +206,6 @@ def _delete_one(request: ApiRequest, path: str, force: bool) -> DeleteError | No
 
 
 def _must_be_new(headers: Headers) -> bool:
-    """Whether a write must fail if the path exists (If-None-Match: *); no other condition is supported."""
     if headers.get("if-match") is not None:
         raise UnsupportedError("If-Match when writing an object: not implemented")
     value = headers.get("if-none-match")
@@ -216,7 +215,6 @@ def _must_be_new(headers: Headers) -> bool:
 
 
 def _metadata_headers(headers: Headers) -> dict[str, str]:
-    """User metadata in an upload's headers; values are decoded as UTF-8 if valid, otherwise as Latin-1."""
     found: dict[str, str] = {}
     for raw_name, raw_value in headers.raw:
         key = _metadata_key(raw_name.decode("latin-1").lower())

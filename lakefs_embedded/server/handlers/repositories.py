@@ -14,7 +14,7 @@ from lakefs_embedded.server.requests import ApiRequest
 
 
 def list_repositories(request: ApiRequest) -> Response:
-    """GET /repositories: those that the user may list."""
+    """GET /repositories: the user's repositories."""
     if request.user is None or not request.backend.accounts.allows_somewhere(
         request.user.name, Action.LIST_REPOSITORIES
     ):
@@ -132,7 +132,6 @@ def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
 
 
 def _namespaces(request: ApiRequest) -> Iterator[str]:
-    """Storage namespaces of all repositories."""
     after = ""
     while True:
         page = request.catalog.repositories.list_repositories(after=after, amount=1000)
@@ -143,7 +142,6 @@ def _namespaces(request: ApiRequest) -> Iterator[str]:
 
 
 def _refuse_taken_name(request: ApiRequest, name: str) -> None:
-    """Check the name before the namespace: creating an existing repository again is always a conflict."""
     try:
         request.catalog.repositories.get_repository(name)
     except GravelerError:

@@ -43,7 +43,7 @@ def get_setup_state(request: ApiRequest) -> Response:
 
 
 def setup(request: ApiRequest) -> Response:
-    """POST /setup_lakefs: creates the first user; the only response that shows its secret."""
+    """POST /setup_lakefs: creates the first user; the only response with its secret."""
     if not request.body["username"]:
         raise RequestError("empty user display name")
     key = request.body.get("key")
@@ -62,7 +62,7 @@ def login(request: ApiRequest) -> Response:
 
 
 def get_user(request: ApiRequest) -> Response:
-    """GET /user: the authenticated user; its id stands in for a missing friendly name."""
+    """GET /user: the authenticated user; its id replaces a missing friendly name."""
     if request.user is None:
         raise UnauthorizedError
     fields = {"friendly_name": request.user.name, **serializers.user(request.user)}
@@ -127,12 +127,10 @@ def post_statistics(request: ApiRequest) -> Response:
 
 
 def _version_config() -> dict[str, Any]:
-    """The version config; lakectl warns about an Enterprise server at any other `version_context`."""
     return {"version": LAKEFS_VERSION, "version_context": "lakeFS"}
 
 
 def _storage_config(request: ApiRequest) -> dict[str, Any]:
-    """The storage config; where reads and writes are pre-signed, clients exchange the bytes with the store itself."""
     namespaces = request.backend.namespaces
     return {
         "blockstore_description": "",

@@ -5,20 +5,19 @@ schema. To add a call:
 
 1. Row: add it to the module of its part here (`objects.py`, `refs.py`, …), with its permission. The part is that of
    its last noun: `/branches/{branch}/objects` belongs to objects.
-2. Handler: add the function it names to `server/handlers/`. It reads arguments from the `ApiRequest`, makes
-   one call on `request.catalog` and returns a response from `server.responses`. A new JSON body is a constant
-   in `request_schemas.py`, a new JSON object a function in `serializers.py`.
-3. Catalog: what the call means is a method of `lakefs_embedded.catalog`, tested there without HTTP. Its errors
-   already carry their HTTP status.
+2. Handler: add its function to `server/handlers/`. It reads arguments from the `ApiRequest`, makes one call on
+   `request.catalog` and returns a response from `server.responses`. A new JSON body is a constant in
+   `request_schemas.py`, a new JSON object a function in `serializers.py`.
+3. Catalog: add a method to `lakefs_embedded.catalog`, tested there without HTTP. Its errors carry their HTTP status.
 4. Test (in `tests/unit/lakefs_embedded/server`): add the call's status codes and a case for each to
-   `routes/test_status_codes.py`, and what it answers to `handlers/`. Tests that walk the table cover the rest:
+   `routes/test_status_codes.py`, and its response to `handlers/`. Tests of the whole table cover the rest:
    credentials, the permission, error bodies, unknown repositories, malformed bodies. A call without a permission
-   (`PUBLIC`, `AUTHENTICATED`) is also named in `test_permissions.py`.
+   (`PUBLIC`, `AUTHENTICATED`) is also listed in `test_permissions.py`.
 
 If the call was listed in `UNIMPLEMENTED`, remove it there.
 
-Order does not matter: a test proves that no two rows match the same request. A call that lakeFS has and this server
-does not implement answers 501 with lakeFS's message (`UNIMPLEMENTED`); a call that lakeFS does not have answers 404.
+Order does not matter: a test proves that no two rows match the same request. A call of lakeFS without an
+implementation here answers 501 with lakeFS's message (`UNIMPLEMENTED`); an unknown call answers 404.
 """
 
 from __future__ import annotations
@@ -69,4 +68,4 @@ UNIMPLEMENTED: tuple[tuple[str, str], ...] = (
     ("PUT", BRANCH + "/staging/pmpu/{upload}/parts/{part}"),
     ("PUT", BRANCH + "/staging/pmpu/{upload}/parts/{part}/copy"),
 )
-"""Method and path of each lakeFS call that answers 501, with credentials."""
+"""Method and path of each unimplemented lakeFS call: 501, with credentials."""

@@ -43,7 +43,7 @@ _USER_POLICY = USER + "/policies/{policy}"
 _GROUP_POLICY = GROUP + "/policies/{policy}"
 
 WITHOUT_RBAC = frozenset({"list_users", "create_user", "get_named_user", "delete_user", "get_credentials"})
-"""Calls of AUTH that a server with RBAC `none` serves; the others answer 501."""
+"""Calls of AUTH served with RBAC `none`; the others answer 501."""
 
 AUTH: tuple[Operation, ...] = (
     # users and their credentials

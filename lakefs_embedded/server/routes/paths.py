@@ -1,4 +1,4 @@
-"""Path templates that many rows of the route table share, below the base path."""
+"""Shared path templates of the route table, below the base path."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parts of the collector's world: how its histories are drawn, its setting, and what befalls the store."""
+"""Parts of the collector's world: the drawing of its histories, its setting, and accidents of the store."""

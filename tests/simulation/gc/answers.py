@@ -1,7 +1,7 @@
-"""Rules about asking people: what a run deletes was approved, by a yes that counts, and by nobody's no.
+"""Rules about approvals: a run's deletions were approved by a valid answer, and not rejected.
 
-A yes counts for what was shown to whoever said it, and for as long again as it could be waited for. A no counts for the
-run. What is asked and answered is written once; a yes is taken only as long as the question may be answered.
+An approval is valid for the displayed request, and for the waiting time once more. A rejection is valid for the run.
+Requests and answers are written once; an approval is accepted only until the deadline.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from tests.simulation.orchestrator import Orchestrated, Said
 from tests.simulation.scheduler import Process
 
 MADE = ("slice_listing", "mark_uncommitted", "list_committed", "subtract", "check_limits")
-"""Steps that make what is asked about."""
+"""Steps with results in a request."""
 _RECORD = re.compile(r"(?P<folder>.*)/approve/[0-9a-f]+/(?P<what>request|approved|rejected)\.json")
 _SECONDS = 2.0
-"""Clocks may show whole seconds."""
+"""Clocks may have whole seconds."""
 
 
 @dataclass
 class Answers:
-    """Follows what is asked and answered by what is written, and judges deletions by it."""
+    """Follows written requests and answers, and judges deletions by them."""
 
     simulation: Simulation  # of the history
-    fences: Fences  # know when steps were begun anew
+    fences: Fences  # know the repeated steps
     runs: dict[str, Asked]  # what runs were asked for, by name
-    # what was written, by key: when, and the bytes
+    # written records by key: time and bytes
     records: dict[str, tuple[float, bytes]] = field(default_factory=dict)
 
     def on_put(self, key: str, data: bytes) -> None:
-        """Look at what is written."""
+        """Read a written record."""
         found = _RECORD.fullmatch(key)
         if found is None:
             return
@@ -49,7 +49,7 @@ class Answers:
             self._judge_time(found["folder"], key.replace("approved.json", "request.json"))
 
     def judge(self, address: str, process: Process, asked: Asked, run: Orchestrated, swept: int) -> None:
-        """Look whether a person had to say yes to a deletion, and did."""
+        """Check that a deletion was approved, if needed."""
         yes = any(self.counts(answer, process, asked, run) for answer in run.said)
         if asked.approval == "always" and not yes:
             self.simulation.violate("approved", f"{process.name} deletes {address}, and no yes counts")
@@ -61,7 +61,7 @@ class Answers:
                 self.simulation.violate("approved", f"{process.name} deletes {address}, and somebody said no")
 
     def counts(self, answer: Said, process: Process, asked: Asked, run: Orchestrated) -> bool:
-        """Whether an answer is a yes to what a process deletes, and was in time when that began."""
+        """Whether an answer approves a process's deletions, and was in time when they began."""
         if answer.decision != "approved":
             return False
         made = [self.fences.claims.get(f"{run.folder}/{step}/_try.json", ("", 0.0))[1] for step in MADE]
@@ -71,7 +71,7 @@ class Answers:
         return at is None or process.begun < at + asked.hours * HOUR + _SECONDS
 
     def check_told(self, run: Run, ended: Orchestrated) -> None:
-        """Look whether the report of a run tells of a no that was said before the question was closed."""
+        """Check that the report of a run shows a rejection made before the deadline."""
         _, closed = self.fences.claims.get(f"{ended.folder}/approve/_try.json", ("", 0.0))
         noes = [answer.acknowledged for answer in ended.said if answer.decision == "rejected"]
         if not any(at is not None and at < closed for at in noes):
@@ -83,7 +83,7 @@ class Answers:
                 self.simulation.violate("figures", words)
 
     def is_waiting(self, holder: str) -> bool:
-        """Whether the DAG run that has the lease waits for an answer."""
+        """Whether the DAG run with the lease waits for an answer."""
         return any(
             holder == f"dag {name}" and asked.run().waiting is not None for name, asked in self.runs.items()
         )

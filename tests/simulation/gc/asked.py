@@ -1,4 +1,4 @@
-"""What a run was asked for, as the rules about it need it."""
+"""The arguments of a run, for the rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.truth import Policy
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run was asked for, as far as it keeps more."""
+    """The arguments of a run, as far as they keep more objects."""
 
     begun: float  # when
     policy: Policy | None  # the retention policy
@@ -20,6 +20,6 @@ class Asked:
     most: int | None  # objects that it may delete; None is no limit
     dry_run: bool  # whether it is only to look
     run: Callable[[], Orchestrated]  # gives what became of it so far
-    undo: str  # whether its deletions can be taken back
+    undo: str  # whether its deletions can be restored
     hours: float = 12.0  # how long an answer is waited for
     waits: bool = False  # whether it may delete only what another run found a grace before

@@ -1,4 +1,4 @@
-"""Bugs that the world of the collector must find: of what deletes, waits, and is taken back."""
+"""Known bugs of the collector's world: deleting, waiting, and restoring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.gc.settings import NO, YES
 
 bug = partial(KnownBug, "gc")
 _FEW = {"delete_keys": (1,), "at_once": (1,), "canary_branches": (0,)}
-"""A sweep takes long, and no look by chance notices what it must notice by itself."""
+"""A sweep takes long, and no other check finds the bug by chance."""
 
 BUGS = (
     bug("a dry run deletes", 2, "looks", on("only_looked")),

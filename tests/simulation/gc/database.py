@@ -1,5 +1,6 @@
-"""What happens to the database of an installation: it is put back to an earlier day, or another installation gets a
-copy of it and works on the same namespace."""
+"""Accidents of an installation's database: it is restored to an earlier day, or a second installation works on a copy
+of it with the same namespace.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class Database:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What happens, by the verb of its move."""
+        """The accidents, by the verb of their move."""
         return {
             "back up database": self._back_up,
             "put database back": self._put_back,
@@ -39,7 +40,7 @@ class Database:
         }
 
     def other_orchestrator(self) -> Orchestrator | None:
-        """The collector of the other installation, whose runs are listed with all others; None if there is none."""
+        """The collector of the other installation, with its runs listed among all; None without one."""
         if not self.clone:
             return None
         kept: dict[str, Response] = {}

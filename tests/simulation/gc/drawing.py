@@ -1,7 +1,6 @@
 """Draws the histories of the collector's world: a past of some weeks, then some runs with writers and weather.
 
-On top of moves that are drawn one by one come scenes (`scenes`): a few moves that belong together and seldom come
-about by themselves.
+Beside moves drawn one by one there are scenes (`scenes`): a few moves together, seldom drawn as such.
 """
 
 from __future__ import annotations
@@ -27,18 +26,19 @@ from tests.simulation.writers import BRANCHES, CONTENTS
 
 PAST_DAYS = 45
 RUN_CALLS = 400
-"""About how many calls of its driver a run takes, one after the other."""
+"""Number of a run's driver calls, roughly, one after the other."""
 PACES = (0.02, 0.02, 0.2, 2.0)
 RATES = (0.02, 0.1, 0.5, 1.0)
 CALM = 0.6
-"""Share of histories in which little happens beside a scene."""
+"""Share of histories with little beside a scene."""
 DISPLACED = 0.3
-"""Share of histories in which any kind of move meets any step."""
+"""Share of histories with any kind of move at any step."""
 NOT_BESIDE = ("pace", "rest", "busy", "put over")
-"""Moves that no step meets: the first three are the history's own; who writes over an old address that nobody names is
-promised nothing."""
+"""Moves not drawn at a step: the first three are the history's own; a writer over an unreferenced old address has no
+promise.
+"""
 POLICIES = 4
-"""Retention policies that runs choose from; 0 is none."""
+"""Retention policies of runs; 0 is none."""
 
 
 def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
@@ -97,7 +97,7 @@ def _draw_calm(chance: random.Random, draw: Drawing) -> list[Move]:
 
 
 def draw_displaced(chance: random.Random) -> list[Move]:
-    """Draw a calm history with something to delete, in which one step meets what it else seldom meets."""
+    """Draw a calm history with something to delete, and one step with unusual moves."""
     moves = _draw_calm(chance, Drawing(chance, Focus(settings={"by": ("dag",)})))
     (start,) = (move.at for move in moves if move.verb == "run" and move.args[0] == "run0")
     stage = Stage(Temper.calm(), 0, start, RUN_CALLS * 0.2)

@@ -1,17 +1,16 @@
-"""What keeps two runs, or two tries of a step, apart: rules about the lease, and about tries that were overtaken.
+"""The separation of two runs, or two tries of a step: rules about the lease, and about overtaken tries.
 
-state       the state moves on only from where it was when the run was planned, or where a try of the run has left it
-lease       nobody takes the lease while another holds it, or while its run waits for an answer, its number only grows,
-            the plan of a run keeps its holder and never gets a lower number, a sweep at work takes back no lease that
-            was given back, and who lost the lease deletes nothing more
-overtaken   nothing is deleted by a try of a sweep, and no report written by a try, once a later one was begun; no round
-            of deleting begins once that is so, or once a step that it builds on was begun anew
-chain       nothing is deleted, and no dry run counted, for results of which one was begun anew after another had been
-            made from it and before the sweep looked last
-mark        nothing is deleted by a sweep that was begun when its mark was older than the run may sweep
+state       the state is only updated from its value at the run's planning, or after a try of the run
+lease       the lease is not taken while another run holds it, or while its run waits for an answer; its number only
+            grows; the plan of a run keeps its holder and never gets a lower number; a running sweep does not take a
+            released lease back; after losing the lease a run deletes nothing more
+overtaken   a try of a sweep deletes nothing, and a try writes no report, after a later one has begun; no round of
+            deleting begins after that, or after a repeated input step
+chain       nothing is deleted, and no dry run counted, for results of a step repeated after a later step used them and
+            before the sweep's last look
+mark        a sweep deletes nothing if its mark was too old when it began
 
-What was on its way when it happened cannot be held back, so that each process has some seconds to notice, from when it
-is awake.
+Requests on their way cannot be stopped, so each process has some seconds to notice, from its waking.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ LEASE, TRY, PLAN = "/dredge/lease.json", "/_try.json", "/plan.json"
 REPORT, WATCH = "/report.json", "/bulk_delete/_watch/"
 SWEEP = "bulk_delete"
 LOOK_SECONDS = 65.0
-"""What workers look at before each request may be so old: a driver's silence, and for how long a look is trusted."""
+"""Maximum age of a worker's look before each request: a driver's silence, and the time a look is trusted."""
 CHAIN = ("slice_listing", "mark_uncommitted", "list_committed", "subtract", "check_limits", "bulk_delete")
-"""Steps, each of which reads the results of those before it."""
+"""Steps, each with the results of the earlier ones as its input."""
 _LATE = timedelta(minutes=5)
-"""Between a sweep's beginning and its look at the age of its mark."""
+"""Between a sweep's beginning and its check of the mark's age."""
 _EXPIRED_FOR = timedelta(seconds=2)
-"""Clocks may show whole seconds."""
+"""Clocks may have whole seconds."""
 
 
 @dataclass
 class Fences:
-    """Follows leases and tries by what is written."""
+    """Follows leases and tries from written records."""
 
     simulation: Simulation  # of the history
     store_now: Callable[[], datetime]  # the store's time
-    holder: str = ""  # of the lease; "" for nobody
+    holder: str = ""  # of the lease; "" without a holder
     number: int = 0  # of the lease
     expires_at: datetime | None = None  # of the lease
     since: float = 0.0  # when the lease got this number
@@ -67,7 +66,7 @@ class Fences:
     state: tuple[str | None, str] = None, ""
 
     def on_put(self, key: str, data: bytes) -> None:
-        """Look at what is written."""
+        """Read a written record."""
         if key.endswith(LEASE):
             self._lease(json.loads(data))
         elif key.endswith(PLAN) and ("/unified/" in key or key.startswith("runs/")):
@@ -89,7 +88,7 @@ class Fences:
             self._judge_chain(folder, self._begun(folder, CHAIN[-1]), "counts what would go")
 
     def on_state(self, data: bytes, etag: str) -> None:
-        """Look who lets the state move on."""
+        """Check the writer of the state."""
         run_id, (before, by) = json.loads(data)["run_id"], self.state
         if by != run_id and self.planned_on[run_id] != before:
             self.simulation.violate(
@@ -99,7 +98,7 @@ class Fences:
         self.state = etag, run_id
 
     def on_delete(self, folder: str, address: str) -> None:
-        """Look who deletes."""
+        """Check the deleting process."""
         words = f"deletes {address}"
         self._judge_try(folder, SWEEP, words)
         self._judge_chain(folder, self._process().begun, words)
@@ -111,8 +110,9 @@ class Fences:
             )
 
     def can_know(self, process: Process, since: float) -> bool:
-        """Whether a process has had the time to notice what has been so since some time, before it began the call that
-        it is making: it looks every few seconds while it is awake, and what is on its way cannot be held back."""
+        """Whether a process had the time to notice a fact true since some time, before it began its present call: it
+        looks every few seconds while awake, and requests on their way cannot be stopped.
+        """
         doors, now = self.simulation.doors, self.asked()
         pace = max([0.01, *doors.pace.values()])
         seconds = 10 + 20 * pace
@@ -122,21 +122,22 @@ class Fences:
         return now - max(since, awake) > seconds
 
     def must_know(self, process: Process, since: float) -> bool:
-        """Whether who sends a request must know what has been so since some time: it was awake for long enough, or what
-        it looked at last may not be so old, however long it slept since."""
+        """Whether the sender of a request must know a fact true since some time: it was awake for long enough, or its
+        last look would be too old, even after a sleep.
+        """
         return self.can_know(process, since) or self.is_late(since)
 
     def is_late(self, since: float) -> bool:
-        """Whether a request was begun so long after something that no look which it may trust is older."""
+        """Whether a request was begun so long after an event that every trusted look is newer."""
         return self.asked() - since > LOOK_SECONDS + self._slack()
 
     def asked(self) -> float:
-        """When whoever is at work began the call that it is making."""
+        """Time at which the running process began its call."""
         current = self.simulation.scheduler.current
         return self.simulation.scheduler.now if current is None else current.asked
 
     def seconds_to_notice(self) -> float:
-        """So long something may have been so before every sweep must know: who looks may sleep, or be slow."""
+        """Time until every sweep must know a fact: the looking process may sleep, or be slow."""
         doors = self.simulation.doors
         if doors.sleeps or doors.weather.struck:
             return self.grace_seconds

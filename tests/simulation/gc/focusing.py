@@ -1,4 +1,4 @@
-"""What histories that hunt one bug have more often than others: see `Focus`."""
+"""Focuses of the collector's world: see `Focus`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ OWN_RUNS = frozenset(
         "back_a_day_late",
     }
 )
-"""Scenes with a run of their own, which finds nothing where another one has deleted all that there is."""
+"""Scenes with a separate run, without effect after another run has deleted everything."""
 
 
 def on(*scenes: str, **settings: Any) -> Focus:
-    """Scenes, some values of the setting (`_` stands for a space), and else what takes least time."""
+    """Scenes, some values of the setting (`_` stands for a space), and otherwise the fastest values."""
     named = {
         name if name in ALL_SETTINGS else name.replace("_", " "): value for name, value in settings.items()
     }

@@ -1,6 +1,6 @@
 """Requests to the S3 gateway: real signatures, real handlers, the same catalogs as the API's.
 
-A move is one request or a few, in the process of some server. What the gateway refuses is simply not done.
+A move is one request or a few, in the process of some server. Requests refused by the gateway have no effect.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ S3_DRAWS: dict[str, tuple[int, Draw]] = {
     "s3 complete parts": (1, _draw((0, -1))),
     "s3 abort parts": (1, _draw((0, -1))),
 }
-"""Every kind of move: how often, and how its arguments are drawn."""
+"""Every kind of move: its frequency, and the drawing of its arguments."""
 
 
 @dataclass

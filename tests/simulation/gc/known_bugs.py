@@ -1,4 +1,4 @@
-"""Bugs of the collector that were real once (A, B), or that lakeFS would make real (docs/lakefs-behaviour.md)."""
+"""Bugs of the collector: real ones (A, B), or made possible by lakeFS (docs/lakefs-behaviour.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.gc.settings import YES
 
 bug = partial(KnownBug, "gc")
 _MULTI = {"flush_rows": (1,), "file_bytes": (1, 400)}
-"""Pages of a scan have a file each, with few rows."""
+"""Pages of a scan have one file each, with few rows."""
 
 OWN = (
     Breakage(
@@ -157,7 +157,7 @@ OWN = (
         Drop("Expr", "renew"),
     ),
 )
-"""Breakages that are in no list of tests/mutations."""
+"""Breakages outside the lists of tests/mutations."""
 BUGS = (
     bug(
         "A4: a 404 is a 404, whoever sends it",

@@ -1,4 +1,4 @@
-"""What came into its slice later than runs list that again: only a clean run finds it."""
+"""Objects appearing in their slice after its last listing by optimized runs: only a clean run finds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Latecomers:
     addresses: set[str] = field(default_factory=set)  # of those that are there, relative to the namespace
 
     def on_put(self, address: str, role: str, when: datetime) -> None:
-        """Somebody put an object: what a run brings back it lets later runs know of, however late that is."""
+        """An object was put; later runs learn of an object restored by a run at any time."""
         self.addresses.discard(address)
         _, name, *_ = address.split("/")
         with suppress(FormatError):

@@ -1,4 +1,4 @@
-"""What befalls the store: tables and objects that are lost, damaged or locked away, and others in the namespace."""
+"""Accidents of the store: tables and objects lost, damaged or locked, and other repositories in the namespace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCANS = "_lakefs/retention/gc/uncommitted/"
 COMMITS = "_lakefs/retention/gc/commits/"
 RUNS = "_lakefs/retention/gc/unified/"
 INNER = "data/inner/"
-"""Where another repository lives, below the data of this one."""
+"""The place of another repository, below the data of this one."""
 MISHAPS = (
     "lose range",
     "damage range",
@@ -49,20 +49,20 @@ class Mishaps:
     bucket: Bucket  # that holds the namespace
     root: str  # of the namespace in the bucket, with a trailing slash
     namespace: str  # URI
-    # is told that another repository has the same namespace, or has it no longer
+    # told of another repository in the same namespace, and of its end
     note_twin: Callable[[bool], None]
     serve: Callable[[Callable[[Catalog], Any]], Any]  # has a server do something with its catalog
-    note_other: Callable[[], None] = lambda: None  # is told that a run of another collector has ended
+    note_other: Callable[[], None] = lambda: None  # called at the end of a run of another collector
     rows: DoorRows | None = None  # the key-value store as a collector reads it
-    # is told that a collector reads a copy of that which fell behind
+    # called when a collector reads a stale copy
     note_copy: Callable[[], None] = lambda: None
-    whole: dict[str, Stored] = field(default_factory=dict)  # what was broken, as it was before
+    whole: dict[str, Stored] = field(default_factory=dict)  # the damaged objects before their damage
     twin: bool = False  # whether another repository has the same namespace
     inner: bool = False
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What happens, by the verb of its move."""
+        """The accidents, by the verb of their move."""
         return {
             "lose range": lambda number: self._break(self._tables(), number, self.bucket.lose),
             "damage range": lambda number: self._break(self._tables(), number, self.bucket.flip),
@@ -82,7 +82,7 @@ class Mishaps:
         }
 
     def mend(self) -> None:
-        """Somebody finds out and puts back what was broken."""
+        """Repair all damage."""
         for key, stored in self.whole.items():
             self.bucket.restore(key, stored)
         self.whole.clear()
@@ -90,10 +90,10 @@ class Mishaps:
             self.rows.catch_up()
 
     def leave(self) -> None:
-        """The others go, with all that they have."""
+        """Remove the other repositories with all their objects."""
         for name, present in (("inner", self.inner), ("twin", self.twin)):
             if present:
-                with suppress(RepositoryNotFoundError):  # its record was not written, whatever was answered
+                with suppress(RepositoryNotFoundError):  # its record was not written, in spite of the answer
                     self.serve(lambda catalog, name=name: catalog.repositories.delete_repository(name))  # type: ignore[misc]
         self.inner = self.twin = False
         self.note_twin(False)
@@ -127,7 +127,7 @@ class Mishaps:
             self._write(addresses[-1], data)
 
     def _write(self, key: str, data: bytes) -> None:
-        with suppress(UnavailableError):  # whoever it is does not try again
+        with suppress(UnavailableError):  # it does not try again
             open_writer(self.namespace).put(key, data)
 
     def _read_copy(self) -> None:

@@ -1,4 +1,4 @@
-"""What people do with runs: say yes or no, go on with one, take its deletions back, make them final."""
+"""People's actions on runs: approve or reject, resume, restore, purge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class People:
     simulation: Simulation  # of the history
     repository: str  # name
     orchestrator: Orchestrator  # has the runs
-    oracle: Oracle  # is told what comes back, and what a purge was asked for
+    oracle: Oracle  # called with restored objects, and with the arguments of a purge
     asked: int = 0
 
     @property
@@ -76,7 +76,7 @@ class People:
         end = self.simulation.scheduler.now + days * DAY
         self.oracle.undone.bringing |= dict.fromkeys(
             before, end
-        )  # also what a restore brought back that died
+        )  # also the objects restored by a killed restore
         if done is not None:
             counts = done.counts
             self.oracle.undone.judge_count(name, counts["restored_objects"])
@@ -110,7 +110,7 @@ class People:
         return runs[number % len(runs)] if runs else None
 
     def side_run(self, what: str, do: Callable[..., Any]) -> Any:
-        """Do a run beside collections as its DAG does, with retries; gives its summary, None when it failed."""
+        """Do a run beside collections like its DAG, with retries; returns its summary, None when it failed."""
         name = f"{what}{self.asked}"
         self.asked += 1
         for _ in range(TRIES):

@@ -1,4 +1,4 @@
-"""What servers have put into the store and are about to stage: an upload in parts is there before its entry is."""
+"""Objects put into the store by servers before their entries are staged: multipart uploads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Serving:
     given: float = 0.0
 
     def is_late(self, address: str, now: float) -> bool:
-        """Whether a server took longer than it is given."""
+        """Whether a server took longer than allowed."""
         return now - self.put.get(address, now) > self.given
 
     def since(self, address: str, readable: float) -> float:
-        """Since when an address had to be reckoned with: from when its server had it to stage, if it did so in time."""
+        """The time from which an address counts: when its server had to stage it, if it did so in time."""
         put = self.put.get(address, readable)
         by_others = readable > self.promised.get(address, float("inf"))
         return readable if by_others or readable - put > self.given else min(put, readable)

@@ -23,18 +23,18 @@ LIVED_WITH = frozenset(DEFECTS) - {
     "prepare_commits_404",
     "cherry_pick_cache",
 }
-"""Defects beside which a run comes to its end all the same."""
+"""Defects without effect on the success of a run."""
 POLICIES: tuple[Policy | None, ...] = (
     None,
     Policy(("**",), 2),
     Policy(("main",), None, ("dir/**",)),
     Policy(("one", "two"), 3, ("a",)),
 )
-"""Retention policies that runs choose from, by number: their only rule."""
+"""Retention policies of runs, by number: their only rule."""
 
 
 def prepare_bucket(bucket: Bucket, draw: Drawing) -> float:
-    """Draw the store's habits; gives by how many seconds clocks may be off."""
+    """Draw the store's habits; returns the maximum error of clocks in seconds."""
     bucket.etags = draw.of("etags")
     bucket.versioned = draw.of("versioned")
     bucket.page_keys = draw.of("page keys")
@@ -64,7 +64,7 @@ def make_servers(simulation: Simulation, draw: Drawing, kv: WatchedKV, off: floa
 
 
 def make_rows(simulation: Simulation, draw: Drawing, kv: WatchedKV) -> DoorRows:
-    """The key-value store as a collector may read it, with or without snapshots."""
+    """The key-value store for a collector, with or without snapshots."""
 
     def refuse(_row: object) -> None:
         simulation.violate("foreign", "a collector deletes a row of the key-value store")
@@ -80,7 +80,7 @@ def make_rows(simulation: Simulation, draw: Drawing, kv: WatchedKV) -> DoorRows:
 
 
 def draw_config(draw: Drawing, repository: str) -> dict[str, Any]:
-    """Draw what all runs are asked for."""
+    """Draw the arguments of all runs."""
     return {
         "repository": repository,
         "read_kv": draw.of("read_kv"),
@@ -108,7 +108,7 @@ def draw_config(draw: Drawing, repository: str) -> dict[str, Any]:
 
 
 def in_peace(config: dict[str, Any]) -> dict[str, Any]:
-    """The same without bounds that may end a run of which nothing is wrong."""
+    """The same without limits that may end a correct run."""
     return {**config, "safety": {**config["safety"], "staged_questions_max": 20_000}}
 
 
@@ -123,7 +123,7 @@ def config_of_run(
     approval: tuple[str, float] = ("over_limits", 12.0),
     undo: str = "off",
 ) -> dict[str, Any]:
-    """What one run is asked for; arguments as `drawing._draw_run` gives them."""
+    """The arguments of one run, from `drawing._draw_run`."""
     found = {"unsafe_grace_seconds": 0, "max_delete_percent": None, **config}
     found |= {"mode": mode, "dry_run": dry_run, "max_delete_objects": most, "undo": undo}
     found["approval"], found["approval_hours"] = approval

@@ -1,5 +1,4 @@
-"""The parts of the setting that a focus may name, and the values that are drawn: one that is there twice is drawn twice
-as often."""
+"""The parts of the setting available to a focus, and their values; one listed twice is drawn twice as often."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ DEFECTS = {
     "repeated_token": 0.04,
     "prepare_commits_404": 0.04,
 }
-"""Known defects of real servers: how often each is there. Those that today's servers have are there often."""
+"""Known defects of real servers, with their frequency. Those of today's servers are frequent."""
 ALL_SETTINGS: Mapping[str, Sequence[Any]] = {**SETTINGS, **dict.fromkeys(DEFECTS, (YES, NO))}
 """With the defects of servers, each by its name."""
 CHEAP: Mapping[str, Sequence[Any]] = {
@@ -99,7 +98,7 @@ CHEAP: Mapping[str, Sequence[Any]] = {
     "repeated_token": (NO,),
     "prepare_commits_404": (NO,),
 }
-"""Values with which histories take least time, and nothing gets in the way; for what depends on none of these."""
+"""The fastest values without obstacles, for bugs that do not depend on them."""
 
 
 @dataclass(frozen=True)

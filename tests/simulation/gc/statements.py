@@ -1,5 +1,6 @@
-"""What people do after a refusal: make lost commits known again, give them up, take over a namespace, lift a block,
-acknowledge an alarm."""
+"""People's actions after a refusal: restore lost commits, give them up, take over a namespace, lift a block,
+acknowledge an alarm.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Statements:
     """Makes them."""
 
     people: People  # do it, with retries
-    oracle: Oracle  # is told what is given up
+    oracle: Oracle  # called with the given-up content
     namespace: str  # URI
     client: Callable[[], LakeFSWriter]  # a client of production's servers that may write
 

@@ -1,7 +1,7 @@
-"""What a history is made of: each seed draws a small set of moves, places and weather, and does much of those.
+"""The temper of a history: each seed draws a small set of moves, places and weather, and uses them often.
 
-Histories in which everything happens a little seldom bring two rare things together. So most seeds leave much out, and
-prefer the rest strongly (swarm testing: Groce and others, ISSTA 2012).
+With a little of everything, two rare things seldom meet. So most seeds leave much out, and prefer the rest strongly
+(swarm testing: Groce and others, ISSTA 2012).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ VERBS = tuple(DRAWS)
 
 @dataclass(frozen=True)
 class Temper:
-    """What a history prefers."""
+    """The preferences of a history."""
 
     weights: tuple[float, ...]  # of the verbs, in the order of `VERBS`
-    places: Mapping[str, str]  # which branch or path stands for which: where few are left, moves meet
+    places: Mapping[str, str]  # mapping of branches and paths: with few of them, moves meet
     weather: tuple[str, ...]  # names of the kinds that there are
 
     @classmethod
@@ -47,7 +47,7 @@ class Temper:
 
     @classmethod
     def calm(cls) -> Temper:
-        """One that prefers nothing."""
+        """One without preferences."""
         places = {name: name for name in (*BRANCHES, *PATHS)}
         return cls(
             tuple(float(weight) for weight, _ in DRAWS.values()), places, tuple(kind.name for kind in KINDS)
@@ -59,7 +59,7 @@ class Temper:
         return verb, tuple(self.place(value) for value in DRAWS[verb][1](chance))
 
     def place(self, value: Any) -> Any:
-        """What stands for a branch or path; anything else stands for itself."""
+        """The drawn branch or path of a placeholder; other names stay."""
         if isinstance(value, tuple):
             return tuple(dict.fromkeys(self.place(each) for each in value))
         return self.places.get(value, value) if isinstance(value, str) else value

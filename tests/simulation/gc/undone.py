@@ -1,10 +1,10 @@
-"""Rules about what can be taken back: what comes back is what went, and what goes for good may go.
+"""Rules about restores and purges: restored objects are the deleted ones, and purged ones may be purged.
 
-restored    what a restore brought back is there with its bytes, in the place of nothing else, and stays for as long as
-            it was asked to
-purged      a purge takes no current version, nothing that is too young, nothing that was brought back, no version but
-            those that runs deleted and older ones of the same bytes, and no copy of what no run deleted; nothing comes
-            back by it, and nobody else takes a copy
+restored    an object reported as restored exists with its bytes, has replaced nothing else, and stays for the requested
+            time
+purged      a purge deletes no current version, no young one, no restored one, no versions except those deleted by runs
+            and older ones of the same bytes, and no copy without a run's deletion; it makes no object visible again,
+            and no other process deletes a copy
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.simulation.scheduler import Process
 
 QUARANTINE = "/quarantine/"
 CHECK_AGAIN = "check_limits"
-"""The step that compares what is live with what runs deleted, and brings that back."""
+"""The step with the comparison of live objects and deletions, and the restore of wrong ones."""
 CLOCKS = 900.0
-"""Clocks may be off by so many seconds in all."""
+"""Maximum error of clocks in seconds."""
 
 
 @dataclass
@@ -36,20 +36,20 @@ class Undone:
     versions: dict[str, dict[str, float]] = field(default_factory=dict)
     # addresses that runs deleted, by the end of the URI of their folders
     swept: dict[str, set[str]] = field(default_factory=dict)
-    # what was brought back, with the time until when it stays, and since when
+    # restored objects, with the end and the beginning of their pin
     pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
-    # what somebody asked to have brought back, with the time until when it may stay
+    # objects of requested restores, with the end of their pin
     bringing: dict[str, float] = field(default_factory=dict)
     # days and whether it only looks, of each purge
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
     # the run whose deletions a restore takes back, by its name
     restores: dict[str, str] = field(default_factory=dict)
-    # what a restore has brought back, by its name
+    # restored objects by restore
     put_back: dict[str, set[str]] = field(default_factory=dict)
     is_live: Callable[[str], bool] = lambda _address: False  # whether an address is readable
 
     def on_delete(self, address: str, process: Process) -> None:
-        """Note what a run is about to delete."""
+        """Record a run's deletion."""
         stored = self.bucket.objects[self.root + address]
         until, since = self.pinned.get(address, (0.0, 0.0))
         if self.simulation.scheduler.now < until and since < process.begun:
@@ -58,13 +58,13 @@ class Undone:
         self.versions.setdefault(address, {})[stored.version] = self.simulation.scheduler.now
 
     def swept_by(self, folder: str, address: str) -> int:
-        """Note in which folder the run lies that is about to delete; gives how many it has deleted."""
+        """Record the folder of the deleting run; returns its number of deletions."""
         swept = self.swept.setdefault(folder, set())
         swept.add(address)
         return len(swept)
 
     def on_put(self, address: str, data: bytes, first: bytes, process: Process) -> None:
-        """Look at what a restore puts."""
+        """Check an object put by a restore."""
         name = _first(process)
         if process.role == CHECK_AGAIN or name.startswith("purge"):
             if data != first:
@@ -77,16 +77,16 @@ class Undone:
         self.put_back.setdefault(name, set()).add(address)
 
     def on_replace(self, key: str) -> None:
-        """Judge what is about to take the place of something else."""
+        """Check a replacement of another object."""
         current = self.simulation.scheduler.current
         name = "" if current is None else _first(current.process)
         if name.startswith("restore") and key.startswith(f"{self.root}data/"):
             self.simulation.violate("restored", f"{name} replaces {key}")
 
     def on_purge(self, key: str, version: Stored, process: Process) -> None:
-        """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
+        """Check a permanent deletion: of an earlier version, or of a delete marker."""
         address, name = key.removeprefix(self.root), _first(process)
-        # A purge makes a mark of its own, which brings back what is live.
+        # A purge runs a mark, which restores live objects.
         brings_back = name.startswith("purge") and version.is_marker and self.is_live(address)
         if process.role == CHECK_AGAIN or brings_back:
             self._judge_checked(key, version, name)
@@ -120,7 +120,7 @@ class Undone:
             self.simulation.violate("restored", f"{name} brings another object back as {address}")
 
     def judge_copy(self, address: str, copy: Stored, process: Process) -> None:
-        """Look whether a copy of what a run deleted may go."""
+        """Check whether a copy of a deleted object may be purged."""
         name = _first(process)
         if not name.startswith("purge"):
             self.simulation.violate("purged", f"{name} takes {address}, a copy of what was deleted")
@@ -132,7 +132,7 @@ class Undone:
         self._judge_purge(name, original, age, process)
 
     def brought_back(self, addresses: Collection[str], days: float, whole: bool) -> None:
-        """A restore says that it has brought back what a run deleted: all of it, or what it could."""
+        """Record a restore's report: all of a run's deletions, or the possible ones."""
         now = self.simulation.scheduler.now
         for address in sorted(addresses):
             stored = self.bucket.objects.get(self.root + address)
@@ -142,7 +142,7 @@ class Undone:
                 self.simulation.violate("restored", f"{address} was brought back, and is not there")
 
     def judge_count(self, name: str, count: int) -> None:
-        """Look whether a restore has brought back as many objects as it says."""
+        """Check the number of restored objects in a report."""
         if count > len(self.put_back.get(name, ())):
             self.simulation.violate("figures", f"{name} says that it brought back {count}, and did not")
 

@@ -1,1 +1,1 @@
-"""The parts of Icechunk's world: files of both specs, writers that can be stepped, maintenance runs, and the rules."""
+"""The parts of Icechunk's world: files of both specs, steppable writers, maintenance runs, and the rules."""

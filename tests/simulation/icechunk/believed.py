@@ -1,5 +1,6 @@
-"""Scenes in which a run reads what is not so, or is only just so: files that name other chunks than were written,
-inventories that lack some, objects that the store holds, times right before and after a bound."""
+"""Scenes with wrong or borderline input of a run: files with wrong chunk ids, incomplete inventories, objects locked by
+the store, times right before and after a bound.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.simulation.icechunk.stage import AUTO, CLEAN, FROM_INVENTORY, Stage, 
 
 
 def unlisted(chance: random.Random, stage: Stage) -> list[Move]:
-    """A manifest names a chunk wrongly that no inventory has, and a part of the index may go bad after the mark."""
+    """A manifest has a wrong chunk id, missing in the inventory; a part of the index may be damaged after the mark."""
     at = stage.start
     moves = [
         Move(at - 6 * DAY, "commit", ("main", chance.choice((1, 3)), 0.0, True)),
@@ -28,7 +29,7 @@ def unlisted(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def learned_wrongly(chance: random.Random, stage: Stage) -> list[Move]:
-    """A manifest is read wrongly once; it shares chunks with an older one, which goes while no run lists chunks."""
+    """A manifest is read wrongly once; it shares chunks with an older one, deleted while no run lists chunks."""
     at, late = stage.start, stage.start + 26 * HOUR
     seconds = chance.choice((0.003, 0.01, 0.1)) * stage.length
     moves = [
@@ -52,7 +53,7 @@ def learned_wrongly(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def held_by_the_store(chance: random.Random, stage: Stage) -> list[Move]:
-    """The store does not let go of some of what nothing needs."""
+    """The store refuses to delete some unreferenced objects."""
     at = stage.start
     moves = [*released(chance, at), *released(chance, at + HOUR)]
     for _ in range(chance.choice((1, 1, 2))):
@@ -62,7 +63,7 @@ def held_by_the_store(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def at_the_threshold(chance: random.Random, stage: Stage) -> list[Move]:
-    """Snapshots are hours younger or older than an expiration takes."""
+    """Snapshots are hours younger or older than an expiration's threshold."""
     at, days = stage.start, chance.choice((2.0, 5.0))
     moves = [
         Move(at - 9 * DAY, "commit", ("main", 1, 0.0, True)),
@@ -78,7 +79,7 @@ def at_the_threshold(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def just_released(chance: random.Random, stage: Stage) -> list[Move]:
-    """Snapshots that were released right before a run saw them so, and runs less than a grace apart."""
+    """Snapshots released right before a run saw them, and runs less than a grace apart."""
     at, branch = stage.start, chance.choice(("a", "b"))
     apart = chance.choice((11.0, 13.0, 13.0, 20.0, 23.0)) * HOUR
     gone = chance.choice((("reset", (branch, 0)), ("delete branch", (branch,))))

@@ -1,8 +1,8 @@
-"""What befalls the files of an Icechunk repository, and is mended later: bits that flip, wrong files, and an inventory.
+"""Damage to the files of an Icechunk repository, repaired later: flipped bits, wrong files, and an inventory.
 
-A manifest may name another chunk for a while, as when a bit of it flips in the store or on its way; a snapshot's file
-may be replaced by one that names other manifests; a head or a part of the index may be unreadable; the store may hold
-files that nothing needs.
+A manifest may have a wrong chunk id for a while, after a flipped bit in the store or on its way; a snapshot's file may
+be replaced by one with other manifests; a head or a part of the index may be unreadable; the store may keep
+unreferenced files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.simulation.icechunk.writers import ROOT, Writers
 
 INVENTORY = "memory://inventory/tables"
 WRONG = "f" * 32
-"""ETag of a file that was replaced by a wrong one."""
+"""ETag of a replaced file."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Damage:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What happens, by the verb of its move."""
+        """The damage, by the verb of its move."""
         return {
             "flip a manifest": self._flip_a_manifest,
             "wrong snapshot": self._wrong_snapshot,
@@ -43,7 +43,7 @@ class Damage:
         }
 
     def mend(self) -> None:
-        """Mend everything, and do as messages say: what the index learned meanwhile goes."""
+        """Repair all damage, and follow the messages' advice: the index since then is dropped."""
         self.oracle.bucket.on_hold.clear()
         for key in list(self.damaged):
             self._mend(key)
@@ -156,7 +156,7 @@ class Damage:
             return
         name = key.removeprefix(f"{ROOT}snapshots/")
         if name != key and now.etag != WRONG:
-            # An expiration has given the wrong file another parent: only what it names is wrong.
+            # An expiration has given the wrong file another parent: only its references are wrong.
             chosen = replace(self.writers.snapshots[name], parent=self.oracle.parents[name])
             stored = replace(now, data=snapshot_file(chosen, 1))
         self.oracle.bucket.restore(key, stored)

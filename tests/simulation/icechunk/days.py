@@ -1,4 +1,4 @@
-"""Scenes that last days: refs that are put back, and a writer of an old release after an upgrade."""
+"""Scenes of days: restored old refs, and a writer of an old release after an upgrade."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.simulation.icechunk.stage import AUTO, CLEAN, Stage, released
 
 
 def refs_put_back(chance: random.Random, stage: Stage) -> list[Move]:
-    """Refs are put back by hours or days; a run may have seen what is lost, or none has; the nightly runs go on."""
+    """Refs are restored to hours or days before; a run may have seen the lost commits, or none has; the nightly runs
+    continue.
+    """
     at, modes = stage.start, (CLEAN, AUTO, ())
     moves = [Move(at - 8 * DAY, "commit", ("main", 2, 0.0, False)), *released(chance, at)]
     moves.append(Move(at - 7 * DAY, "create branch", ("b", 0)))
@@ -32,7 +34,7 @@ def refs_put_back(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def old_writer(chance: random.Random, stage: Stage) -> list[Move]:
-    """A repository is upgraded and keeps its refs, and a writer of an old release goes on, or comes back later."""
+    """A repository is upgraded and keeps its refs, and a writer of an old release continues, or starts again later."""
     at = stage.start
     upgraded = at - chance.choice((2.0, 30.0, 60.0)) * HOUR
     moves = [Move(at - 8 * DAY, "commit", ("main", 2, 0.0, False)), *released(chance, at - DAY)]

@@ -1,6 +1,6 @@
 """Draws the histories of Icechunk's world: a past of some weeks, then some runs with writers around them.
 
-Many histories are calm: little more than a scene, which has runs of its own.
+Many histories are calm: little more than a scene with its runs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tests.simulation.weather import KINDS
 
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("store", "any"))
 DISPLACED = 0.3
-"""Share of histories in which any kind of move meets any step."""
+"""Share of histories with any kind of move at any step."""
 PAST_DAYS = 20
 CALM = 0.5
-"""Share of histories in which little happens beside a scene."""
+"""Share of histories with little beside a scene."""
 
 
 def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
@@ -64,7 +64,7 @@ def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
 
 
 def draw_displaced(chance: random.Random, length: float) -> list[Move]:
-    """Draw two runs and an expiration with something to delete, in which one step meets what it else seldom meets."""
+    """Draw two runs and an expiration with something to delete, and one step with unusual moves."""
     stage, late = Stage("calm", 0.0, length), chance.choice((25.0, 26.0, 50.0)) * HOUR
     moves = [*_draw_past(chance, chance.choice((2, 8))), *released(chance, 0.0), *released(chance, 0.0)]
     moves += [stage.run(0, 0.0), stage.run(1, late, chance.choice((CLEAN, AUTO, ())))]

@@ -1,4 +1,4 @@
-"""Scenes of whoever goes on with something when another has done it since, or when it was taken back."""
+"""Scenes of late processes, continuing after another one has done the same, or after a restore."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from tests.simulation.icechunk.stage import CLEAN, Stage, at_call, few, released
 
 
 def replaced_results(chance: random.Random, stage: Stage) -> list[Move]:
-    """A driver that was taken for lost does a step again, while another one rests before or amid its sweep; it may come
-    no further."""
+    """A driver taken for lost repeats a step, while another one rests before or during its sweep.
+
+    The first may stop.
+    """
     at = stage.start
     moves = [*released(chance, at), stage.run(0, at, CLEAN, dry=chance.random() < 0.5)]
     step = chance.choice(("list_candidates", "list_candidates", "mark"))
@@ -32,7 +34,7 @@ def replaced_results(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def edited_away(chance: random.Random, stage: Stage) -> list[Move]:
-    """An expiration that was taken for lost goes on with a snapshot that has gone meanwhile, with its branch."""
+    """An expiration taken for lost continues with a snapshot deleted meanwhile, with its branch."""
     at, branch = stage.start, chance.choice(("a", "b"))
     moves = [Move(at - 9 * DAY, "create branch", (branch, 0))]
     moves += [Move(at - (8 - number) * DAY, "commit", (branch, 1, 0.0, True)) for number in range(5)]
@@ -45,7 +47,7 @@ def edited_away(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def taken_back_midway(chance: random.Random, stage: Stage) -> list[Move]:
-    """What a sweep has deleted is taken back before somebody lets it go on."""
+    """A sweep's deletions are restored before it is continued."""
     at, way = stage.start, chance.choice(("quarantine", "quarantine", "auto"))
     spell = ("store down", 3000.0, 1.0)
     return [

@@ -1,7 +1,7 @@
 """Files of an Icechunk repository, written from plain values: snapshots, manifests and the repo info.
 
 The library does its own I/O and cannot be stepped, and takes ids and times from the machine. So the files are written
-here, in the layout that `dredge.icechunk.format.flatbuffer` explains.
+here, in the layout described in `dredge.icechunk.format.flatbuffer`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIGRATED, CONFIGURATION_CHANGED = 2, 3
 
 
 class Buffer:
-    """A flatbuffer that grows: a table first, then what it refers to."""
+    """A growing flatbuffer: a table first, then its references."""
 
     def __init__(self) -> None:
         self.data = bytearray(4)
@@ -33,15 +33,15 @@ class Buffer:
         return bytes(self.data)
 
     def align(self, to: int, rest: int = 0) -> None:
-        """Pad with zeros up to a place that leaves a rest when divided."""
+        """Pad with zeros up to a place with a given remainder."""
         while len(self.data) % to != rest:
             self.data.append(0)
 
 
 type Child = Callable[[Buffer], int]
-"""Writes something at the end of a buffer; gives its place."""
+"""Writes a part at the end of a buffer; returns its place."""
 type Slots = Mapping[int, bytes | Child]
-"""Fields of a table by slot: bytes that lie inside, or what is referred to."""
+"""Fields of a table by slot: inline bytes, or references."""
 
 
 def table(slots: Slots) -> Child:
@@ -155,7 +155,7 @@ def snapshot_file(snapshot: Snapshot, spec: int) -> bytes:
 
 
 def transaction_file(snapshot: Snapshot, spec: int) -> bytes:
-    """Write a transaction log that has no node."""
+    """Write a transaction log without a node."""
     return _closed({0: decode_id(snapshot.id)}, spec, TRANSACTION_LOG)
 
 
@@ -179,12 +179,12 @@ def virtual_manifest(manifest: str, locations: Sequence[str], spec: int) -> byte
 
 @dataclass(frozen=True)
 class Repo:
-    """What the repo info of spec 2 says."""
+    """The repo info of spec 2."""
 
     snapshots: Mapping[str, Snapshot]  # all that it lists, by id
     branches: Mapping[str, str]
     tags: Mapping[str, str]
-    # (microseconds, name of the copy of what was before), newest first
+    # (microseconds, name of the copy of the earlier state), newest first
     updates: Sequence[tuple[int, str | None]]
     # microseconds of the upgrade from spec 1, which is the oldest operation; None for another
     migrated: int | None = None
@@ -240,7 +240,7 @@ def _closed(slots: Slots, spec: int, kind: int) -> bytes:
 
 
 def parent_in(data: bytes, snapshot: Snapshot) -> str | None:
-    """The parent that a snapshot's file names: read by its place, which no edit changes."""
+    """The parent in a snapshot's file: read at its place, unchanged by edits."""
     if snapshot.parent is None:
         return None
     new, old = (bytes(cramjam.zstd.decompress(each[39:])) for each in (data, snapshot_file(snapshot, 1)))

@@ -1,4 +1,4 @@
-"""Bugs of Icechunk's collection and expiration that its world must find."""
+"""Known bugs of Icechunk's collection and expiration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ bug = partial(KnownBug, "icechunk")
 _SPEC_1, _SPEC_2 = {"spec": (1,)}, {"spec": (2,)}
 _AUTO = {"mode": ("auto",)}
 _BLIND = {"canaries": (0,)}
-"""Without canaries: they are another guard, which catches some of these faults."""
+"""Without canaries: another guard for some of these faults."""
 
 OWN = (
     Breakage(
@@ -47,7 +47,7 @@ OWN = (
         Operator("Compare", 2, "GtE"),
     ),
 )
-"""Breakages that are in no list of tests/mutations."""
+"""Breakages outside the lists of tests/mutations."""
 BUGS = (
     bug("young objects may go", 6, "age"),
     bug("what the repo info lists is not kept", 11, "peace"),

@@ -1,7 +1,7 @@
-"""What writers of an Icechunk repository do in two parts, hours apart, and what people do by hand.
+"""Writers' actions in two parts, hours apart, and people's manual actions on an Icechunk repository.
 
-Sessions that commit a day after their first chunk, a repo info whose copy was written long before it, snapshots that
-are listed again, an upgrade to spec 2, a snapshot's file that is put back as it was before an expiration.
+Sessions with a commit a day after their first chunk, a repo info with a much older copy, snapshots listed again, an
+upgrade to spec 2, a snapshot's file restored to its state before an expiration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.simulation.icechunk.writers import BRANCHES, ROOT, TAGS, Writers, chu
 
 @dataclass
 class Session:
-    """Chunks of a session that has not committed yet."""
+    """Chunks of an uncommitted session."""
 
     branch: str
     chunks: list[str]
@@ -30,14 +30,14 @@ class Late:
     """Makes the moves."""
 
     writers: Writers  # of the repository
-    oracle: Oracle  # is told of what comes later than any margin allows for
+    oracle: Oracle  # called for events later than all margins
     sessions: dict[str, Session] = field(default_factory=dict)  # that have begun, by name
     # of the repo info that were written ahead, by name: what they hold, and their own name
     copies: dict[str, tuple[bytes, str]] = field(default_factory=dict)
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What happens, by the verb of its move."""
+        """The actions, by the verb of their move."""
         found = {
             "open session": self._open_session,
             "write again": self._write_again,

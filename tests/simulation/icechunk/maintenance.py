@@ -1,4 +1,4 @@
-"""Runs on an Icechunk repository: collections step by step as the DAG does them, and expirations in place."""
+"""Runs on an Icechunk repository: collections step by step like the DAG's, and expirations in place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Run:
 
     @property
     def refused(self) -> bool:
-        """Whether a person has to look into why it was refused."""
+        """Whether the refusal needs a person."""
         return any(f"{kind}: " in text for text in self.errors for kind in (*REFUSALS, "RefusedError"))
 
 
@@ -58,11 +58,11 @@ class Maintenance:
     clocks: Sequence[Clock]  # of the machines that processes run on
     workers: Workers  # spread the tasks of steps
     writers: Writers  # delete refs for expirations, as the library does
-    oracle: Oracle  # is told of thresholds
+    oracle: Oracle  # called with thresholds
     runs: dict[str, Run] = field(default_factory=dict)  # all collections, by name
 
     def collect(self, name: str, config: dict[str, Any]) -> Run:
-        """Do a collection to its end (called by an actor of a process that never dies)."""
+        """Do a collection to its end (called by an actor of an immortal process)."""
         run = self.runs[name] = Run(name, config)
         self._chain(run, TASKS)
         if run.outcome == "success":
@@ -75,7 +75,7 @@ class Maintenance:
         return files is None or files.plan["mode"] == "clean"
 
     def again(self, name: str) -> None:
-        """Do a collection again from its plan on, as somebody does who clears it."""
+        """Repeat a collection from its plan on, like a cleared DAG run."""
         run = self.runs.get(name)
         if run is not None and run.ended and run.run_uri:
             run.ended, run.errors, run.outcome = False, [], ""
@@ -110,7 +110,7 @@ class Maintenance:
     def attempt(
         self, name: str, task: str, work: Callable[[Process], Any]
     ) -> tuple[BaseException | None, Any]:
-        """Do something once in a process of its own; gives its error and its result."""
+        """Do one try in a new process; returns its error and its result."""
         return self._try(name, task, lambda: work(self._process()))
 
     def _delete_ref(self, ref: Ref) -> None:
@@ -216,4 +216,4 @@ class Maintenance:
 
 
 LEASE_SECONDS = timedelta(hours=1).total_seconds()
-"""After which the lease of a run that died can be taken over."""
+"""Time until the lease of a dead run can be taken over."""

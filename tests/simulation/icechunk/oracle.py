@@ -1,11 +1,11 @@
-"""What must never be, in Icechunk's world: told from what was written and from the refs as they are.
+"""The rules of Icechunk's world, checked on written files and the present refs.
 
 At each deletion: no ref, and on spec 2 no entry of the repo info, leads to the object; it is older than the minimum
-age; what was released for the first time stays for the grace. A ref that is put on a snapshot beyond the grace is only
-sure of it when the sweep had time to notice. An expiration takes nothing that is younger than its threshold out of
-history, brings nothing back, and deletes no ref that moved. A dry run deletes nothing, and no run more than its limit,
-since nobody approves it here. What names something goes before what it names. What was brought back stays as long as
-that was asked for, and where a run is to copy what it deletes, the copy is there first.
+age; a newly released snapshot stays for the grace. A ref set on a snapshot after its grace is only protected if the
+sweep had time to notice it. An expiration releases no snapshot younger than its threshold, makes none visible again,
+and deletes no moved ref. A dry run deletes nothing, and no run more than its limit, because there are no approvals
+here. References are deleted before their targets. Restored objects stay for the requested time, and with the undo way
+"quarantine" the copy exists before the deletion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.simulation.scheduler import Process
 FOLDERS = ("snapshots/", "transactions/", "manifests/", "chunks/")
 MIN_AGE_SECONDS = 24 * HOUR
 CALLS_OF_REFS = 7
-"""So many calls read all refs, and delete one."""
+"""Maximum number of calls to read all refs, and delete one."""
 COLLECTORS = frozenset(
     {"mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "plan"}
 )
@@ -50,31 +50,31 @@ class Oracle:
     released_again: set[str] = field(default_factory=set)
     # when a ref was put on a snapshot beyond its grace
     named_late: dict[str, float] = field(default_factory=dict)
-    # objects that went before a sweep could notice such a ref
+    # objects deleted before a sweep could notice such a ref
     forgiven: set[str] = field(default_factory=set)
     # objects that a run may delete, by the beginning of the names of its processes; None is no limit
     most: dict[str, int | None] = field(default_factory=dict)
     swept: dict[str, set[str]] = field(default_factory=dict)  # objects that each run deleted
     # when snapshots of sessions that took longer than the margins were named
     beyond: dict[str, float] = field(default_factory=dict)
-    # when the log came to name copies of the repo info that were written long before
+    # time at which the log first listed much older copies of the repo info
     copies_named: dict[str, float] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set)  # snapshots that refs lead to
     read_by_a_run: set[str] = field(default_factory=set)  # snapshots that a complete run has read
-    back: dict[str, float] = field(default_factory=dict)  # until when what was brought back is to stay
-    may_be_back: set[str] = field(default_factory=set)  # what a restore may have brought back
-    # what a restore keeps besides: of a run that did not say what it deleted, all that it may have
+    back: dict[str, float] = field(default_factory=dict)  # end of the pin of restored objects
+    may_be_back: set[str] = field(default_factory=set)  # objects maybe restored
+    # further pinned objects: all possible deletions of a run without a ledger
     may_be_pinned: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)  # keys that the store held for a while
-    # snapshots that were deleted and that nobody has written since
+    # deleted snapshots, not written again
     gone: set[str] = field(default_factory=set)
-    damaged: set[str] = field(default_factory=set)  # keys of files that do not say what was written
-    # snapshots that were reached until refs were put back to an earlier day, or that a writer of an old release
-    # committed after an upgrade. They are live until a person says that they may go
+    damaged: set[str] = field(default_factory=set)  # keys of files with wrong content
+    # snapshots reached until refs were restored to an earlier day, or committed by a writer of an old release after
+    # an upgrade. They are live until a person releases them
     lost: set[str] = field(default_factory=set)
     # whether runs keep for weeks what they lost sight of, and any snapshot that nothing names
     keeps_lost: bool = False
-    # whether refs were put back, or an old writer was at work, and nobody has accepted that
+    # whether refs were restored, or an old writer was active, without an acceptance
     was_put_back: bool = False
     own: OwnFiles = field(init=False)  # watches Dredge's own files
     _at_plan: dict[str, set[str]] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Oracle:
             self._look()
 
     def on_delete(self, key: str) -> None:
-        """An object is about to go."""
+        """An object is about to be deleted."""
         if not key.startswith(ROOT):
             return
         name = key.removeprefix(ROOT)
@@ -134,7 +134,7 @@ class Oracle:
             self.simulation.violate("foreign", f"{name} is deleted by {role}")
 
     def may_use(self, snapshot: str) -> bool:
-        """Whether a user may count on a snapshot: a ref reaches it, or it was released lately."""
+        """Whether a snapshot is usable: a ref reaches it, or it was released lately."""
         if snapshot in self.reached:
             return True
         if snapshot not in self.released or snapshot in self.released_again:
@@ -142,7 +142,7 @@ class Oracle:
         return self._now() - self.released[snapshot] < self.grace_seconds - 2 * HOUR
 
     def unneeded(self) -> list[str]:
-        """Keys of files that nothing leads to."""
+        """Keys of unreferenced files."""
         closure = self._closure(self._tips())
         return [
             key
@@ -152,8 +152,9 @@ class Oracle:
         ]
 
     def has_torn_ones(self) -> bool:
-        """Whether a snapshot that no ref leads to names what is gone: its session began on one that went
-        after a ref had been put on it and taken away again."""
+        """Whether an unreachable snapshot has missing references: its session began on a snapshot deleted after a ref
+        had been set on it and removed again.
+        """
         reached = self._closure(self._tips())
         there = [each for each in self.writers.snapshots if f"{ROOT}snapshots/{each}" in self.bucket.objects]
         loose = [each for each in there if f"snapshots/{each}" not in reached]
@@ -162,13 +163,13 @@ class Oracle:
         )
 
     def check_whole(self) -> None:
-        """Everything that any ref leads to is there."""
+        """All objects reachable from any ref exist."""
         for name in sorted(self._closure(self._tips()) | self._objects_lost()):
             if ROOT + name not in self.bucket.objects and name not in self.forgiven:
                 raise Violation("live", f"{name} is missing, and a ref leads to it")
 
     def check_garbage(self, listed: bool = True) -> None:
-        """Nothing is there that no ref leads to."""
+        """No unreachable object exists."""
         if self.forgiven:
             return
         back = self.back.keys() | self.may_be_back | self.may_be_pinned
@@ -191,7 +192,7 @@ class Oracle:
 
     @contextmanager
     def losing(self) -> Iterator[None]:
-        """Refs are put back to an earlier day within the block."""
+        """Refs are restored to an earlier day within the block."""
         self.was_put_back = True
         before = self._reach(self._tips())
         yield
@@ -205,16 +206,16 @@ class Oracle:
             self._expiring[process.name] = process
 
     def note_success(self, run_id: str) -> None:
-        """A run is complete, and has read what was live when it was planned."""
+        """A run is complete, and has read the live objects at its planning."""
         self.read_by_a_run |= self._at_plan.get(run_id, set()) & self.reached
 
     def named_beyond(self, snapshot: str) -> None:
-        """A session that took longer than the margins has committed; what is gone by then nobody could keep."""
+        """A session longer than the margins has committed; losses before its commit were unavoidable."""
         self.beyond[snapshot] = self._now()
         self._forgive_absent([snapshot])
 
     def brought_back(self, names: Collection[str], until: float) -> None:
-        """A restore has brought things back, as far as there were copies of them, with what they need."""
+        """A restore has restored objects, as far as copies existed, with their references."""
         for name in self._needed_by([name for name in names if ROOT + name in self.bucket.objects]):
             if ROOT + name in self.bucket.objects:
                 self.back[name] = max(until, self.back.get(name, until))
@@ -229,7 +230,7 @@ class Oracle:
                 node: str | None = each
                 while node is not None:
                     found |= self._objects_of(node)
-                    # In spec 2 the repo info tells of parents, and what it does not have, nobody can come back to.
+                    # In spec 2 the repo info has the parents; a snapshot outside of it cannot be reached again.
                     node = self.parents.get(node) if self.writers.spec == 1 else None
         return found
 
@@ -467,5 +468,5 @@ class Oracle:
 
 
 def micros_before(simulation: Simulation, days: float) -> int:
-    """The threshold of an expiration of what is older than some days."""
+    """The threshold of an expiration by age in days."""
     return int((instant(simulation.scheduler.now).timestamp() - days * 86_400) * 1_000_000)

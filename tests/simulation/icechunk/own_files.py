@@ -1,7 +1,7 @@
-"""Rules about the files that Dredge keeps for itself in a repository: told from what was written, as it was written.
+"""Rules about Dredge's own files in a repository, checked on each write.
 
-A plan never gets a lower lease back. Of two reports the later one stays. A result counts only with those that it was
-made from. What the newest state, or one of the last week, names stays, and so do parts of the index, and copies.
+A plan never gets a lower lease. Of two reports the later one stays. A result is valid only with its inputs. References
+of the newest state, and of those of the last week, stay, and so do parts of the index, and copies.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ CHAIN: Mapping[str, tuple[str, ...]] = {
     "check_limits": ("mark", "list_candidates"),
     "bulk_delete": ("mark", "list_candidates", "check_limits"),
 }
-"""What each step is made from."""
+"""The inputs of each step."""
 SHARED = ("report.json", "report.html")
 WEEK = 7 * DAY - HOUR
 MARK_AGE_SECONDS = 12.3 * HOUR
 CALLS = 12
-"""So many calls of a process lie between its last look and what it does then, at most."""
+"""Maximum number of a process's calls between its last look and its action."""
 SETTLING_CALLS = 3
-"""So many calls settle a part of the ledger, or end the step, after the last look of a sweep."""
+"""Number of calls to finish a part of the ledger, or the step, after the last look of a sweep."""
 
 
 @dataclass
 class RunFiles:
-    """What a run wrote."""
+    """The files of a run."""
 
     name: str  # of the run, which begins the names of its processes
     plan: dict[str, Any]  # as it was written last
     planned: float  # when, in true seconds
-    digests: dict[str, str] = field(default_factory=dict)  # of the results that stand, by step
+    digests: dict[str, str] = field(default_factory=dict)  # of the valid results, by step
     # digests of what these were made from, by step
     inputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    # the same of every result that ever stood, by its digest
+    # the same of every result that was ever valid, by its digest
     made: dict[str, Mapping[str, str]] = field(default_factory=dict)
     # calls that each process had made when the chain was broken last; empty while it holds
     broken: dict[str, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class RunFiles:
     redone: list[tuple[float, dict[str, int]]] = field(default_factory=list)
 
     def is_broken(self) -> bool:
-        """Whether a result that stands was made from one that does not."""
+        """Whether a valid result has an invalid input."""
         return any(
             self.inputs.get(step, {}).get(read, self.digests.get(read)) != self.digests.get(read)
             for step, wanted in CHAIN.items()
@@ -70,7 +70,7 @@ class OwnFiles:
     runs: dict[str, RunFiles] = field(default_factory=dict)  # by id
     lease: int = 0  # number of the last right to work
     leased: dict[str, int] = field(default_factory=dict)  # calls that each process had made when it was given
-    # of the state: when each was written, what it names, and its lease
+    # of the state: each one's time, references, and lease
     versions: list[tuple[float, frozenset[str]]] = field(default_factory=list)
     heads: dict[str, frozenset[str]] = field(default_factory=dict)  # of the index: what each names
     replaced: dict[str, float] = field(default_factory=dict)  # when each head of the index was replaced
@@ -101,7 +101,7 @@ class OwnFiles:
                 self.replaced.setdefault(OWN + head, self._now)
 
     def on_delete(self, name: str) -> None:
-        """An own file is about to go."""
+        """An own file is about to be deleted."""
         why = ""
         if name.startswith(f"{OWN}counted/") and any(name in named for named in self._counting()):
             why = "a state of the last week names it"
@@ -177,7 +177,7 @@ class OwnFiles:
             run.broken = self._calls(run)
 
     def check_chain(self, run: RunFiles, more: int = 0) -> None:
-        """A sweep is done, or is about to delete something: it has seen results that belong together."""
+        """A sweep has ended, or is about to delete: its inputs belong together."""
         current = self.simulation.scheduler.current
         if current is None or not run.broken:
             return
@@ -194,7 +194,7 @@ class OwnFiles:
                     self.simulation.violate("chain", f"{run.name} reads {read}, and {step} of another one")
 
     def note_sweep(self, name: str) -> None:
-        """A run notes what it is about to delete."""
+        """A run records its next deletions."""
         run = self.runs.get(name.rpartition("/")[2].removesuffix(".json"))
         current = self.simulation.scheduler.current
         if run is None or current is None:

@@ -1,4 +1,4 @@
-"""What people do with collections of Icechunk: take their deletions back, and make them final."""
+"""People's actions on collections of Icechunk: restores and purges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class People:
 
     simulation: Simulation  # of the history
     maintenance: Maintenance  # has the runs
-    oracle: Oracle  # is told what comes back
+    oracle: Oracle  # called with restored objects
     asked: int = 0
 
     @property
@@ -35,7 +35,7 @@ class People:
         return {"restore": self._restore, "purge": self._purge, "forget lost": self._forget}
 
     def end_refusal(self) -> bool:
-        """Accept that refs or the repo info were put back; says whether nobody had accepted that."""
+        """Accept a restored older state of refs or repo info; returns whether this was needed."""
         if not self.oracle.was_put_back:
             return False
         self.oracle.was_put_back = False

@@ -1,5 +1,6 @@
-"""What happens to the refs of an Icechunk repository: they are put back to an earlier day, with all commits since still
-in the store; or a writer of an old release goes on with the refs of before an upgrade."""
+"""Accidents of the refs of an Icechunk repository: they are restored to an earlier day, with all later commits still in
+the store; or a writer of an old release continues with the refs of before an upgrade.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Rollback:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What happens, by the verb of its move."""
+        """The accidents, by the verb of their move."""
         return {
             "back up refs": self._back_up,
             "put refs back": self._put_back,

@@ -1,6 +1,6 @@
-"""Scenes of Icechunk's world: runs and a few moves around them that belong together, each a way to lose something.
+"""Scenes of Icechunk's world: runs with a few related moves around them, each a way to lose an object.
 
-All numbers are drawn, so that moves come too early or too late as well.
+All numbers are drawn, so moves come too early or too late as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.simulation.icechunk.stage import (
 
 
 def in_use_again(chance: random.Random, stage: Stage) -> list[Move]:
-    """Snapshots that are about to go are taken up again, while a sweep is at work that stops to rest now and then."""
+    """Snapshots about to be deleted are reused, during a sweep with pauses."""
     moves = [*released(chance, stage.start), stage.run(0, stage.start)]
     late = stage.start + chance.choice((25.0, 30.0)) * HOUR
     moves.append(stage.run(1, late))
@@ -48,7 +48,7 @@ def in_use_again(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def upgraded(chance: random.Random, stage: Stage) -> list[Move]:
-    """Somebody upgrades the repository to spec 2 while a run reads its refs."""
+    """The repository is upgraded to spec 2 while a run reads its refs."""
     at = stage.start
     moves = [
         Move(at - 5 * DAY, "create branch", ("a", 0)),
@@ -93,7 +93,7 @@ def long_session(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def slow_change(chance: random.Random, stage: Stage) -> list[Move]:
-    """A change of the repo info is done a day and more after the copy of what was before."""
+    """A change of the repo info is done a day and more after the copy of the earlier one."""
     at = stage.start
     moves = [
         *released(chance, at - 2 * DAY),
@@ -115,7 +115,7 @@ def failing_deletes(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def two_drivers(chance: random.Random, stage: Stage) -> list[Move]:
-    """A driver that was taken for lost goes on while another one is ahead of it."""
+    """A driver taken for lost continues while another one is ahead of it."""
     at, dry = stage.start, chance.random() < 0.4
     moves = [*released(chance, at), stage.run(0, at, CLEAN, dry=dry)]
     step = chance.choice(("list_candidates", "list_candidates", "check_limits"))
@@ -149,7 +149,7 @@ def asleep(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def late_report(chance: random.Random, stage: Stage) -> list[Move]:
-    """Whoever writes a report is taken for lost, and writes it after all."""
+    """The writer of a report is taken for lost, and writes it anyway."""
     moves = [*released(chance, stage.start), stage.run(0, stage.start)]
     for _ in range(chance.choice((1, 2))):
         call, most = chance.choice(
@@ -164,7 +164,7 @@ def late_report(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def resumed(chance: random.Random, stage: Stage) -> list[Move]:
-    """A run is done again by somebody who is taken for lost right away, and who goes on when another has."""
+    """A run is repeated by a process taken for lost at once, which continues after another one."""
     at = stage.start
     moves = [*released(chance, at), stage.run(0, at, CLEAN, most=1)]
     for number in range(chance.choice((1, 2))):
@@ -176,7 +176,7 @@ def resumed(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def shared_chunks(chance: random.Random, stage: Stage) -> list[Move]:
-    """New manifests share chunks with old ones, which go one after the other, while no run lists chunks."""
+    """New manifests share chunks with old ones, deleted one after the other, while no run lists chunks."""
     at, branch = stage.start, chance.choice(BRANCHES)
     moves = [
         Move(at - 6 * DAY, "create branch", ("a", 0)),
@@ -194,7 +194,7 @@ def shared_chunks(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def undone_expiration(chance: random.Random, stage: Stage) -> list[Move]:
-    """A snapshot's file is put back as it was before an expiration, within the grace."""
+    """A snapshot's file is restored to its state before an expiration, within the grace."""
     at, rule = stage.start, chance.choice(("document", "spec_v1"))
     moves = [Move(at - (9 - number) * DAY, "commit", ("main", 2, 0.0, True)) for number in range(4)]
     moves += [
@@ -207,7 +207,7 @@ def undone_expiration(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def flipped(chance: random.Random, stage: Stage) -> list[Move]:
-    """A manifest names a chunk wrongly, for as long as a step takes, or until somebody mends it."""
+    """A manifest has a wrong chunk id, for the time of a step, or until its repair."""
     at, when = stage.start, stage.start
     moves = [*released(chance, at), Move(at - 3 * DAY, "commit", ("main", 3, 0.0, chance.random() < 0.5))]
     inventory = chance.random() < 0.4
@@ -238,7 +238,7 @@ def flipped(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def wrong_snapshot(chance: random.Random, stage: Stage) -> list[Move]:
-    """The file of a snapshot that a run has read is replaced by one that names another manifest."""
+    """The file of a snapshot, already read by a run, is replaced by one with another manifest."""
     at = stage.start
     moves = [
         Move(at - (6 - number) * DAY, "commit", ("main", 2, 0.0, chance.random() < 0.7))
@@ -252,7 +252,7 @@ def wrong_snapshot(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def stopped_sweep(chance: random.Random, stage: Stage) -> list[Move]:
-    """A sweep stops between what names chunks and the chunks, and no later run lists them."""
+    """A sweep stops between manifests and their chunks, and no later run lists chunks."""
     at = stage.start
     moves = [*released(chance, at), stage.run(0, at, CLEAN), *released(chance, at + 20 * HOUR)]
     moves = [move for move in moves if move.at <= at or move.verb != "create branch"]
@@ -265,7 +265,7 @@ def stopped_sweep(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def kept_chunks(chance: random.Random, stage: Stage) -> list[Move]:
-    """A run keeps all chunks on purpose, and deletes manifests that name them."""
+    """A run keeps all chunks on purpose, and deletes their manifests."""
     at = stage.start
     late = at + 26 * HOUR
     return [
@@ -278,7 +278,7 @@ def kept_chunks(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def taken_back(chance: random.Random, stage: Stage) -> list[Move]:
-    """Deletions are taken back, between two runs or while one waits; and copies are made final."""
+    """Deletions are restored, between two runs or while one waits; and copies are purged."""
     at = stage.start
     undo = (("undo", chance.choice(("quarantine", "quarantine", "auto"))),)
     moves = [*released(chance, at), stage.run(0, at, undo), *released(chance, at + 20 * HOUR)]
@@ -303,7 +303,7 @@ def taken_back(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def from_inventory(chance: random.Random, stage: Stage) -> list[Move]:
-    """Runs read an inventory of the bucket, which something was written or deleted after."""
+    """Runs read an inventory of the bucket, with later writes or deletions."""
     at = stage.start
     moves = [
         *released(chance, at),
@@ -320,7 +320,7 @@ def from_inventory(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def weeks(chance: random.Random, stage: Stage) -> list[Move]:
-    """Runs over some weeks, which remove what earlier ones wrote for themselves."""
+    """Runs over some weeks, with removals of earlier runs' own files."""
     at = stage.start
     more: More = (
         ("keep_runs_days", 7.0),
@@ -347,7 +347,7 @@ def weeks(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def two_expirations(chance: random.Random, stage: Stage) -> list[Move]:
-    """An expiration that was taken for lost goes on after another one went further."""
+    """An expiration taken for lost continues after another one with a later threshold."""
     at = stage.start
     moves = [Move(at - (9 - number) * DAY, "commit", ("main", 1, 0.0, True)) for number in range(6)]
     rule = chance.choice(("document", "spec_v1"))
@@ -383,14 +383,14 @@ def moved_ref(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def within_the_grace(chance: random.Random, stage: Stage) -> list[Move]:
-    """Runs less than a grace apart, which see the same snapshots released."""
+    """Runs less than a grace apart, with the same released snapshots."""
     at = stage.start
     apart = chance.choice((11.0, 13.0, 13.0, 20.0, 23.0)) * HOUR
     return [*released(chance, at), stage.run(0, at), stage.run(1, at + apart), stage.run(2, at + 2 * apart)]
 
 
 def foreign(chance: random.Random, stage: Stage) -> list[Move]:
-    """Files that Icechunk did not write lie among its own."""
+    """Foreign files among Icechunk's own."""
     folders = ("chunks", "manifests", "transactions")
     at = stage.start
     moves = [Move(at - 3 * DAY, "foreign file", (folder,)) for folder in chance.sample(folders, 2)]
@@ -398,7 +398,7 @@ def foreign(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def named_virtually(chance: random.Random, stage: Stage) -> list[Move]:
-    """Virtual chunks lie in native ones of another branch, which goes; then the manifest that names them goes, too."""
+    """Virtual chunks are in native ones of a deleted branch; then their manifest is deleted, too."""
     modes, first = (CLEAN, AUTO, ()), chance.random() < 0.6
     at = stage.start + (5 * DAY if first else 0.0)
     gone = at - chance.choice((30.0, 50.0, 80.0)) * HOUR

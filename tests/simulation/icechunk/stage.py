@@ -1,4 +1,4 @@
-"""What scenes of Icechunk's world play on: runs, what nothing names any more, and moves that wait for a call."""
+"""The stage of scenes in Icechunk's world: runs, unreferenced objects, and moves at a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BRANCHES = ("main", "a", "b")
 
 @dataclass(frozen=True)
 class Stage:
-    """What a scene plays on."""
+    """The stage of a scene."""
 
     name: str  # begins the names of its runs
     start: float  # when the first run begins, in seconds
@@ -38,7 +38,7 @@ type Scene = Callable[[random.Random, Stage], list[Move]]
 
 
 def released(chance: random.Random, before: float) -> list[Move]:
-    """Commits of some days ago that nothing names since a while before a time, and sessions that never committed."""
+    """Commits of some days ago, unreferenced since a while before a time, and sessions without a commit."""
     branch = chance.choice(("a", "b"))
     at = before - chance.choice((30.0, 50.0, 80.0)) * HOUR
     moves = [Move(at - 3 * DAY, "create branch", (branch, chance.randrange(12)))]
@@ -55,7 +55,7 @@ def released(chance: random.Random, before: float) -> list[Move]:
 
 
 def at_call(at: float, role: str, call: str, number: int, verb: str, *args: Any) -> Move:
-    """A move that is made when a step does its n-th call of some kind from a time on."""
+    """A move made at a step's n-th call of some kind from a time on."""
     return Move(max(0.0, at - 1), "when", (role, call, number, verb, *args))
 
 

@@ -1,8 +1,8 @@
 """Writers of an Icechunk repository, each step of a commit through the store's door.
 
-A session writes chunks while it goes on, then manifest, snapshot and transaction log, and names them last: by a
-conditional put of the branch's file (spec 1) or of the repo info, after a copy of the old one (spec 2). Who loses the
-race builds again on the new head, or gives up, and leaves what it wrote.
+A session writes its chunks, then manifest, snapshot and transaction log, and the reference last: by a conditional put
+of the branch's file (spec 1) or of the repo info, after a copy of the old one (spec 2). After a lost race it builds
+again on the new head, or gives up, and leaves its files.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DRAWS: dict[str, tuple[int, tuple[Draw, ...]]] = {
     "untag": (2, (_one_of(*TAGS),)),
     "library expires": (2, (_one_of(0.5, 2.0, 5.0), _one_of(False, True))),
 }
-"""Every kind of move: how often, and how its arguments are drawn."""
+"""Every kind of move: its frequency, and the drawing of its arguments."""
 VERBS = tuple(DRAWS)
 
 
@@ -95,7 +95,7 @@ class Writers:
             self._put("repo", self._info(repo))
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
-        """Make a move; what the store or the repository refuses is not done."""
+        """Make a move; refused operations have no effect."""
         try:
             getattr(self, "_" + verb.replace(" ", "_"))(*args)
         except DredgeError as error:
@@ -329,7 +329,7 @@ def _pointer(snapshot: str) -> bytes:
 
 
 def chunk_bytes(number: int) -> bytes:
-    """A chunk as long as manifests say."""
+    """A chunk of the length in manifests."""
     return (b"%d" % number).ljust(1000)
 
 

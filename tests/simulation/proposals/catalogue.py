@@ -1,4 +1,4 @@
-"""Every claim of the document, and what was found beyond, each with the scene that shows it."""
+"""Every claim of the document, and further findings, each with its scene."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOSS, LEAK, STUCK = frozenset({"loss"}), frozenset({"leak"}), frozenset({"stuck"
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that is said of a design."""
+    """A claim about a design."""
 
     name: str
     item: str
@@ -25,7 +25,7 @@ class Claim:
 
     @property
     def worst(self) -> str:
-        """The kind of trouble to show: a loss before a leak before an operation that is stuck."""
+        """The kind of trouble to show: a loss before a leak before a stuck operation."""
         return next((kind for kind in ("loss", "leak", "stuck") if kind in self.expects), "")
 
 
@@ -41,5 +41,5 @@ class Chapter:
 
 @cache
 def result_of(claim: Claim) -> Explored:
-    """Explore a claim's scene, once a process."""
+    """Explore a claim's scene, once per process."""
     return explore(claim.scene())

@@ -1,4 +1,4 @@
-"""The offline protocol beside everything that may happen meanwhile, whole and with a rule left out."""
+"""The offline protocol beside all possible concurrent events, whole and with a rule left out."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def merge_and_delete(rules: Rules) -> Scene:
 
 
 def leave_behind() -> Flow[object]:
-    """What the head has is staged again, and the branch goes back to the commit before."""
+    """Content of the head is staged again, and the branch moves back to the commit before."""
     return after(lambda: offline.set_metadata("x"), lambda: offline.hard_reset("c0"))
 
 
 def commit_and_leave(rules: Rules) -> Scene:
-    """An object goes from staging to a commit and back, and the commit is left behind; then again."""
+    """An object moves from staging to a commit and back, and the commit is left dangling; then again."""
     return _scene(
         _staged(),
         rules,
@@ -105,7 +105,7 @@ def commit_and_leave(rules: Rules) -> Scene:
 
 
 def leave_twice(rules: Rules) -> Scene:
-    """The whole way twice."""
+    """The whole sequence twice."""
     return _scene(
         _staged(),
         rules,
@@ -122,12 +122,12 @@ def leave_twice(rules: Rules) -> Scene:
 
 
 def come_back(token: str) -> Flow[object]:
-    """The branch goes to that commit again, and what is staged is dropped."""
+    """The branch moves to the commit again, and its staged entries are dropped."""
     return after(lambda: offline.hard_reset("c1"), lambda: offline.reset(token))
 
 
 def leave_and_come_back(rules: Rules) -> Scene:
-    """An object goes from an old commit to staging and back, again and again; nothing is committed."""
+    """An object moves from an old commit to staging and back, again and again; nothing is committed."""
     return _scene(
         _committed(),
         rules,
@@ -145,7 +145,7 @@ def leave_and_come_back(rules: Rules) -> Scene:
 
 
 def restore(rules: Rules) -> Scene:
-    """Somebody brings back what nothing names, when the run's time is over and its process is not."""
+    """Restore an unreferenced object after the end of the run's time, but not of its process."""
     world = offline.put_old(offline.world(), "data/a")
     return _scene(
         world,
@@ -179,7 +179,7 @@ SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
     "two-runs": (two_runs, "a second run"),
     "dies": (run_dies, "the collector or a writer dies"),
 }
-"""What happens beside a run."""
+"""Concurrent events of a run."""
 
 LONG_SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
     "leave-twice": (leave_twice, "commit, new metadata, hard reset, and all of that again"),
@@ -205,7 +205,7 @@ WEAKENED = {
     ),
     "heads": ("come-back", "heads seen while staging was read do not count"),
 }
-"""Each rule, the scene in which leaving it out loses something, and what that means."""
+"""Each rule, a scene with a loss without it, and the meaning."""
 
 
 def without(rule: str) -> Rules:

@@ -1,4 +1,4 @@
-"""Design 1: what is staged lies in the object store alone, at `<branch>/<token>/<path>`.
+"""Design 1: staged objects are in the object store alone, at `<branch>/<token>/<path>`.
 
 There are no staged entries: the listing below the token is the staging area.
 """
@@ -36,13 +36,13 @@ def _world(**staged: str) -> World:
 
 
 def upload(path: str, body: str) -> Flow[None]:
-    """Write to the path of the token that the branch has; the request takes its time and ends some time later."""
+    """Write to the path below the branch's token; the request ends some time later."""
     found = yield from lake.get_branch("main")
     yield put(f"main/{found.token}/{path}", body)
 
 
 def upload_new(path: str, body: str) -> Flow[str]:
-    """What conditional writes allow: every upload has a key of its own and looks at the token once more."""
+    """With conditional writes: every upload has a unique key and checks the token once more."""
     for attempt in range(2):
         found = yield from lake.get_branch("main")
         if not (yield put_if_absent(f"main/{found.token}/{path}/{attempt}", body)):
@@ -53,7 +53,7 @@ def upload_new(path: str, body: str) -> Flow[str]:
 
 
 def link(branch: str, path: str, address: str) -> Flow[None]:
-    """Stage an object that is there already: a small object that points to it, as nothing else can be staged."""
+    """Stage an existing object: as a small pointer object, the only possible way."""
     found = yield from lake.get_branch(branch)
     if (yield head(address)) is None:
         raise RefusedError(f"there is no {address}")
@@ -81,7 +81,7 @@ def delete_branch() -> Flow[None]:
 
 
 def troubles(world: World) -> list[Trouble]:
-    """Committed objects that are gone or changed, and staged pointers that lead nowhere."""
+    """Missing or changed committed objects, and staged pointers without a target."""
     staged = tuple(f"{name}/{branch.token}/" for name, branch in lake.branches(world))
     return lake.losses(world) + [
         Trouble("loss", f"{key} points to {found.body}, which does not exist")
@@ -91,7 +91,7 @@ def troubles(world: World) -> list[Trouble]:
 
 
 def leaks(world: World, _ends: object = None) -> list[Trouble]:
-    """Objects below a token that no branch has and no commit names; nobody looks there again."""
+    """Objects below a token without a branch or a commit; they are never listed again."""
     tokens = tuple(f"{name}/{branch.token}/" for name, branch in lake.branches(world))
     live = {entry.address for _, entry in lake.readable(world)}
     return [

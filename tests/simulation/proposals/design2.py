@@ -1,7 +1,7 @@
-"""Design 2: a reference counter on the object, or wherever a store lets it be changed under a condition.
+"""Design 2: a reference counter on the object, or in another place with conditional changes.
 
-The flows are the same for every place; what differs is whether a write can be conditional on the counter that was
-read. Entries are removed before the counter goes down, which is the safer of the two orders.
+The flows are the same for every place; the difference is whether a write can be conditional on the counter. Entries are
+removed before the counter is decreased: the safer of the two orders.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _world(place: Place) -> World:
 
 
 def read(place: Place) -> Flow[tuple[int, object]]:
-    """Read the counter of data/a, and what a conditional write of it compares."""
+    """Read the counter of data/a, and the condition of a write."""
     found = yield (kv_get(KEY) if place == "kv" else head("data/a"))
     if found is None:
         raise RefusedError("data/a counts as deleted")
@@ -51,7 +51,7 @@ def read(place: Place) -> Flow[tuple[int, object]]:
 
 
 def write(place: Place, seen: Any, count: int) -> Step:
-    """Write the counter, under whatever condition the place knows."""
+    """Write the counter, under the condition known to the place."""
     if place == "kv":
         return kv_set_if(KEY, (count, seen[1] + 1), seen)
     if place == "metadata":
@@ -60,7 +60,7 @@ def write(place: Place, seen: Any, count: int) -> Step:
 
 
 def change(place: Place, by: int) -> Flow[int]:
-    """Count up or down, again while somebody else was faster; returns the new number."""
+    """Increase or decrease the counter, again after each lost race; returns the new number."""
     for _ in range(3):
         count, seen = yield from read(place)
         if count <= 0:
@@ -77,7 +77,7 @@ def link(place: Place) -> Flow[None]:
 
 
 def delete(place: Place) -> Flow[str]:
-    """Delete object: remove the entry as it was read, count down, and the last one deletes."""
+    """Delete object: remove the entry as it was read, decrease the counter, and delete the object at 0."""
     token = (yield from lake.get_branch("main")).token
     found = yield from lake.get_entry(token, "x")
     if not (yield kv_delete_if(f"staged/{token}/x", found)):

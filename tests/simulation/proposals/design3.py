@@ -1,8 +1,8 @@
-"""Design 3: the staging manager keeps a record for each physical address and staging token that refers to it.
+"""Design 3: the staging manager keeps a record for each reference from a staging token to a physical address.
 
     references/<address>/<token> = (staged | deleted | committed, last modified)
 
-A background job deletes an address whose records are all `deleted` and, the oldest of them, old enough.
+A background job deletes an address when all its records are `deleted` and the oldest of them is old enough.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Reference(NamedTuple):
 
 
 def mark(address: str, token: str, state: str) -> Flow[None]:
-    """Set a record, unless it is `committed`, which is final."""
+    """Set a record, unless it is `committed`, the final state."""
     key = f"references/{address}/{token}"
     now = yield read_clock()
     while True:
@@ -58,7 +58,7 @@ def mark(address: str, token: str, state: str) -> Flow[None]:
 
 
 def stage(path: str, entry: Entry) -> Flow[str]:
-    """Refer, stage, let go of what it replaces; as every write, again when the token has changed meanwhile."""
+    """Refer, stage, release the replaced entry; like every write, again when the token has changed meanwhile."""
     for _ in range(3):
         token = (yield from lake.get_branch("main")).token
         old = yield kv_get(f"staged/{token}/{path}")
@@ -96,7 +96,7 @@ def upload_and_link() -> Flow[str]:
 
 
 def reset() -> Flow[str]:
-    """Reset branch: its entries' records say `deleted`."""
+    """Reset branch: the records of its entries become `deleted`."""
     for old in (yield from lake.reset("main", "t2")):
         for path, entry in (yield kv_scan(f"staged/{old}/")):
             yield from mark(entry.address, old, "deleted")

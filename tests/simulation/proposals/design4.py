@@ -3,8 +3,8 @@
     references/<address> = list of staging tokens
     deleted/<token>, committed/<commit> = list of tokens
 
-Tokens of resets and commits are put down, and a background job takes their references away; the removal of the last
-one deletes the object.
+Tokens of resets and commits are recorded, and a background job removes their references; the removal of the last one
+deletes the object.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class Tokens(NamedTuple):
 
 
 def refer(address: str, token: str, *, is_copy: bool = False) -> Flow[None]:
-    """Add a token to the list of an address, again while somebody else was faster. To a copy, an empty list is a
-    deletion on its way, and no list is a commit."""
+    """Add a token to the list of an address, again after each lost race. For a copy, an empty list means a running
+    deletion, and no list means a commit.
+    """
     for _ in range(ATTEMPTS):
         old = yield kv_get(f"references/{address}")
         if is_copy and old is None:
@@ -58,7 +59,7 @@ def refer(address: str, token: str, *, is_copy: bool = False) -> Flow[None]:
 
 
 def stage(branch: str, path: str, entry: Entry, *, is_copy: bool = False) -> Flow[str]:
-    """Refer to an address, then stage it; as every write, again when the token has changed meanwhile."""
+    """Refer to an address, then stage it; like every write, again when the token has changed meanwhile."""
     for _ in range(ATTEMPTS):
         token = (yield from lake.get_branch(branch)).token
         yield from refer(entry.address, token, is_copy=is_copy)
@@ -81,7 +82,7 @@ def copy() -> Flow[str]:
 
 
 def commit() -> Flow[str]:
-    """Commit as today, then put the tokens down as committed."""
+    """Commit like today, then record the tokens as committed."""
     sealed = yield from lake.seal("main", "t2")
     yield from lake.write_commit("main", sealed, "c1")
     yield kv_set("committed/c1", Tokens(sealed.sealed))
@@ -89,7 +90,7 @@ def commit() -> Flow[str]:
 
 
 def reset() -> Flow[str]:
-    """Reset as today, then put the tokens down as deleted."""
+    """Reset like today, then record the tokens as deleted."""
     for old in (yield from lake.reset("main", "t2")):
         yield kv_set(f"deleted/{old}", Tokens())
     return "reset"
@@ -113,7 +114,7 @@ def job(*, keep_empty: bool = False) -> Flow[str]:
 
 
 def forget(address: str, token: str, keep_empty: bool) -> Flow[None]:
-    """Take a reference away; the last one takes the object with it."""
+    """Remove a reference; the last one deletes the object."""
     for _ in range(ATTEMPTS):
         old = yield kv_get(f"references/{address}")
         if old is None or token not in old.names:

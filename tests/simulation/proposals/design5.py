@@ -1,7 +1,6 @@
-"""Design 5: no two entries lead to one object, so removing an entry deletes its object; entries have locks.
+"""Design 5: each object has a single entry, so removing an entry deletes its object; entries have locks.
 
-Moves are the one way in which an address comes under another path. A lock is a mark in the entry, set under the
-condition that the entry is as it was read.
+Only a move gives an address another path. A lock is a mark in the entry, set under the condition of an unchanged entry.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tests.simulation.proposals.world import (
 
 @dataclass(frozen=True)
 class Design:
-    """One way to build the design."""
+    """One variant of the design."""
 
     delete_locks: bool = True
     move_respects: bool = True
@@ -59,7 +58,7 @@ def move(design: Design, path: str, to: str) -> Flow[str]:
 
 
 def delete(design: Design, path: str) -> Flow[str]:
-    """Lock the entry (or only look at its lock), remove it, delete the object."""
+    """Lock the entry (or only check its lock), remove it, delete the object."""
     token = (yield from lake.get_branch("main")).token
     if design.delete_locks:
         entry = yield from lock(design, token, path)
@@ -79,7 +78,7 @@ def commit() -> Flow[str]:
 
 
 def reset(token: str) -> Flow[str]:
-    """Reset branch: what it drops is deleted, unless it is locked."""
+    """Reset branch: dropped entries are deleted, unless locked."""
     for old in (yield from lake.reset("main", token)):
         for path, entry in (yield kv_scan(f"staged/{old}/")):
             yield kv_delete(f"staged/{old}/{path}")

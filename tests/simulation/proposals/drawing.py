@@ -9,7 +9,7 @@ from tests.simulation.proposals.world import CLOCK
 
 
 def lines(found: Found) -> Iterator[str]:
-    """The schedule step by step, and what is wrong at its end. Looks at the clock are left out."""
+    """The schedule step by step, and the trouble at its end. Reads of the clock are left out."""
     yield from _lines(found.events)
     if found.later:
         yield "… and when all is quiet:"

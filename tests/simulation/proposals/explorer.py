@@ -1,9 +1,8 @@
-"""Runs a scene in every order there is, and says the shortest one that goes wrong.
+"""Runs a scene in every order, and returns the shortest failing one.
 
-An actor's state is the list of answers it got (since it last began afresh, see `Then`): it is started anew and told
-them again, so generators need no copy. Two orders that lead to the same world and the same answers are one state.
-States are looked at by depth, so the first that is wrong has the shortest schedules; of those, the one in which the
-turn changes least often is kept.
+An actor's state is the list of its answers (since its last fresh start, see `Then`): it is restarted and given them
+again, so generators need no copy. Two orders with the same world and the same answers are one state. States are visited
+by depth, so the first failing one has the shortest schedules; of those, the one with the fewest turn changes is kept.
 
 Moves: `name` does its next step, `name!` dies instead, `clock` lets an hour pass.
 """
@@ -22,7 +21,7 @@ DEAD = "died"
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that is wrong."""
+    """A failure."""
 
     kind: str
     text: str
@@ -30,7 +29,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Scene:
-    """A world, who moves in it, and what must hold."""
+    """A world, its actors, and the checks."""
 
     world: World
     actors: Mapping[str, Actor]
@@ -43,7 +42,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One move of a schedule, as it happened."""
+    """One move of a schedule, with its result."""
 
     actor: str
     move: str
@@ -55,7 +54,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Found:
-    """A schedule that goes wrong."""
+    """A failing schedule."""
 
     trouble: Trouble
     events: tuple[Event, ...]
@@ -68,7 +67,7 @@ class Found:
 
 @dataclass
 class Explored:
-    """What an exploration did."""
+    """The result of an exploration."""
 
     states: int = 0
     schedules: int = 0
@@ -83,7 +82,7 @@ class Explored:
 
 
 class _Life(NamedTuple):
-    """An actor's state: the number of the list of answers it got, and whether it has died."""
+    """An actor's state: the number of its list of answers, and whether it has died."""
 
     history: int
     dead: bool = False
@@ -91,7 +90,7 @@ class _Life(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """How a state was reached: a list that shares its beginning with others."""
+    """The way to a state: a list with a shared beginning."""
 
     before: _Path | None = None
     event: Event | None = None
@@ -119,7 +118,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _History:
-    """Answers that an actor got since it last began afresh, and where they have led it."""
+    """Answers of an actor since its last fresh start, and their result."""
 
     actor: Actor
     answers: tuple[Hashable, ...]
@@ -145,7 +144,7 @@ class _Play:
         return _Node(world, lives, last, path, count, (world.frozen(), lives))
 
     def next_of(self, life: _Life) -> Step | str:
-        """An actor's next step, or how it ended."""
+        """An actor's next step, or its end."""
         return DEAD if life.dead else self._histories[life.history].next
 
     def told(self, actor: str, life: _Life, answer: Hashable) -> _Life:
@@ -183,7 +182,7 @@ class _Play:
             moves += [f"{name}!" for name in pending if name in begun]
         due = any(step.by is not None and step.by <= node.world.now for step in pending.values())
         left = node.world.now < self.scene.world.now + self.scene.hours
-        if pending and not due and (left or not ready):  # when all wait, time passes whatever the scene says
+        if pending and not due and (left or not ready):  # when all wait, time passes in any scene
             moves.append(CLOCK_MOVE)
         return moves
 
@@ -216,7 +215,7 @@ class _Play:
         return {name: end for name, end in found.items() if isinstance(end, str)}
 
     def rest(self, node: _Node) -> tuple[list[Trouble], tuple[Event, ...]]:
-        """Let the later ones come, then look."""
+        """Run the later actors, then check."""
         world, ends, events = node.world.copy(), self.ends(node), []
         for name, actor in self.scene.later:
             happened, ends[name] = run_alone(name, actor, world)
@@ -230,7 +229,7 @@ def _told(answer: Hashable) -> str:
 
 
 def replay(actor: Actor, answers: Sequence[Hashable]) -> Step | Then | str:
-    """Start an actor, tell it the answers, and return its next step, what follows, or how it ended."""
+    """Start an actor, give it the answers, and return its next step, its continuation, or its end."""
     flow = actor()
     try:
         step = next(flow)
@@ -247,7 +246,7 @@ def replay(actor: Actor, answers: Sequence[Hashable]) -> Step | Then | str:
 
 
 def run_alone(name: str, actor: Actor, world: World) -> tuple[list[Event], str]:
-    """Let one actor run to its end, nobody beside it; time passes when it waits."""
+    """Run one actor to its end without others; time passes when it waits."""
     answers: list[Hashable] = []
     events: list[Event] = []
     while isinstance(step := replay(lambda: through(actor()), answers), Step):
@@ -259,7 +258,7 @@ def run_alone(name: str, actor: Actor, world: World) -> tuple[list[Event], str]:
 
 
 def explore(scene: Scene, until: str | None = None) -> Explored:
-    """Look at every state that a scene can reach."""
+    """Visit every reachable state of a scene."""
     play, explored = _Play(scene), Explored()
     layer = [play.first()]
     seen: set[Hashable] = set()
@@ -304,7 +303,7 @@ def _look(play: _Play, node: _Node, moves: Sequence[str], explored: Explored) ->
 
 
 def follow(scene: Scene, moves: Sequence[str]) -> list[Trouble]:
-    """Play one schedule; what is wrong at its end, at rest if all have ended by then."""
+    """Play one schedule; returns the trouble at its end, at rest if all have ended by then."""
     play = _Play(scene)
     node = play.first()
     for move in moves:

@@ -1,4 +1,4 @@
-"""What lakeFS does whatever the design: branches with tokens, staging, commits, resets; and what is readable.
+"""lakeFS's behaviour in all designs: branches with tokens, staging, commits, resets; and the readable objects.
 
 Source: lakeFS design "lakeFS on KV" (flows of writer and committer), pkg/graveler/graveler.go.
 """
@@ -26,7 +26,7 @@ from tests.simulation.proposals.world import (
 
 
 class Entry(NamedTuple):
-    """What a path leads to."""
+    """The value of a path."""
 
     address: str
     body: str
@@ -51,7 +51,7 @@ class Branch(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit record with all that is readable in it."""
+    """A commit record with all its readable entries."""
 
     parent: str
     entries: tuple[tuple[str, Entry], ...]
@@ -74,16 +74,16 @@ def world(
 
 
 def body_of(address: str) -> str:
-    """The bytes that an object is born with."""
+    """The first bytes of an object."""
     return f"bytes-of-{address.rpartition('/')[2]}"
 
 
 def entry(address: str) -> Entry:
-    """An entry for an object as it was born."""
+    """An entry for an unchanged object."""
     return Entry(address, body_of(address))
 
 
-# --- what is readable ---------------------------------------------------------------------------------------------
+# --- readable entries ---------------------------------------------------------------------------------------------
 
 
 def branches(world: World) -> Iterator[tuple[str, Branch]]:
@@ -99,7 +99,7 @@ def commits_of(world: World, head: str) -> Iterator[tuple[str, Commit]]:
 
 
 def staged(world: World, token: str) -> dict[str, Entry]:
-    """What a token holds, tombstones too."""
+    """The entries of a token, with tombstones."""
     prefix = f"staged/{token}/"
     return {
         key.removeprefix(prefix): value
@@ -109,7 +109,7 @@ def staged(world: World, token: str) -> dict[str, Entry]:
 
 
 def visible(world: World, branch: Branch) -> dict[str, Entry]:
-    """What a reader of a branch gets."""
+    """The entries of a branch for a reader."""
     commit = world.kv.get(f"commit/{branch.head}")
     found = dict(commit.entries) if isinstance(commit, Commit) else {}
     for token in reversed((branch.token, *branch.sealed)):
@@ -118,7 +118,7 @@ def visible(world: World, branch: Branch) -> dict[str, Entry]:
 
 
 def readable(world: World) -> Iterator[tuple[str, Entry]]:
-    """All entries that somebody can read: of branches, and of every commit that a branch leads to."""
+    """All readable entries: of branches, and of every commit reachable from a branch."""
     for name, branch in branches(world):
         for path, entry in visible(world, branch).items():
             yield f"{name}/{path}", entry
@@ -128,7 +128,7 @@ def readable(world: World) -> Iterator[tuple[str, Entry]]:
 
 
 def losses(world: World) -> list[Trouble]:
-    """Every readable entry whose object is gone or changed."""
+    """Every readable entry with a missing or changed object."""
     found = []
     for place, entry in readable(world):
         there = world.objects.get(entry.address)
@@ -140,7 +140,7 @@ def losses(world: World) -> list[Trouble]:
 
 
 def leaks(world: World, _ends: object = None) -> list[Trouble]:
-    """Every object of data that nothing readable names."""
+    """Every unreferenced object of data."""
     live = {entry.address for _, entry in readable(world)}
     return [
         Trouble("leak", f"{key} stays for ever: nothing names it, and nobody will delete it")
@@ -171,7 +171,7 @@ def get_entry(token: str, path: str) -> Flow[Entry]:
 
 
 def stage(branch: str, path: str, entry: Entry, *, attempts: int = 3) -> Flow[str]:
-    """Write an entry into the branch's token, again when the token is another one afterwards."""
+    """Write an entry into the branch's token, again if the token has changed afterwards."""
     for _ in range(attempts):
         before = yield from get_branch(branch)
         yield kv_set(f"staged/{before.token}/{path}", entry)
@@ -191,7 +191,7 @@ def seal(branch: str, token: str) -> Flow[Branch]:
 
 
 def write_commit(branch: str, sealed: Branch, commit_id: str) -> Flow[Commit]:
-    """The second half: the sealed tokens over the head become a commit, and the branch takes it."""
+    """The second half: the sealed tokens over the head become a commit, the new head of the branch."""
     base = yield kv_get(f"commit/{sealed.head}")
     entries = dict(base.entries)
     for token in reversed(sealed.sealed):
@@ -205,7 +205,7 @@ def write_commit(branch: str, sealed: Branch, commit_id: str) -> Flow[Commit]:
 
 
 def set_commit(commit_id: str, commit: Commit) -> Step:
-    """Write a commit, with the ranges that it names."""
+    """Write a commit, with its ranges."""
     key = f"commit/{commit_id}"
 
     def act(world: World) -> None:
@@ -215,7 +215,7 @@ def set_commit(commit_id: str, commit: Commit) -> Step:
 
 
 def commit(branch: str, commit_id: str, token: str) -> Flow[str]:
-    """Commit what is staged, and drop the tokens."""
+    """Commit the staged entries, and drop the tokens."""
     sealed = yield from seal(branch, token)
     yield from write_commit(branch, sealed, commit_id)
     for old in sealed.sealed:
@@ -224,7 +224,7 @@ def commit(branch: str, commit_id: str, token: str) -> Flow[str]:
 
 
 def reset(branch: str, token: str) -> Flow[tuple[str, ...]]:
-    """Take away all that is staged: the branch gets a new token; returns the old ones, which are still there."""
+    """Discard all staged entries: the branch gets a new token; returns the old ones, which still exist."""
     before = yield from get_branch(branch)
     if not (yield kv_set_if(f"branch/{branch}", Branch(before.head, token), before)):
         raise RefusedError(f"{branch} was changed")
@@ -232,7 +232,7 @@ def reset(branch: str, token: str) -> Flow[tuple[str, ...]]:
 
 
 def delete_branch(branch: str) -> Flow[tuple[str, ...]]:
-    """Delete a branch; returns its tokens, which are still there."""
+    """Delete a branch; returns its tokens, which still exist."""
     before = yield from get_branch(branch)
     if not (yield kv_delete_if(f"branch/{branch}", before)):
         raise RefusedError(f"{branch} was changed")

@@ -1,8 +1,8 @@
-"""The offline protocol, as Dredge has it, with every rule as a switch; and what others do meanwhile.
+"""Dredge's offline protocol, with every rule as a switch; and the actions of others meanwhile.
 
-lease → cutoff → listing → staging → commits → subtract → re-check (staging → commits) → delete, the lease looked at
-before each deletion. Hours are scaled: an address may be linked for one, a request takes at most one, and so the
-minimum age is two (24, 1 and 25 in truth).
+lease → cutoff → listing → staging → commits → subtract → re-check (staging → commits) → delete, with a check of the
+lease before each deletion. Hours are scaled: an address may be linked for one, a request takes at most one, and so
+the minimum age is two (24, 1 and 25 in truth).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEASE_HOURS = 3
 ROUNDS = 3
 IN_PARTS = "in parts"
 START = 10
-"""The hour at which a scene begins; what is there from the beginning was born at 0."""
+"""The hour of a scene's beginning; its first objects were made at 0."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Lease(NamedTuple):
 
 
 def world(**given: object) -> World:
-    """A repository at hour START whose objects are old."""
+    """A repository at hour START with old objects."""
     made = lake.world(**given)  # type: ignore[arg-type]
     made.now = START
     return made
@@ -81,7 +81,7 @@ def world(**given: object) -> World:
 
 
 class Run(NamedTuple):
-    """What a run knows from step to step."""
+    """The results of a run, from step to step."""
 
     rules: Rules
     lease: Lease | None
@@ -107,14 +107,14 @@ def mark(run: Run, requests: bool) -> Flow[object]:
 
 
 def recheck(run: Run, requests: bool) -> Flow[object]:
-    """What is alive now."""
+    """The live addresses now."""
     settled = (yield from is_settled(run)) if requests else False
     checked = run._replace(live=run.live | (yield from find_live(run)), settled=settled)
     return Then(("sweep", checked), lambda: sweep(checked, requests))
 
 
 def sweep(run: Run, requests: bool) -> Flow[object]:
-    """Delete what was listed, is old and is not alive."""
+    """Delete listed, old and unreferenced objects."""
     listed = run.listed if run.rules.listing_first else (yield list_objects("data/"))
     settled = run.settled or not (requests and run.rules.wait)
     if requests and not run.rules.recheck:
@@ -130,13 +130,13 @@ def sweep(run: Run, requests: bool) -> Flow[object]:
 
 
 def is_settled(run: Run) -> Flow[bool]:
-    """Whether requests that were on their way during the listing are over."""
+    """Whether requests running during the listing are over."""
     now: int = yield read_clock()
     return now > run.listed_at + REQUEST_HOURS
 
 
 def take_lease(name: str) -> Flow[Lease]:
-    """Take the lease, if nobody has it or its time is over."""
+    """Take the lease, if it is free or expired."""
     old = yield kv_get("lease")
     now = yield read_clock()
     lease = Lease(name, now + LEASE_HOURS)
@@ -161,7 +161,7 @@ def _one(step: Step) -> Flow[Hashable]:
 
 
 def find_live(run: Run) -> Flow[frozenset[str]]:
-    """All addresses that staging and active commits name."""
+    """All addresses of staging and active commits."""
     rules = run.rules
     since = run.cutoff if rules.young_commits else None
     if not rules.staging_first:
@@ -173,7 +173,7 @@ def find_live(run: Run) -> Flow[frozenset[str]]:
 
 
 def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
-    """The addresses in all tokens of all branches, and the heads that these had."""
+    """The addresses in all tokens of all branches, and the heads."""
     addresses: set[str] = set()
     heads: set[str] = set()
     read: set[str] = set()
@@ -198,8 +198,9 @@ def tokens_of(branches: Iterable[tuple[str, Branch]]) -> list[str]:
 
 
 def read_commits(heads: Iterable[str], since: int | None) -> Flow[frozenset[str]]:
-    """The addresses in the commits of all branches, in those of other heads, and in all that were written since an
-    hour. Commits never change."""
+    """The addresses in the commits of all branches, in those of other heads, and in all written since an hour.
+    Commits never change.
+    """
     branches = yield kv_scan("branch/")
     every = sorted({*heads, *(branch.head for _, branch in branches)})
     young = "" if since is None else " and young ones"
@@ -225,7 +226,7 @@ def upload(path: str, address: str) -> Flow[str]:
 
 
 def upload_in_parts(path: str, address: str) -> Flow[str]:
-    """The end of an upload in parts: the object appears with the time at which the upload began, long ago."""
+    """The end of a multipart upload: the object appears with the time of the upload's beginning, long ago."""
     by = (yield read_clock()) + REQUEST_HOURS
     yield from within(_put_and_stage(path, address, 0), by)
     return "uploaded"
@@ -237,7 +238,7 @@ def _put_and_stage(path: str, address: str, born: int | None) -> Flow[str]:
 
 
 def link_late(path: str, address: str) -> Flow[str]:
-    """Get an address, upload to it, link it within the time that is given."""
+    """Get an address, upload to it, link it within the allowed time."""
     issued = yield read_clock()
     yield from within(_one(put(address, lake.body_of(address))), issued + LINK_HOURS)
     now = yield read_clock()
@@ -255,7 +256,7 @@ def reset(token: str) -> Flow[str]:
 
 
 def set_metadata(path: str) -> Flow[str]:
-    """Give an object other metadata: what the head has is staged again."""
+    """Give an object other metadata: content of the head is staged again."""
     branch = yield from lake.get_branch("main")
     commit = yield kv_get(f"commit/{branch.head}")
     entry = dict(commit.entries).get(path)
@@ -265,7 +266,7 @@ def set_metadata(path: str) -> Flow[str]:
 
 
 def hard_reset(head: str) -> Flow[str]:
-    """Move the branch to another commit; what is staged stays."""
+    """Move the branch to another commit; staged entries stay."""
     before = yield from lake.get_branch("main")
     if not (yield kv_set_if("branch/main", before._replace(head=head), before)):
         raise RefusedError("main was changed")
@@ -286,7 +287,7 @@ def merge_and_delete(source: str, commit_id: str) -> Flow[str]:
 
 
 def restore(path: str, address: str, hour: int) -> Flow[str]:
-    """Bring back an object that nothing names: under the lease, so that no run works meanwhile."""
+    """Restore an unreferenced object: under the lease, so no run works meanwhile."""
     yield wait_until(hour)
     lease = yield from take_lease("restore")
     if (yield head(address)) is None:
@@ -302,6 +303,6 @@ def entries_of(**addresses: str) -> tuple[tuple[str, Entry], ...]:
 
 
 def put_old(world: World, key: str) -> World:
-    """Add an object that nobody names."""
+    """Add an unreferenced object."""
     world.objects[key] = Object(lake.body_of(key))
     return world

@@ -1,6 +1,6 @@
 """docs/why-offline.md: its schedules and figures are made from a run of the explorer.
 
-python -m tests.simulation.proposals.page        writes the page anew; a test fails while it differs
+python -m tests.simulation.proposals.page        writes the page again; a test fails while it differs
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
 
 
 def chapter_part(chapter: Chapter) -> str:
-    """A design: its claims, and the shortest schedule of each that goes wrong."""
+    """A design: its claims, and the shortest failing schedule of each."""
     parts = [chapter.idea, table(("Item", "Claim", "Found", "Meaning"), map(_row, chapter.claims))]
     for claim in chapter.claims:
         if claim.worst:
@@ -53,7 +53,7 @@ def _found(claim: Claim) -> str:
 
 @cache
 def explored(make: Callable[[Rules], Scene], rules: Rules, until: str | None = None) -> Explored:
-    """Explore a scene under some rules, once a process."""
+    """Explore a scene under some rules, once per process."""
     return explore(make(rules), until)
 
 
@@ -64,7 +64,7 @@ def weakened(rule: str) -> Found:
 
 
 def offline_part() -> str:
-    """Our protocol, whole: scenes that it passes, with what was looked at."""
+    """Our protocol, whole: its passed scenes, with the number of visited states."""
     scenes = claims_offline.SCENES.items()
     rows = ((f"`{name}`", text, *_looked(explored(make, Rules()))) for name, (make, text) in scenes)
     return table(("Beside", "That is", "States", "Orders", "Found"), rows)
@@ -93,7 +93,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def page(text: str) -> str:
-    """A page with all its parts made anew."""
+    """A page with all parts."""
     return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
 
 

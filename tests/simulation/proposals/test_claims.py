@@ -1,4 +1,4 @@
-"""What docs/why-offline.md says is what a run gives: every named blocker, and that the offline protocol has none."""
+"""docs/why-offline.md equals the result of a run: every named blocker, and none for the offline protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explorer sees every order, says the shortest that goes wrong, and repeats it."""
+"""The explorer visits every order, returns the shortest failing one, and repeats it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The language of the models: a world of two stores and a clock, and the steps that an actor takes in it.
+"""The language of the models: a world of two stores and a clock, and the steps of an actor.
 
-An actor is a generator. Each step that it yields is one atomic operation of the object store, of the key-value store
-or of the clock; between two steps anybody else may move, the process may die, or time may pass.
+An actor is a generator. Each yielded step is one atomic operation of the object store, of the key-value store or of the
+clock; between two steps any other actor may move, the process may die, or time may pass.
 
     def delete(path: str) -> Flow[None]:
         entry = yield kv_get(f"staged/t1/{path}")
@@ -24,11 +24,11 @@ CLOCK = "Clock"
 
 
 class RefusedError(Exception):
-    """The operation ends here and tells its caller so: a condition failed, or what it needs is not there."""
+    """The operation ends here with an error for its caller: a condition failed, or an input is missing."""
 
 
 class Object(NamedTuple):
-    """An object as the store has it."""
+    """An object in the store."""
 
     body: str
     meta: Hashable = None
@@ -41,14 +41,14 @@ class Object(NamedTuple):
 
 @dataclass(slots=True)
 class World:
-    """What all actors share."""
+    """The state shared by all actors."""
 
     objects: dict[str, Object] = field(default_factory=dict)
     kv: dict[str, Hashable] = field(default_factory=dict)
     now: int = 0
 
     def copy(self) -> World:
-        """The same world, to go another way."""
+        """The same world, for another order."""
         return World(dict(self.objects), dict(self.kv), self.now)
 
     def frozen(self) -> Hashable:
@@ -56,9 +56,9 @@ class World:
 
 
 class Then(NamedTuple):
-    """What an actor returns when nothing of what it heard matters any more but some values: it goes on afresh.
+    """An actor's return value to start afresh with some values; its earlier answers no longer matter.
 
-    Whoever comes to the same values by another way is in the same state.
+    Two ways to the same values are the same state.
     """
 
     state: Hashable
@@ -66,7 +66,7 @@ class Then(NamedTuple):
 
 
 def through(flow: Flow[object]) -> Flow[object]:
-    """An actor with all that follows, as one flow."""
+    """An actor with all its continuations, as one flow."""
     end = yield from flow
     while isinstance(end, Then):
         end = yield from end.flow()
@@ -74,7 +74,7 @@ def through(flow: Flow[object]) -> Flow[object]:
 
 
 def after(*flows: Callable[[], Flow[object]]) -> Flow[object]:
-    """One after the other; none needs to know what another heard. It ends as the last one does."""
+    """One after the other, with independent answers. It ends like the last one."""
     end = yield from through(flows[0]())
     return end if len(flows) == 1 else Then(("after", len(flows)), lambda: after(*flows[1:]))
 
@@ -94,7 +94,7 @@ class Step:
 
 
 def put(key: str, body: str, meta: Hashable = None, *, born: int | None = None) -> Step:
-    """Write an object whole, over whatever is there."""
+    """Write an object whole, also over an existing one."""
 
     def act(world: World) -> None:
         old = world.objects.get(key)
@@ -105,7 +105,7 @@ def put(key: str, body: str, meta: Hashable = None, *, born: int | None = None) 
 
 
 def put_if_absent(key: str, body: str, meta: Hashable = None) -> Step:
-    """Write an object where none is (If-None-Match: *); says whether it did."""
+    """Write a new object (If-None-Match: *); returns whether it did."""
 
     def act(world: World) -> bool:
         if key in world.objects:
@@ -122,8 +122,9 @@ def head(key: str) -> Step:
 
 
 def set_meta_if_etag(key: str, meta: Hashable, etag: str) -> Step:
-    """Copy an object over itself with other metadata, with If-Match; the ETag is that of the body and knows no
-    metadata. Says whether it did."""
+    """Copy an object over itself with other metadata, with If-Match; the ETag depends on the body only. Returns
+    whether it did.
+    """
 
     def act(world: World) -> bool:
         return _set_meta(world, key, meta, lambda old: old.body == etag)
@@ -178,7 +179,7 @@ def kv_set(key: str, value: Hashable) -> Step:
 
 
 def kv_set_if(key: str, value: Hashable, expected: Hashable) -> Step:
-    """Set a value if it is still the expected one (None: absent); says whether it was."""
+    """Set a value if it is still the expected one (None: absent); returns whether it was."""
 
     def act(world: World) -> bool:
         if world.kv.get(key) != expected:
@@ -194,7 +195,7 @@ def kv_delete(key: str) -> Step:
 
 
 def kv_delete_if(key: str, expected: Hashable) -> Step:
-    """Delete a key if it still has the expected value; says whether it had."""
+    """Delete a key if it still has the expected value; returns whether it had."""
 
     def act(world: World) -> bool:
         if key not in world.kv or world.kv[key] != expected:
@@ -234,12 +235,12 @@ def read_clock() -> Step:
 
 
 def wait_until(hour: int) -> Step:
-    """Go on when it is so late."""
+    """Continue at an hour."""
     return Step(CLOCK, f"wait until {hour}:00", lambda world: None, since=hour)
 
 
 def within[T](flow: Flow[T], by: int) -> Flow[T]:
-    """A request that ends by the end of an hour: time does not pass it by."""
+    """A request ending by the end of an hour, before time passes."""
     try:
         step = next(flow)
         while True:

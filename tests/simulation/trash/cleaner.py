@@ -1,4 +1,4 @@
-"""Runs of the cleaner: the DAG's two tasks with retries, people with the command, and processes that are lost."""
+"""Runs of the cleaner: the DAG's two tasks with retries, people with the command, and lost processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TASKS = ("scan", "clean")
 RETRIES = 3
 
 _MARGINS = TrashMargins(unnamed=SAFE_GRACE)
-"""Peace lasts days, not a month; what waits for a month is in tests/unit/trash/test_alarms.py."""
+"""Peace lasts days, not a month; waits of a month are in tests/unit/trash/test_alarms.py."""
 
 
 @dataclass
@@ -56,11 +56,11 @@ class Cleaner:
     clocks: Sequence[Clock]  # of the machines that processes run on
     limits: TrashLimits  # of all runs
     runs: dict[str, Run] = field(default_factory=dict)  # all DAG runs, by name
-    # told of what each clean ended with, by the process that did it
+    # called with the result of each clean, by its process
     on_report: Callable[[str, CleanReport], None] = lambda _process, _report: None
 
     def start(self, name: str, dry_run: bool = False, approval_seconds: float = 0.0) -> Run:
-        """Do a DAG run to its end (called by an actor of a process that never dies)."""
+        """Do a DAG run to its end (called by an actor of an immortal process)."""
         run = self.runs[name] = Run(name)
         self._task(run, "scan", lambda: self._scan(run), self._scanned)
         self.simulation.scheduler.wait(approval_seconds)
@@ -69,19 +69,19 @@ class Cleaner:
         return run
 
     def again(self, name: str) -> None:
-        """Do the clean of a DAG run again, as somebody does who clears it."""
+        """Repeat the clean of a DAG run, like a cleared task."""
         run = self.runs.get(name)
         if run is not None and run.ended:
             self._task(run, "clean", lambda: self._clean(run, False), self._cleaned)
 
     def by_hand(self, name: str) -> None:
-        """Clean as a person does, without a plan that was made before."""
+        """Clean by hand, without an earlier plan."""
         run = self.runs[name] = Run(name)
         self._try(name, "clean", lambda: self._clean(run, False, f"hand {name}"))
         run.ended = True
 
     def restore(self, number: int) -> None:
-        """Put back what some run removed, as a person does."""
+        """Restore a run's removals, by hand."""
         state = TrashState(open_writer(STATE))
         try:
             runs = state.runs()
@@ -92,12 +92,12 @@ class Cleaner:
             self._try("restore", "clean", lambda: restore(self.rows, state, chosen, dry_run=False))
 
     def unqueue(self) -> None:
-        """Take live tokens off the queue, as a person does."""
+        """Remove live tokens from the queue, by hand."""
         state = TrashState(open_writer(STATE))
         self._try("unqueue", "clean", lambda: unqueue(self.rows, state, clock=self._clock(), dry_run=False))
 
     def acknowledge(self) -> None:
-        """End the alarms, as a person does who has looked into them."""
+        """Acknowledge the alarms, by hand."""
         self._try(
             "acknowledge", "clean", lambda: acknowledge_alarms(open_writer(STATE), "looked into", "ann")
         )
@@ -174,7 +174,7 @@ class Cleaner:
         self.simulation.states[f"clean {report.status}"] += 1
 
     def approved(self, process: Process) -> frozenset[tuple[bytes, bytes | None]] | None:
-        """What the plan of a process's run allows to be removed; None where none bounds it."""
+        """The removals allowed by the plan of a process's run; None without a limit."""
         run = self.runs.get(process.name.split(" ")[0])
         return run.approved if run is not None else None
 

@@ -1,4 +1,4 @@
-"""What befalls a key-value store past its servers: people who put records back, and rows that are lost."""
+"""Accidents of a key-value store outside its servers: restored records, and lost rows."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tests.simulation.trash.named import REPOSITORIES, birth_of, life_of, read_n
 from tests.simulation.trash.oracle import Oracle
 
 TABLES = 3
-"""Tables that partitions are spread over by their hash."""
+"""Tables of partitions, by their hash."""
 
 
 @dataclass
 class Disasters:
-    """Happens to a store."""
+    """Accidents of a store."""
 
     simulation: Simulation  # of the history
     kv: WatchedKV  # past all doors
-    oracle: Oracle  # knows what was removed
-    # lives that lost a commit: whoever gets the record of one back finds it so
+    oracle: Oracle  # knows the removed rows
+    # instances with a lost commit, also after a restore of their record
     damaged: set[bytes] = field(default_factory=set)
     servers: Sequence[Server] = ()  # that use the store
     backup: dict[tuple[bytes, bytes], bytes] | None = None  # all rows as they were, by partition and key
-    torn: bool = False  # whether only some partitions were put back
-    refusable: bool = False  # whether something was put back, and nobody has accepted that
+    torn: bool = False  # whether only some partitions were restored
+    refusable: bool = False  # whether rows were restored, without an acceptance
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """What happens, by the verb of its move."""
+        """The accidents, by the verb of their move."""
         return {
             "give the record back": self.give_back,
             "lose the first commit": self.lose_first_commit,
@@ -54,7 +54,7 @@ class Disasters:
         self._restore(lambda partition: stable_hash(partition) % TABLES == number % TABLES)
 
     def accept(self) -> None:
-        """Somebody has put the store back on purpose: the cleaner begins with an empty folder of state."""
+        """A person accepts a restored store: the cleaner begins with an empty folder of state."""
         self.refusable = False
         ops = self.simulation.stores.bucket("ops")
         for key in list(ops.keys):
@@ -76,7 +76,7 @@ class Disasters:
         self.simulation.states["put back to an earlier day"] += 1
 
     def give_back(self, name: str) -> None:
-        """Somebody gives a deleted repository its last record back, if the cleaner has taken nothing of it yet."""
+        """Restore the last record of a deleted repository, if the cleaner has removed none of its rows yet."""
 
         def deed() -> None:
             value = self.oracle.records.get(name)
@@ -91,7 +91,7 @@ class Disasters:
         self.simulation.doors.call("kv", "set_if", deed, {}, name)
 
     def lose_first_commit(self, name: str) -> None:
-        """A store that was mended lacks the first commit of a life that has no record."""
+        """A repaired store lacks the first commit of an instance without a record."""
         recorded = read_named(self.kv).lives
         for partition in list(self.kv._partitions):
             if birth_of(partition) is None or partition[:-21] != name.encode() or partition in recorded:

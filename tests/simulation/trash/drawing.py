@@ -1,6 +1,6 @@
 """Draws the histories of the trash cleaner's world: runs a day or so apart, and moves between and beside them.
 
-Half of the histories are calm: little more than a scene or two around runs that nothing else befalls.
+Half of the histories are calm: little more than a scene or two around undisturbed runs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.simulation.weather import KINDS
 BY_PEOPLE = ("run", "again", "by hand", "restore", "unqueue")
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("kv", "store", "any"))
 RUN_CALLS = 150
-"""About how many calls a run makes."""
+"""Number of a run's calls, roughly."""
 DISPLACED = 0.3
-"""Share of histories in which any kind of move meets any step."""
+"""Share of histories with any kind of move at any step."""
 CALM = 0.4
-"""Share of histories in which little happens beside a scene."""
+"""Share of histories with little beside a scene."""
 
 
 def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
@@ -76,7 +76,7 @@ def _draw_calm(chance: random.Random, focus: Sequence[str]) -> list[Move]:
 
 
 def draw_displaced(chance: random.Random) -> list[Move]:
-    """Draw a calm history in which one task of a run meets what it else seldom meets."""
+    """Draw a calm history with unusual moves at one task of a run."""
     moves = _draw_calm(chance, ())
     starts = [move.at for move in moves if move.verb == "run"]
     stage = Stage(tuple(starts), RUN_CALLS * 0.2)

@@ -1,4 +1,4 @@
-"""Bugs of the trash cleaner that its world must find."""
+"""Known bugs of the trash cleaner."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ OWN = (
         Put("Assign", "confirmed", set()),
     ),
 )
-"""Breakages that are in no list of tests/mutations."""
+"""Breakages outside the lists of tests/mutations."""
 BUGS = (
     bug("a store that lacks the head of a branch is judged", 0, ""),
     bug("the second look does not ask for noted heads", 0, ""),

@@ -1,7 +1,7 @@
-"""What is done to several repositories at once, on several servers: the moves of the trash cleaner's world.
+"""The moves of the trash cleaner's world: calls on several repositories at once, on several servers.
 
-Names are such that staged changes of one branch look like those of another: `lake` with branch `a-main` and `lake-a`
-with branch `main`. A move's arguments mean something in any state; what a server refuses is not done.
+Names are chosen to make staged changes of one branch look like those of another: `lake` with branch `a-main` and
+`lake-a` with branch `main`. A move's arguments have a meaning in any state; refused calls have no effect.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ DRAWS: dict[str, tuple[int, tuple[Draw, ...]]] = {
     "queue a live token": (1, (_NAME, _BRANCH)),
     "strange row": (1, ()),
 }
-"""Every kind of move: how often, and how its arguments are drawn."""
+"""Every kind of move: its frequency, and the drawing of its arguments."""
 VERBS = tuple(DRAWS)
 
 
@@ -84,7 +84,7 @@ class Users:
 
     scheduler: Scheduler  # gives the time
     kv: Store  # the servers' store, behind doors, for what the embedded server does not write itself
-    # has a server do something with its catalog; gives what it returns
+    # calls a server's catalog and returns the result
     serve: Callable[[Callable[[Catalog], Any]], Any]
     pulls: list[str] = field(default_factory=list)  # ids of all pull requests so far
     # hook runs that have not ended: their repository, id, and when they began
@@ -250,6 +250,6 @@ class Users:
 
 
 def countdown_id(when: datetime) -> str:
-    """An id as hook runs and pull requests have it."""
+    """An id like those of hook runs and pull requests."""
     seconds = (COUNTDOWN - int(when.timestamp())) % (1 << 32)
     return new_xid(datetime.fromtimestamp(seconds, when.tzinfo))

@@ -1,8 +1,8 @@
-"""What a live thing can name: read from the records as they are, without the cleaner's code.
+"""All rows reachable from a live one: read from the records as they are, without the cleaner's code.
 
-A repository's record names the partition of its life; that partition's branch records name staging tokens, current and
-sealed. A life that lost its record while it was in use (a stalled deletion of an earlier life does that) is no less
-the users': whoever has it back wants all of it.
+A repository's record has the partition of its instance; this partition's branch records have staging tokens, current
+and sealed. An instance without a record after normal use (removed by a stalled deletion of an earlier one) still
+belongs to the users: a restored record needs all of it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PULLS, ACTIONS, OWNERS, SERVERS, UPLOADS = b"pulls", b"actions", b"mc-ownership"
 NEVER = frozenset(
     {REPOSITORIES, UPLOADS, b"auth", b"basicAuth", b"usage", b"kv-internal-metadata", b"strange"}
 )
-"""Partitions of which nothing may ever go."""
+"""Partitions never to be touched."""
 COUNTDOWN = 32_500_915_200
 
 
 @dataclass(frozen=True)
 class Life:
-    """What a repository's record says."""
+    """The content of a repository's record."""
 
     name: str
     partition: bytes
@@ -37,14 +37,14 @@ class Life:
 
 @dataclass
 class Named:
-    """What records name at one moment."""
+    """All references of records at one moment."""
 
     lives: dict[bytes, Life] = field(default_factory=dict)  # by partition
     # partitions of staged changes, each with the partitions whose branches name it
     tokens: dict[bytes, set[bytes]] = field(default_factory=dict)
 
     def by_name(self, name: str) -> Life | None:
-        """The life of a name that has the record."""
+        """The instance of a name with the record."""
         return next((life for life in self.lives.values() if life.name == name), None)
 
 
@@ -70,25 +70,25 @@ def life_of(value: bytes) -> Life:
 
 
 def tokens_of(value: bytes) -> list[bytes]:
-    """The staged changes that a branch's record names."""
+    """The staging tokens of a branch's record."""
     branch = messages.BranchData.FromString(value)
     return [token.encode() for token in (branch.staging_token, *branch.sealed_tokens) if token]
 
 
 def birth_of(partition: bytes) -> datetime | None:
-    """When a life began, by the name of its partition; None for another shape."""
+    """The beginning of an instance, from the name of its partition; None for another form."""
     text = partition.decode("ascii", "replace")
     uid = text[-LENGTH:]
     return ascending_time(uid) if text[-LENGTH - 1 : -LENGTH] == "-" and is_xid(uid) else None
 
 
 def countdown_of(uid: str) -> float:
-    """When a pull request or a hook run was made, in Unix seconds, from its id."""
+    """The creation time of a pull request or a hook run, in Unix seconds, from its id."""
     return (COUNTDOWN - int(ascending_time(uid).timestamp())) % (1 << 32)
 
 
 def has_substance(store: WatchedKV, partition: bytes) -> bool:
-    """Whether a life holds something that its users would miss: not the traces of a creation alone."""
+    """Whether an instance has content of its users: more than the traces of a creation."""
     commits = branches = 0
     for row in store.scan(partition):
         if row.key.startswith(b"commits/"):
@@ -105,11 +105,11 @@ def has_substance(store: WatchedKV, partition: bytes) -> bool:
 
 
 type Why = Callable[[Row, Named, datetime], str]
-"""Says why a single key may not go; "" when it may."""
+"""Returns the reason to keep a single key; "" without one."""
 
 
 def keeps_index(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
-    """Why the index of a pull request is needed."""
+    """Reason to keep the index of a pull request."""
     partition = row.key.split(b"/")[1]
     pull = messages.SecondaryIndex.FromString(row.value).primary_key
     if partition in named.lives and any(
@@ -121,7 +121,7 @@ def keeps_index(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
 
 
 def keeps_action(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
-    """Why a part of a hook run is needed."""
+    """Reason to keep a part of a hook run."""
     parts = row.key.decode().split("/")
     run = _run_of(row)
     began = countdown_of(run)
@@ -149,7 +149,7 @@ def may_be_of_either_life(row: Row, named: Named) -> bool:
 
 
 def keeps_owner(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
-    """Why a hint on who owns a branch is needed."""
+    """Reason to keep a hint on a branch's owner."""
     length, _, rest = row.key.decode().removeprefix("run-refs/approximate-branch-owner/").partition(":")
     name, branch = rest[: int(length)], rest[int(length) + 1 :]
     life = named.by_name(name)
@@ -161,7 +161,7 @@ def keeps_owner(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
 
 
 def keeps_status(row: Row, now: datetime) -> str:
-    """Why the status of an import, of a task or of a server is needed."""
+    """Reason to keep the status of an import, of a task or of a server."""
     if row.partition == SERVERS:
         updated = messages.InstanceHeartbeat.FromString(row.value).updated_at
     elif row.key.startswith(b"imports/"):

@@ -1,8 +1,8 @@
-"""What must never be, in the trash cleaner's world.
+"""The rules of the trash cleaner's world.
 
-At each row that the cleaner deletes: nothing that is live at that moment can name it; it is in an undo file; it was old
-enough, and unchanged for the grace. Later: nothing that was removed is named, unless an operation took longer than the
-grace, and then it is put back. In the end: no trash but what the report names.
+At each row deleted by the cleaner: it is not reachable from any live row; it is in an undo file; it was old enough, and
+unchanged for the grace. Later: no removed row is reachable, unless an operation took longer than the grace, and then it
+is restored. In the end: no trash except the reported one.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from tests.simulation.trash.named import (
 from tests.simulation.trash.rows import rows_of
 
 GRACE_SECONDS = 23.8 * 3600
-"""The promised grace, less what clocks may be off."""
+"""The promised grace, without the maximum error of clocks."""
 IN_DELETION = 1
 FOLLOWS = frozenset({"marker", "pull-index", "staging"})
-"""Kinds that wait for a person's word about a life without a record."""
+"""Kinds waiting for a person's decision about an instance without a record."""
 
 
 @dataclass
@@ -63,28 +63,28 @@ class Oracle:
     lost: set[bytes] = field(default_factory=set)  # lives that lost their record while they were in use
     changed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)  # when each row changed last
     undone: set[Row] = field(default_factory=set)  # rows that undo files hold
-    # rows that the cleaner deleted and that were not put back
+    # deleted rows without a restore
     removed: dict[tuple[bytes, bytes], Row] = field(default_factory=dict)
     rows_deleted: int = 0  # how many it deleted
-    # partitions that a record came to name after rows of theirs were removed
+    # partitions first referenced by a record after a removal of some of their rows
     named_again: set[bytes] = field(default_factory=set)
     # since when records name each partition that they name
     named_since: dict[bytes, float] = field(default_factory=dict)
-    # the last record of each name by which it was in use, once it is gone
+    # the last record of each name in use, after its removal
     records: dict[str, bytes] = field(default_factory=dict)
     # when each process of the cleaner, by its name, last opened a view
     looked: Mapping[str, float] = field(default_factory=dict)
     # when each began to read the rows of each partition last
     read: Mapping[tuple[str, bytes], float] = field(default_factory=dict)
     removed_by: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
-    # tokens with rows that branches named until a table was put back to an earlier day, and that the cleaner had
-    # seen named; each with the time of that. They are held for a day from the next look on, and then wait
+    # tokens with rows, on branches until a table was restored to an earlier day, and seen there by the cleaner;
+    # each with the time of that. They are held for a day from the next look on, and then wait
     torn: dict[bytes, float] = field(default_factory=dict)
     _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     _ours: bool = False
 
     def on_change(self, partition: bytes, key: bytes, value: bytes | None) -> None:
-        """Somebody changed a row."""
+        """A row was changed."""
         before = self._mirror.get((partition, key))
         if before != value:
             self.changed[partition, key] = self.simulation.scheduler.now
@@ -94,7 +94,7 @@ class Oracle:
             self._mirror[partition, key] = value
         if self._ours:
             return
-        self.removed.pop((partition, key), None)  # a server wrote it anew, or took it itself
+        self.removed.pop((partition, key), None)  # a server wrote it again, or removed it itself
         if partition == REPOSITORIES:
             self._record_changed(before, value)
         elif value is not None and key.startswith(b"branches/"):
@@ -104,10 +104,10 @@ class Oracle:
 
     @contextmanager
     def losing(self) -> Iterator[None]:
-        """The store, or a part of it, is put back to an earlier day within the block."""
+        """The store, or a part of it, is restored to an earlier day within the block."""
         seen = max(self.looked.values(), default=float("-inf"))
         before = {token for token in read_named(self.store).tokens if self.named_since[token] < seen}
-        self.removed.clear()  # what names it again is the work of whoever puts the store back
+        self.removed.clear()  # the restore of the store has referenced it again
         yield
         now = read_named(self.store).tokens
         torn = [token for token in before - now.keys() if next(iter(self.store.scan(token)), None)]
@@ -123,7 +123,7 @@ class Oracle:
             self._check_plan(json.loads(data))
 
     def on_delete(self, row: Row) -> None:
-        """The cleaner is about to delete a row, in a transaction that nothing comes between."""
+        """The cleaner is about to delete a row, in an isolated transaction."""
         why = self.why_live(row)
         name = show_key(row.partition, row.key)
         if why:
@@ -146,7 +146,7 @@ class Oracle:
             self._ours = False
 
     def on_insert(self, row: Row) -> None:
-        """The cleaner has put a row back."""
+        """The cleaner has restored a row."""
         since = self.named_since.get(row.key) if row.partition == MARKERS else None
         if since is not None and since < self.looked.get(self._process(), 0.0):
             self.simulation.violate("queued", f"{show(row.key)} is queued again, and a branch names it")
@@ -154,7 +154,7 @@ class Oracle:
         self.simulation.states["put back"] += 1
 
     def why_live(self, row: Row) -> str:
-        """Why a row may not go, by what is there now; "" when it may."""
+        """Reason to keep a row, from the present rows; "" without one."""
         partition = row.partition
         named = self._read_named()
         if partition in NEVER:
@@ -162,12 +162,12 @@ class Oracle:
         if partition == HANDED_OVER:
             owner = b"-".join(row.key.split(b"/")[1:])
             looked = self.read.get((self._process(), owner), 0.0)
-            # What a creation that froze writes after the last look at them is for the next run, as any failed one's.
+            # Rows of a frozen creation after the last look are for the next run, like those of any failed one.
             left = any(self.changed[owner, each.key] <= looked for each in self.store.scan(owner))
             return "its repository's rows are not gone" if left or owner in named.lives else ""
         if partition == MARKERS:
             looked = self.looked.get(self._process(), 0.0)
-            # What came since the last look is for the next run: nobody queued it.
+            # Rows since the last look are for the next run: they are not queued.
             left = any(self.changed[row.key, each.key] <= looked for each in self.store.scan(row.key))
             return "its token is not empty" if left and row.key not in named.tokens else ""
         if partition in (PULLS, ACTIONS, OWNERS):
@@ -178,13 +178,13 @@ class Oracle:
         return self._why_partition(row, named)
 
     def has_removed(self, partition: bytes) -> bool:
-        """Whether the cleaner took rows of a life, or of what was staged in it, that did not come back."""
+        """Whether the cleaner removed rows of an instance, or of its staged changes, without a restore."""
         gone = {row.partition for row in self.removed.values()}
         tokens = read_named(self.store, [partition]).tokens
         return bool(gone & {partition, *(token for token, owners in tokens.items() if partition in owners)})
 
     def check_put_back_by(self, process: str, report: CleanReport) -> None:
-        """A run that ended well has put back what it removed and what was named when it looked for the last time."""
+        """A successful run has restored its removals with a reference at its last look."""
         if report.status not in ("done", "partial"):
             return
         emptied = {outcome.removed_partition for outcome in report.deleted}
@@ -199,7 +199,7 @@ class Oracle:
                 )
 
     def check_put_back(self) -> None:
-        """Whatever was removed and is named by now is there again."""
+        """All removed rows with a reference are restored."""
         named = read_named(self.store)
         for row in self.removed.values():
             if row.partition in named.tokens or (
@@ -209,7 +209,7 @@ class Oracle:
                 raise Violation("put back", f"{name} was removed, a record names it, and it is not there")
 
     def check_trash(self, report: CleanReport) -> None:
-        """Nothing is left that is neither live nor named by the last report, with a reason to leave it."""
+        """Every remaining row is live or in the last report, with a reason to keep it."""
         findings = {(found.partition, found.key): found for found in report.scan.findings}
         undecided = {
             found.partition
@@ -238,7 +238,7 @@ class Oracle:
             if partition in NEVER or partition in named.lives or partition in named.tokens:
                 continue
             if partition == HANDED_OVER and b"-".join(row.key.split(b"/")[1:]) in named.lives:
-                continue  # somebody gave it its record back
+                continue  # its record was restored
             if partition == ACTIONS and may_be_of_either_life(row, named):
                 continue
             if (
@@ -336,7 +336,7 @@ class Oracle:
         gone = {row.partition for row in self.removed.values()} & set(partitions) - self.named_again
         if not gone:
             return
-        self.named_again |= gone  # whoever changes that record next brings up nothing new
+        self.named_again |= gone  # the next change of this record adds no reference
         scheduler = self.simulation.scheduler
         began = (
             scheduler.now if scheduler.current is None else self.begun.get(scheduler.current, scheduler.now)

@@ -1,5 +1,6 @@
-"""Scenes of the trash cleaner's world in which something comes back or ends late: hook runs, what was removed, tokens
-that were queued by mistake, changes that were queued and get one more row."""
+"""Scenes of the trash cleaner's world with late or restored rows: hook runs, removed rows, tokens queued by mistake,
+queued changes with one more row.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.simulation.trash.stage import FOR_EVER, Stage, by_call, frozen, momen
 
 
 def hook_run_ends_late(chance: random.Random, stage: Stage) -> list[Move]:
-    """A hook run of a day and more ends while the traces of its beginning are about to go."""
+    """A hook run of a day and more ends while the traces of its beginning are about to be deleted."""
     early, late = stage.pair(chance)
     name = chance.choice(NAMES)
     at = max(0.0, early - chance.choice((200.0, 900.0, HOUR)))
@@ -23,7 +24,7 @@ def hook_run_ends_late(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def taken_back(chance: random.Random, stage: Stage) -> list[Move]:
-    """Somebody takes back what a run has removed, and the next one is there within the grace."""
+    """A run's removals are restored, and the next run follows within the grace."""
     early, late = stage.pair(chance)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     began = early - 60 - chance.random() * 300
@@ -41,7 +42,7 @@ def taken_back(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def queued_by_mistake(chance: random.Random, stage: Stage) -> list[Move]:
-    """A live token is taken off the queue of what is to be dropped, and somebody takes that back."""
+    """A live token is removed from the drop queue, and this is undone."""
     start = chance.choice(stage.starts)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     at = max(0.0, start - chance.choice((300.0, HOUR)))
@@ -51,7 +52,7 @@ def queued_by_mistake(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def late_into_a_queue(chance: random.Random, stage: Stage) -> list[Move]:
-    """Staged changes whose branch is gone and which are queued get one more row, between two looks or within a run."""
+    """Queued staged changes without a branch get one more row, between two looks or within a run."""
     early, late = stage.pair(chance)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES[1:])
     began = early - 100 - chance.random() * 300
@@ -66,7 +67,7 @@ def late_into_a_queue(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def put_back(chance: random.Random, stage: Stage) -> list[Move]:
-    """The store, or one of its tables, is put back to an earlier time, between two looks or within a run."""
+    """The store, or one of its tables, is restored to an earlier time, between two looks or within a run."""
     early, late = stage.pair(chance)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     at = early - chance.choice((900.0, 3000.0))
@@ -88,6 +89,6 @@ SINCE: tuple[Callable[[str, str], tuple[str, tuple[Any, ...]]], ...] = (
     lambda name, _branch: ("delete", (name,)),
     lambda name, branch: ("reset", (name, branch)),
 )
-"""What may have been done since the backup."""
+"""Possible actions since the backup."""
 
 SCENES = (hook_run_ends_late, taken_back, queued_by_mistake, late_into_a_queue, put_back)

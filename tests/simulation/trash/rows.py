@@ -1,7 +1,7 @@
 """The cleaner's view of the key-value store: raw rows behind doors, with or without snapshots.
 
-Without snapshots it is what DynamoDB is: the list of partitions comes in pages that miss what is born behind them, each
-page of a scan is of its own moment, and a large deletion is several transactions, each with all guards.
+Without snapshots it is like DynamoDB: the list of partitions comes in pages without partitions created behind them,
+each page of a scan is of another moment, and a large deletion is several transactions, each with all guards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FAULTS: dict[str, Any] = {"kv down": not_done("kv"), "kv answer lost": answer_l
 
 
 def rows_of(store: WatchedKV) -> Iterator[Row]:
-    """Every row of a store, past all doors."""
+    """Every row of a store, without doors."""
     for name, part in list(store._partitions.items()):
         for key in list(part.order):
             yield Row(name, key, part.values[key])
@@ -35,7 +35,7 @@ def rows_of(store: WatchedKV) -> Iterator[Row]:
 
 @dataclass(kw_only=True)
 class DoorRows:
-    """A `RowCleaner` whose every request passes a door."""
+    """A `RowCleaner` with a door for every request."""
 
     store: WatchedKV  # that everybody shares
     doors: Doors  # of the history
@@ -44,8 +44,8 @@ class DoorRows:
     page_rows: int = 50  # rows of a page of a scan
     transaction_rows: int = 1000  # rows that one transaction deletes at most
     guards_max: int = 1000  # guards of one deletion
-    on_delete: Callable[[Row], None]  # deletes a row, after a look at it; may raise
-    on_insert: Callable[[Row], None] = lambda _row: None  # told of each row that is put back
+    on_delete: Callable[[Row], None]  # called right before a row's deletion; may raise
+    on_insert: Callable[[Row], None] = lambda _row: None  # called with each restored row
     location: str = field(default="memory://kv", init=False)
     deletions: int = 0  # that were asked for so far
     alarms: list[tuple[int, Event]] = field(default_factory=list)
@@ -53,19 +53,19 @@ class DoorRows:
     looked: dict[str, float] = field(default_factory=dict)
     # when each process began to read the rows of each partition last
     read: dict[tuple[str, bytes], float] = field(default_factory=dict)
-    # what is read in place of the store, as it was at some time; None is the store itself
+    # an earlier state to read in place of the store; None is the store itself
     copy: FrozenView | None = None
 
     def fall_behind(self) -> None:
-        """From now on a copy is read that gets nothing more."""
+        """From now on a frozen copy is read."""
         self.copy = FrozenView(rows_of(self.store))
 
     def catch_up(self) -> None:
-        """The store itself is read again."""
+        """Read the store itself again."""
         self.copy = None
 
     def wait_for_deletion(self, number: int, seconds: float) -> None:
-        """Wait until the n-th deletion from now on is about to be done; for so long at most."""
+        """Wait for the n-th deletion from now on, for a maximum time."""
         alarm = Event(self.doors.scheduler)
         self.alarms.append((self.deletions + number, alarm))
         alarm.wait(seconds)
@@ -138,7 +138,7 @@ class DoorRows:
         return "" if current is None else current.process.name
 
     def note_read(self, partition: bytes) -> None:
-        """The process at work begins to read the rows of a partition."""
+        """The running process begins to read the rows of a partition."""
         looked = self.looked.get(self._process, 0.0)
         self.read[self._process, partition] = looked if self.snapshots else self.doors.scheduler.now
 
@@ -147,7 +147,7 @@ class DoorRows:
 
 
 class DoorView:
-    """A view whose pages pass doors."""
+    """A view with a door for each page."""
 
     def __init__(self, rows: DoorRows, frozen: FrozenView | None) -> None:
         self._rows = rows
@@ -192,7 +192,7 @@ class DoorView:
 
 
 class FreezingKV:
-    """The shared store for one server that freezes before one of its operations."""
+    """The shared store for one server, which freezes before one of its operations."""
 
     def __init__(self, store: WatchedKV, name: str, number: int, freeze: Callable[[], None]) -> None:
         self._store = store
@@ -202,7 +202,7 @@ class FreezingKV:
         self._freeze = freeze
 
     def arm(self) -> None:
-        """Count from now on: what a server writes when it starts is no part of what it is asked for."""
+        """Count from now on, without a server's writes at its start."""
         self._left = self._number
 
     def __getattr__(self, name: str) -> Any:

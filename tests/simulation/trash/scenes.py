@@ -1,7 +1,7 @@
-"""Scenes of the trash cleaner's world: a few moves that belong together, each a way to lose something, or nearly.
+"""Scenes of the trash cleaner's world: a few related moves, each a real or possible way to lose a row.
 
-All numbers are drawn, so that moves come too early or too late as well. Runs of a stage are a day or so apart: the
-first sees what the second may remove.
+All numbers are drawn, so moves come too early or too late as well. Runs of a stage are a day or so apart: the first
+sees the rows, the second may remove them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.trash.stage import FOR_EVER, FREEZES, Scene, Stage, by_cal
 
 
 def ahead(chance: random.Random, stage: Stage) -> list[Move]:
-    """A server whose clock is hours ahead leaves something unfinished, and its ids say when."""
+    """A server with a clock hours ahead leaves unfinished work, with the time in its ids."""
     early, _ = stage.pair(chance)
     hours = chance.choice((1.0, 2.0, 4.0))
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
@@ -29,13 +29,13 @@ def ahead(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def skipped(chance: random.Random, stage: Stage) -> list[Move]:
-    """A hook run of which every hook was skipped."""
+    """A hook run with every hook skipped."""
     name, at = chance.choice(NAMES), chance.random() * (stage.starts[0] - 100)
     return [Move(at, "create", (name, False)), Move(at + 20, "skipped run", (name,))]
 
 
 def life_without_record(chance: random.Random, stage: Stage) -> list[Move]:
-    """A stalled deletion of an earlier life takes the record of a later one."""
+    """A stalled deletion of an earlier instance removes the record of a later one."""
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     at = chance.random() * (stage.starts[0] - 900)
     moves = [Move(at, "create", (name, False))]
@@ -59,7 +59,7 @@ def life_without_record(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def back_at_a_deletion(chance: random.Random, stage: Stage) -> list[Move]:
-    """What looked unused a day ago is named in the moment in which it is about to go, or right after."""
+    """A row unused a day ago is reused right at its deletion, or right after."""
     early, late = stage.pair(chance)
     name, branch = chance.choice((*NAMES, "lake-a")), chance.choice(("main", *BRANCHES))
     verb = chance.choice(("create", "create", "reset prefix", "reset prefix", "commit"))
@@ -69,7 +69,7 @@ def back_at_a_deletion(chance: random.Random, stage: Stage) -> list[Move]:
     )
     args = (name, False) if verb == "create" else (name, branch)
     if chance.random() < 0.4:
-        # Something else that goes, before it or with it.
+        # Another removal, before it or with it.
         moves.append(frozen(began - 20, "create", ("spare", False), ("set_if", 1), FOR_EVER))
     freeze = chance.choice(FREEZES[verb][2:] if verb == "create" else FREEZES[verb])
     if chance.random() < 0.6:
@@ -80,7 +80,7 @@ def back_at_a_deletion(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def named_afterwards(chance: random.Random, stage: Stage) -> list[Move]:
-    """What was removed is named afterwards, by an operation that took longer than the grace."""
+    """A removed row is reused afterwards, by an operation longer than the grace."""
     early, late = stage.pair(chance)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     verb = chance.choice(("create", "reset prefix", "reset prefix"))
@@ -93,13 +93,13 @@ def named_afterwards(chance: random.Random, stage: Stage) -> list[Move]:
     else:
         moment = ()
     freeze = chance.choice((("set_if", 1), ("set_if", 2)) if verb == "create" else (("set_if", 1),))
-    # Something else is left of that day, which goes after it.
+    # Other remains of that day, removed after it.
     moves += [Move(began - 30, "hook run", (name, FOR_EVER)), Move(began - 29, "own branch", (name, "gone"))]
     return [*moves, frozen(began, verb, args, freeze, wakes, moment=moment)]
 
 
 def handed_over(chance: random.Random, stage: Stage) -> list[Move]:
-    """Repositories are handed over before a run looks, and while somebody makes up their mind about its plan."""
+    """Repositories are handed over before a run looks, and during a person's decision about its plan."""
     start = chance.choice(stage.starts)
     first, second = chance.sample(NAMES, 2)
     at = max(0.0, start - 600)
@@ -115,7 +115,7 @@ def handed_over(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def late_into_an_orphan(chance: random.Random, stage: Stage) -> list[Move]:
-    """Staged changes that nobody names and nobody queued get one more row, between two looks or within a run."""
+    """Unreferenced and unqueued staged changes get one more row, between two looks or within a run."""
     early, late = stage.pair(chance)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES[1:])
     began = early - 100 - chance.random() * 300
@@ -135,7 +135,7 @@ def late_into_an_orphan(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def named_while_looked_at(chance: random.Random, stage: Stage) -> list[Move]:
-    """Something comes to be named while a run reads the store, page after page."""
+    """A row is reused while a run reads the store, page after page."""
     early, late = stage.pair(chance)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     began = early - 60 - chance.random() * 300
@@ -150,7 +150,7 @@ def named_while_looked_at(chance: random.Random, stage: Stage) -> list[Move]:
 
 
 def record_comes_back(chance: random.Random, stage: Stage) -> list[Move]:
-    """Somebody gives a deleted repository its record back, from a copy, while its hook results are about to go."""
+    """The record of a deleted repository is restored from a copy, while its hook results are about to be deleted."""
     early, late = stage.pair(chance)
     name = chance.choice(NAMES)
     at = chance.random() * max(1.0, early - 700)

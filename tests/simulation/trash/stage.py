@@ -1,4 +1,4 @@
-"""What scenes of the trash cleaner's world play around: runs a day or so apart, what freezes, what waits for a call."""
+"""The stage of scenes in the trash cleaner's world: runs a day or so apart, frozen operations, moves at a call."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
     "delete branch": (("delete", 1), ("set", 1)),
     "pull": (("set_if", 1),),
 }
-"""Before which operation of the store what may freeze."""
+"""The operation of the store to freeze before."""
 FOR_EVER = 300 * HOUR
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a scene plays around."""
+    """The stage of a scene."""
 
     starts: tuple[float, ...]  # when runs begin, in seconds
     work: float  # about how many seconds a run takes
 
     def pair(self, chance: random.Random) -> tuple[float, float]:
-        """A run, and one that may remove what it saw; the last run twice when none is as late."""
+        """A run, and a later one allowed to remove its findings; the last run twice when none is as late."""
         pairs = [
             (early, late)
             for early in self.starts
@@ -45,7 +45,7 @@ type Scene = Callable[[random.Random, Stage], list[Move]]
 
 
 def set_up(name: str, branch: str, at: float, *paths: str) -> list[Move]:
-    """A repository with a branch on which something is staged."""
+    """A repository with a branch with staged changes."""
     moves = [Move(at, "create", (name, False)), Move(at + 5, "create branch", (name, branch, "main"))]
     return moves + [
         Move(at + 10 + 3 * number, "upload", (name, branch, path)) for number, path in enumerate(paths)
@@ -65,7 +65,7 @@ def frozen(
 
 
 def moment_of(chance: random.Random, about: str = "") -> tuple[Any, ...]:
-    """A call by which a clean tells how far it has come: it looks at the store, and deletes, a few times each."""
+    """A call that shows a clean's progress: a look at the store, or a deletion, a few times each."""
     calls = [("get snapshot", 6), ("get snapshot", 6), ("scan partitions", 12), ("delete_if", 3)]
     if about:
         calls += [(f"scan b'{about}", 5), (f"scan b'{about}", 5)]

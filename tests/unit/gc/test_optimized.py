@@ -254,9 +254,9 @@ def test_the_state_moves_on_only_from_where_the_run_began() -> None:
     bulk_delete(context, LocalRunner())
     verify(context)
     context.state.put(POINTER, json.dumps({"name": "x", "sha256": "y"}).encode())
-    with pytest.raises(ConflictError, match="was moved"):
+    with pytest.raises(ConflictError):
         advance_state(context)
-    with pytest.raises(ConflictError, match="was moved"):
+    with pytest.raises(ConflictError):
         save_report(context)
     report = context.folder.read_json("report.json")
     assert report["outcome"] == "failed"

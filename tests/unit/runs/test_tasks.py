@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.gc.verify.deleted import VerifyTask, verify_parts
+from dredge.gc.verify import VerifyTask, verify_parts
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import Json, to_json
 from dredge.runs.summary import PartInfo

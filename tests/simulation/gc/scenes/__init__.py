@@ -1,6 +1,6 @@
-"""Scenes: a few moves around one run that belong together, each a way in which something was lost before, or nearly.
+"""Scenes: a few related moves around one run, each a real or possible way to lose an object.
 
-Every number in a scene is drawn, so that the moves also come too early, too late, or in another order.
+Every number in a scene is drawn, so the moves also come too early, too late, or in another order.
 """
 
 from __future__ import annotations
@@ -148,5 +148,5 @@ SCENES: tuple[Scene, ...] = (
     parts.parts_after_the_questions,
     *days.SCENES,
 )
-"""All scenes; one that stands twice is drawn twice as often."""
+"""All scenes; one listed twice is drawn twice as often."""
 BY_NAME = {scene.__name__: scene for scene in SCENES}

@@ -1,4 +1,4 @@
-"""What a yes or a no is about: candidates that are made anew, times that are over, and who answers meanwhile."""
+"""The subject of an answer: candidates made again, expired times, and other answers meanwhile."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tests.simulation.gc.scenes.stage import Moves, Stage, garbage, moment, run_
 from tests.simulation.history import Move
 
 AGAIN = ("list_committed", "subtract", "check_limits", "approve", "bulk_delete")
-"""Tasks from which on somebody clears a run that has asked."""
+"""Tasks to clear a waiting run from."""
 
 
 def asked_anew(chance: random.Random, stage: Stage) -> Moves:
-    """A run is answered, its sweep fails, and it is cleared: what it would delete is made anew, or the answer is old by
-    then; somebody may answer again."""
+    """A run is answered, its sweep fails, and it is cleared: its candidates are made again, or the answer is expired;
+    it may be answered again.
+    """
     name, hours = f"anew{stage.run}", chance.choice((0.5, 1.0, 3.0, 12.0))
     at = stage.at + 1
     limit = chance.choice((None, 1))
@@ -30,7 +31,7 @@ def asked_anew(chance: random.Random, stage: Stage) -> Moves:
         Move(at, "when", ("bulk_delete", chance.choice(("get", "prepare_uncommitted")), 1, "weather", *spell))
     )
     cleared = answered + chance.choice((0.8, 1.5, 4.0, 11.0, 12.5)) * HOUR
-    if chance.random() < 0.5:  # then the guards look once more, and what is asked is something else
+    if chance.random() < 0.5:  # then the guards run again, with another request
         moves.append(Move(at, "when", ("check_limits", "open_read lease.json", 1, "suspend", 14 * HOUR)))
         moves.append(Move(cleared - stage.length - 60, "wake", (f"{name} check_limits",)))
     moves.append(Move(cleared, "clear", (name, chance.choice(AGAIN))))
@@ -43,7 +44,7 @@ def asked_anew(chance: random.Random, stage: Stage) -> Moves:
 
 
 def asked_late(chance: random.Random, stage: Stage) -> Moves:
-    """A run waits for a person, and somebody answers when the time is over or twice, or begins another run."""
+    """A run waits for an answer, which comes late or twice, or another run begins."""
     name, hours = f"slow{stage.run}", chance.choice((0.5, 1.0, 12.0))
     by = chance.choice(("dag", "person", "person"))
     at = stage.at + (1 if by == "dag" else stage.length + HOUR)
@@ -62,8 +63,9 @@ def asked_late(chance: random.Random, stage: Stage) -> Moves:
 
 
 def changed_while_asked(chance: random.Random, stage: Stage) -> Moves:
-    """A run waits for an answer in Airflow, and meanwhile an earlier try of its guards, which was taken for lost, wakes
-    and finds something else, and somebody has it asked about that; then the answer to the first question comes."""
+    """A run waits for an answer in Airflow; an earlier try of its guards, taken for lost, wakes with another result,
+    and another request is made; then the answer to the first one comes.
+    """
     name, at = f"changed{stage.run}", stage.at + stage.length + HOUR
     asked = at + 2 * stage.length + 900
     answer = "answer", (name, *draw_answer(chance)[:2], "Airflow")
@@ -78,8 +80,9 @@ def changed_while_asked(chance: random.Random, stage: Stage) -> Moves:
 
 
 def woken_while_asked(chance: random.Random, stage: Stage) -> Moves:
-    """A run waits for an answer, and an earlier try of its plan, which was taken for lost, wakes and goes on with the
-    right that both have; another run would like to have it."""
+    """A run waits for an answer; an earlier try of its plan, taken for lost, wakes and continues with the shared
+    lease; another run waits for the lease.
+    """
     name, hours = f"woken{stage.run}", chance.choice((1.0, 3.0, 12.0))
     at = stage.at + stage.length + HOUR
     asked = at + chance.choice((2, 3)) * stage.length + 900
@@ -95,7 +98,7 @@ def woken_while_asked(chance: random.Random, stage: Stage) -> Moves:
 
 
 def told_no(chance: random.Random, stage: Stage) -> Moves:
-    """A run was told yes, and somebody says no right before the question is closed, or while it deletes for long."""
+    """A run was approved, and is rejected right before the deadline, or during a long deletion."""
     name, at = f"told{stage.run}", stage.at + 1
     moves = [*garbage(chance, stage, 8, 16), run_of(at, name, approval=("always", 3.0))]
     yes = at + stage.length + 60

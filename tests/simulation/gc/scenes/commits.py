@@ -1,5 +1,6 @@
-"""Commits that take hours, beside runs and tries of which only some have seen what these are about to bring; and what
-only older commits have, of one line or of two that meet."""
+"""Commits of hours, beside runs and tries with different views of their content; and content of older commits only, of
+one line or of two merged ones.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from tests.simulation.writers import OLDEST
 
 
 def marked_anew(chance: random.Random, stage: Stage) -> Moves:
-    """A driver is taken for lost right before its try of the mark begins, and begins it when a commit has sealed what
-    its retry saw: it sees less, or comes to no end."""
+    """A driver is taken for lost right before its try of the mark, and begins it after a commit has sealed the entries
+    seen by its retry: it sees fewer, or does not end.
+    """
     branch, path, name = stage.temper.branch(chance), stage.temper.path(chance), f"run{stage.run}"
     begin, mark = max(0.0, stage.at - 1), "mark_uncommitted"
     wake = chance.choice((("subtract", "put"), ("check_limits", "get"), ("bulk_delete", "get")))
@@ -36,7 +38,7 @@ def marked_anew(chance: random.Random, stage: Stage) -> Moves:
 
 
 def seen_elsewhere(chance: random.Random, stage: Stage) -> Moves:
-    """Only a dry run has seen what a commit is about to bring that takes most of a day; the next run is elsewhere."""
+    """Only a dry run has seen the content of a commit lasting most of a day; the next run is on another server."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     at = stage.at + stage.length + 60
     looked, commit = at + chance.choice((1.0, 10.0)) * HOUR, at + chance.choice((8.5, 11.0)) * HOUR
@@ -53,7 +55,7 @@ def seen_elsewhere(chance: random.Random, stage: Stage) -> Moves:
 
 
 def old_versions(chance: random.Random, stage: Stage) -> Moves:
-    """Commits that are active for long have what their branches show no more; most of what lives is young."""
+    """Long active commits have content no longer on their branches; most live objects are young."""
     moves = branches(stage)
     moves.append(Move(stage.past(44), "rules", (chance.choice((None, 30, 30)), 0)))
     for n in range(chance.choice((3, 8))):
@@ -69,8 +71,9 @@ def old_versions(chance: random.Random, stage: Stage) -> Moves:
 
 
 def two_lines(chance: random.Random, stage: Stage) -> Moves:
-    """An old commit has an old child on one branch and a young one on another, and nobody else has what it has: a walk
-    that comes by it from the old one first must not be the last."""
+    """An old commit has an old child on one branch and a young one on another, and is the only one with its content: a
+    walk must not end at the old child.
+    """
     path, other = stage.temper.path(chance), chance.choice(("one", "two", "hidden"))
     moves = [
         Move(stage.past(44.5), "rules", (chance.choice((5, 5, 10, 30)), chance.choice((0, 0, 1, 2)))),

@@ -1,5 +1,6 @@
-"""What lasts days: a database that is put back, a second installation, writers that never rest, a hook that takes
-hours, expired commits that come back after a run, and a purge after a wrong deletion."""
+"""Scenes of days: a restored database, a second installation, constant writers, a hook of hours, expired commits reused
+after a run, and a purge after a wrong deletion.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ def _day_of_work(chance: random.Random, stage: Stage, at: float, most: int = 3) 
 
 
 def database_put_back(chance: random.Random, stage: Stage) -> Moves:
-    """The database fails and is restored from a backup of hours or days before; some run may have seen what is lost, or
-    none has; the nightly runs go on."""
+    """The database is restored from a backup of hours or days before; a run may have seen the lost records, or none
+    has; the nightly runs continue.
+    """
     end = stage.at + stage.length
     moves = [Move(stage.past(44), "rules", (chance.choice((None, 5, 30)), 0)), *branches(stage)]
     moves += [*_day_of_work(chance, stage, stage.past(20)), *garbage(chance, stage, 1, 3)]
@@ -48,17 +50,17 @@ def database_put_back(chance: random.Random, stage: Stage) -> Moves:
 
 
 def two_installations(chance: random.Random, stage: Stage) -> Moves:
-    """A copy of the database is set up beside production with its schedules; production goes on; copies of what the
-    other one deletes may be made final."""
+    """A copy of the database is set up beside production with its schedules; production continues; copies of the other
+    one's deletions may be purged.
+    """
     end = stage.at + stage.length
     cloned = chance.choice((stage.past(3), stage.past(1.2), end + HOUR))
     undo = chance.choice(UNDO)
     moves = [*branches(stage), *_day_of_work(chance, stage, stage.past(20))]
     same_url = chance.random() < 0.5
     moves += [*garbage(chance, stage, 1, 3), Move(cloned, "clone database", (same_url,))]
-    if (
-        not same_url
-    ):  # a server with the owner's URL and its last id cannot be told from it, and names no such object
+    # a server with the owner's URL and its last id looks like the owner, without a reference to this object
+    if not same_url:
         staged = stage.temper.branch(chance), "staged since", bytes(chance.randrange(250, 290))
         moves.append(Move(cloned + 240, "upload", staged))
     moves += _day_of_work(chance, stage, cloned + chance.choice((0.1, 3.0)) * HOUR)
@@ -80,7 +82,7 @@ def two_installations(chance: random.Random, stage: Stage) -> Moves:
 
 
 def never_at_rest(chance: random.Random, stage: Stage) -> Moves:
-    """Somebody commits all the time, also while the sweep is at work."""
+    """A client commits all the time, also during the sweep."""
     branch, begin = stage.temper.branch(chance), max(0.0, stage.at - 1)
     calls = ("list_branches", "get", "put", "list_repositories")
     each = chance.choice(calls), chance.choice((1, 2, 5)), chance.choice((20, 60))
@@ -94,7 +96,7 @@ def never_at_rest(chance: random.Random, stage: Stage) -> Moves:
 
 
 def hook_takes_hours(chance: random.Random, stage: Stage) -> Moves:
-    """A revert or cherry-pick of an expired commit waits in a hook: its tree is written, and no ref names it yet."""
+    """A revert or cherry-pick of an expired commit waits in a hook: its tree is written, without a ref."""
     verb, branch = chance.choice(("revert", "cherry-pick")), stage.temper.branch(chance)
     before, hours = chance.choice((0.01, 0.1, 0.5, 5.0)), chance.choice((0.2, 0.5, 6.0, 20.0))
     waits = Move(max(0.0, stage.at - 1), "when", (verb, "set_if b'commits/", 1, "dawdle", hours * HOUR))
@@ -103,13 +105,13 @@ def hook_takes_hours(chance: random.Random, stage: Stage) -> Moves:
     moves = [*branches(stage), *expired(chance, stage), *garbage(chance, stage, 0, 2), waits]
     if chance.random() < 0.3:
         return [*moves, moment(chance, stage, brings[0], *brings[1])]
-    if chance.random() < 0.5:  # else the run of the stage has deleted what it brings back
+    if chance.random() < 0.5:  # otherwise the stage's run has deleted the reverted content
         return [*moves, Move(max(0.0, stage.at - before * stage.length), *brings)]
     return [*moves, Move(at, *brings), run_of(at + before * HOUR, f"hook{stage.run}")]
 
 
 def back_after_the_run(chance: random.Random, stage: Stage) -> Moves:
-    """What only an expired commit had is deleted, and then named again: by a longer rule, a branch, a tag, a revert."""
+    """Content of an expired commit only is deleted, and then reused: by a longer rule, a branch, a tag, a revert."""
     undo, at = chance.choice(("auto", "quarantine", "off")), stage.at + stage.length + HOUR
     moves = [*branches(stage), *expired(chance, stage), run_of(at, f"took{stage.run}", undo=undo)]
     at += stage.length + chance.choice((1.0, 20.0)) * HOUR

@@ -1,4 +1,4 @@
-"""What an optimized run knows from earlier ones: what was young, let go, kept, or is named only since."""
+"""Results of earlier runs used by an optimized run: young, released, kept, or newly referenced objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.simulation.writers import OLDEST
 
 
 def known_and_young(chance: random.Random, stage: Stage) -> Moves:
-    """What a run saw staged is dropped, and is young when the next one asks the store for it; or it cannot be asked."""
+    """A staged entry seen by a run is dropped, and its object is young when the next run asks the store for it; or
+    the store does not answer.
+    """
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     hours = chance.choice((2.0, 10.0, 20.0, 30.0))
     after = stage.at + stage.length + chance.choice((0.2, 1.0)) * HOUR
@@ -28,7 +30,7 @@ def known_and_young(chance: random.Random, stage: Stage) -> Moves:
 
 
 def let_go(chance: random.Random, stage: Stage) -> Moves:
-    """What commits have that expire between two runs, or only a policy keeps that the next run has not."""
+    """Content of commits expiring between two runs, or kept only by a policy missing in the next run."""
     branch, path = stage.temper.branch(chance), chance.choice(("a", "dir/c", "dir/d"))
     days = chance.choice((1, 1, 5))
     moves = [
@@ -45,7 +47,7 @@ def let_go(chance: random.Random, stage: Stage) -> Moves:
 
 
 def kept_by_a_policy(chance: random.Random, stage: Stage) -> Moves:
-    """Only a policy's rule about paths keeps what has expired; the next run has another policy."""
+    """Only a policy's rule about paths keeps expired content; the next run has another policy."""
     branch, begin = chance.choice(("main", "one", "two")), max(0.0, stage.at - 1)
     path = "a" if branch != "main" else chance.choice(("dir/c", "dir/d"))
     policy = 2 if branch == "main" else 3
@@ -72,7 +74,7 @@ def kept_by_a_policy(chance: random.Random, stage: Stage) -> Moves:
 
 
 def young_and_named_no_more(chance: random.Random, stage: Stage) -> Moves:
-    """Objects in slices that a run is done with, young when it listed them, and nobody's by then."""
+    """Objects in finished slices, young at their listing and unreferenced now."""
     moves = branches(stage)
     for n in range(chance.choice((1, 3))):
         branch, path = stage.temper.branch(chance), stage.temper.path(chance)
@@ -91,7 +93,7 @@ def young_and_named_no_more(chance: random.Random, stage: Stage) -> Moves:
 
 
 def committed_since(chance: random.Random, stage: Stage) -> Moves:
-    """What earlier runs saw staged is committed before the next one."""
+    """Staged entries of earlier runs are committed before the next one."""
     moves = branches(stage)
     for n in range(chance.choice((1, 3))):
         branch, path = stage.temper.branch(chance), stage.temper.path(chance)
@@ -101,7 +103,7 @@ def committed_since(chance: random.Random, stage: Stage) -> Moves:
 
 
 def kept_by_the_sweep(chance: random.Random, stage: Stage) -> Moves:
-    """What the sweep kept, because it was up again or could not be told from what is, is nobody's soon after."""
+    """Objects kept by the sweep, as reused or indistinguishable from live ones, are unreferenced soon after."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     orphans = garbage(chance, stage, 1, 3)
     moves = [*branches(stage), *orphans]
@@ -118,7 +120,7 @@ def kept_by_the_sweep(chance: random.Random, stage: Stage) -> Moves:
 
 
 def states_cross(chance: random.Random, stage: Stage) -> Moves:
-    """A run ends long after another one that was planned later has ended."""
+    """A run ends long after the end of another one planned later."""
     name = f"run{stage.run}"
     seconds = chance.choice((2 * HOUR, 14 * HOUR))
     moves = [*branches(stage), *garbage(chance, stage, 1, 2)]

@@ -1,5 +1,6 @@
-"""What stands between a sweep and its requests: tasks that are done again beside it, looks that fail, leases that are
-lost or given back while it sleeps, a lease that two tries of one task hand over, reports of two tries."""
+"""Checks between a sweep and its requests: concurrent repeated tasks, failing looks, leases lost or released during a
+sleep, a lease handed over by two tries of one task, reports of two tries.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.simulation.writers import OLDEST
 
 
 def done_again(chance: random.Random, stage: Stage) -> Moves:
-    """Somebody clears the task of a sweep that is at work, and its process lives on."""
+    """The task of a running sweep is cleared, and its process continues."""
     begin, number = max(0.0, stage.at - 1), chance.choice((1, 1, 2, 3))
     when = "bulk_delete", chance.choice(("prepare_uncommitted", "list_branches", "get", "delete")), number
     return [
@@ -26,7 +27,8 @@ def done_again(chance: random.Random, stage: Stage) -> Moves:
 
 def claimed_late(chance: random.Random, stage: Stage) -> Moves:
     """A task is suspended right before it begins its try and taken for lost; its next try did the step, later ones are
-    at work, and it wakes and does the step once more. Something old is named meanwhile."""
+    running, and it wakes and does the step once more. An old object is referenced meanwhile.
+    """
     name, begin = f"run{stage.run}", max(0.0, stage.at - 1)
     task, *wake = chance.choice(
         (
@@ -62,7 +64,7 @@ def claimed_late(chance: random.Random, stage: Stage) -> Moves:
 
 
 def given_up(chance: random.Random, stage: Stage) -> Moves:
-    """The machine of a sweep is suspended, somebody marks the task as failed, the run ends, and the sweep goes on."""
+    """The machine of a sweep is suspended, its task is marked as failed, the run ends, and the sweep continues."""
     name, begin = f"run{stage.run}", max(0.0, stage.at - 1)
     moves = garbage(chance, stage, 3, 6)
     call = chance.choice(("prepare_uncommitted", "list_branches", "get", "get", "list_repositories"))
@@ -76,7 +78,7 @@ def given_up(chance: random.Random, stage: Stage) -> Moves:
 
 
 def nobody_looks(chance: random.Random, stage: Stage) -> Moves:
-    """A sweep deletes for long, a head moves to an expired commit, and the driver can look no more, or never could."""
+    """A sweep deletes for long, a head moves to an expired commit, and the driver's looks fail, or never worked."""
     begin = max(0.0, stage.at - 1)
     moves = [
         *branches(stage),
@@ -105,8 +107,9 @@ def nobody_looks(chance: random.Random, stage: Stage) -> Moves:
 
 
 def lost_meanwhile(chance: random.Random, stage: Stage) -> Moves:
-    """The machine of a sweep is suspended while a request is on its way, and when it wakes that has failed; or while a
-    worker looks whether it may send one. Somebody else has taken over."""
+    """The machine of a sweep is suspended with a request on its way, which has failed at its waking; or during a
+    worker's check before a request. Another run has taken over.
+    """
     begin = max(0.0, stage.at - 1)
     look = "stat bulk_delete/_watch", chance.choice((1, 2, 3))
     when = "bulk_delete", *chance.choice((("delete", chance.choice((1, 2))), look))
@@ -121,8 +124,7 @@ def lost_meanwhile(chance: random.Random, stage: Stage) -> Moves:
 
 
 def both_sleep(chance: random.Random, stage: Stage) -> Moves:
-    """A head moves right when the driver of a sweep has looked at it; it sleeps before it says so, and the worker
-    until it has."""
+    """A head moves right after the driver's look; the driver sleeps before it reports, and the worker until then."""
     begin, seconds = max(0.0, stage.at - 1), chance.choice((200.0, 280.0, 297.0))
     call = "bulk_delete", "list_repositories", chance.choice((3, 3, 4))
     moves = [
@@ -144,8 +146,9 @@ def both_sleep(chance: random.Random, stage: Stage) -> Moves:
 
 
 def handed_over(chance: random.Random, stage: Stage) -> Moves:
-    """A run fails and is cleared, and the task that takes its lease again is suspended and taken for lost: its next try
-    has handed a later lease over when it wakes."""
+    """A run fails and is cleared, and its next lease task is suspended and taken for lost: its next try has handed a
+    later lease over when it wakes.
+    """
     name, begin = f"run{stage.run}", max(0.0, stage.at - 1)
     later = stage.at + stage.length + chance.choice((2.0, 3.0, 5.0)) * HOUR
     step = chance.choice(("check_limits", "bulk_delete"))
@@ -162,7 +165,7 @@ def handed_over(chance: random.Random, stage: Stage) -> Moves:
 
 
 def reported_twice(chance: random.Random, stage: Stage) -> Moves:
-    """Who writes the report is suspended and taken for lost, and goes on when a later try has written it."""
+    """The writer of the report is suspended and taken for lost, and continues after a later try has written it."""
     step = chance.choice(("slice_listing", "subtract", "check_limits", "bulk_delete", "state"))
     calls = f"get {step}/_FAILED.json", "put deleted", "put deleted.text", "put analysis.json"
     call = chance.choice(calls)

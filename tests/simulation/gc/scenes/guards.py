@@ -1,4 +1,4 @@
-"""What guards are there for: each scene does what one of them, or a few, have to notice."""
+"""Scenes for the guards: each is to be noticed by one or a few of them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MARKED = (
     ("check_limits", "put"),
     ("bulk_delete", "get"),
 )
-"""Calls after staging was read and before the re-check reads it."""
+"""Calls between the mark's reading of staging and the re-check's."""
 AFTER_COMMITS = (("subtract", "put"), ("subtract", "get"), ("check_limits", "get"), ("check_limits", "put"))
 
 
 def kept_by_a_tag(chance: random.Random, stage: Stage) -> Moves:
-    """Only a tag still leads to a commit that no rule keeps."""
+    """Only a tag still leads to a commit kept by no rule."""
     branch, path = chance.choice(("one", "two")), stage.temper.path(chance)
     moves = [
         Move(stage.past(44), "rules", (1, 0)),
@@ -53,7 +53,7 @@ def kept_by_a_tag(chance: random.Random, stage: Stage) -> Moves:
 
 
 def only_hidden(chance: random.Random, stage: Stage) -> Moves:
-    """Only a hidden branch has something, committed or staged, with rules or without."""
+    """Only a hidden branch has an object, committed or staged, with rules or without."""
     path, other = stage.temper.path(chance), stage.temper.path(chance)
     return [
         Move(stage.past(44), "rules", (chance.choice((None, None, 5)), 0)),
@@ -67,7 +67,7 @@ def only_hidden(chance: random.Random, stage: Stage) -> Moves:
 
 
 def only_looked(chance: random.Random, stage: Stage) -> Moves:
-    """A run that is only to look finds garbage, after another one or before."""
+    """A dry run finds garbage, after another one or before."""
     at = stage.at + chance.choice((0.0, 2 * HOUR))
     mode = chance.choice(("clean", "optimized"))
     return [
@@ -77,7 +77,7 @@ def only_looked(chance: random.Random, stage: Stage) -> Moves:
 
 
 def staged_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
-    """Old objects that nobody names are staged or linked anew, after the mark has read staging."""
+    """Old unreferenced objects are staged or linked again, after the mark has read staging."""
     moves = garbage(chance, stage, 2, 4)
     for number in range(chance.choice((1, 2))):
         where = stage.temper.branch(chance), stage.temper.path(chance)
@@ -86,7 +86,7 @@ def staged_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
 
 
 def up_again_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
-    """An expired commit is taken up again, after the mark has read commits."""
+    """An expired commit is reused, after the mark has read commits."""
     moves = expired(chance, stage)
     verb = chance.choice(("hard reset", "hard reset", "tag"))
     old = OLDEST + chance.choice((1, 1, 1, 2))
@@ -95,7 +95,7 @@ def up_again_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
 
 
 def kept_by_a_cache(chance: random.Random, stage: Stage) -> Moves:
-    """An expired commit is taken up again, after the mark has read commits; a cache on the way answers as before."""
+    """An expired commit is reused, after the mark has read commits; a cache on the way returns the old answer."""
     call, step = chance.choice(
         (("list_branches", "bulk_delete"), ("get", "bulk_delete"), ("stat_object", "check_limits"))
     )
@@ -105,30 +105,30 @@ def kept_by_a_cache(chance: random.Random, stage: Stage) -> Moves:
 
 
 def table_is_missing(chance: random.Random, stage: Stage) -> Moves:
-    """One of the ranges that commits have is lost or damaged before any run has read it."""
+    """A range of the commits is lost or damaged before any run has read it."""
     verb = chance.choice(("lose range", "damage range"))
     moves = []
     branch, path = chance.choice(("main", "one", "two")), stage.temper.path(chance)
-    for n in range(3):  # what is in a head, servers read as well
+    for n in range(3):  # content of a head is also read by servers
         moves.append(Move(stage.past(20 - n), "upload", (branch, path, bytes(70 + n))))
         moves.append(Move(stage.past(19.5 - n), "commit", (branch, 0)))
     return [*moves, Move(stage.past(0.5), verb, (chance.randrange(40),)), *garbage(chance, stage, 0, 1)]
 
 
 def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
-    """A branch is gone whenever a scan of staging comes to it, and is there again before and after."""
+    """A branch is missing in every scan of staging, and exists before and after."""
     gone = chance.choice(("one", "one", "one", "two"))  # a server notices when it is the last
     begin = max(0.0, stage.at - 1)
-    # What is committed is there whatever a scan shows, and most of what a look at some objects sees.
+    # Committed entries exist in any scan, and in most looks at some objects.
     moves = [Move(stage.past(20), "upload", ("main", path, b"x")) for path in PATHS[:4]]
     moves += [Move(stage.past(19), "commit", ("main", 0)), *branches(stage, 4)]
     staged = chance.choice(("main", "hidden", "hidden"))
     since = stage.past(2.5)
-    if chance.random() < 0.3:  # what the run before saw staged is in a head by now
+    if chance.random() < 0.3:  # staged entries of the run before are in a head now
         since = stage.at - 26.5 * HOUR
         moves.append(Move(stage.past(2.5), "upload", (staged, "f", bytes(90))))
         moves.append(Move(since - 600, "commit", (staged, 0)))
-    for n in range(chance.choice((1, 2, 4))):  # the last path of a branch is always looked at
+    for n in range(chance.choice((1, 2, 4))):  # the last path of a branch is always checked
         moves.append(Move(since, "upload", (staged, f"e{n}", bytes(chance.choice((70, 80)) + n))))
     for branch in ("one", "two"):
         moves.append(Move(stage.past(2.4), "reset", (branch,)))
@@ -140,8 +140,9 @@ def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
 
 
 def not_there(chance: random.Random, stage: Stage) -> Moves:
-    """The same bytes are staged again, unseen, and a proxy says of everything that it is not there: to the guards, and
-    to the sweep as well, which asks again."""
+    """The same bytes are staged again, unseen, and a proxy answers "not found" to all requests of the guards, and of
+    the sweep's repeated check as well.
+    """
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     call = chance.choice(("stat_object", "stat_object", "list_branches"))
     seconds = round(chance.choice((0.02, 0.1)) * stage.length, 3)
@@ -158,7 +159,7 @@ def not_there(chance: random.Random, stage: Stage) -> Moves:
 
 
 def alike_later(chance: random.Random, stage: Stage) -> Moves:
-    """A run waits for a person; meanwhile an old object is staged over its like, which no server shows."""
+    """A run waits for a person; meanwhile an old object is staged over an equal entry, invisible in any answer."""
     branch, path, name = stage.temper.branch(chance), stage.temper.path(chance), f"late{stage.run}"
     data = bytes(chance.randrange(70, 90))
     waits = chance.choice((HOUR, 3 * HOUR))
@@ -184,8 +185,9 @@ def alike_later(chance: random.Random, stage: Stage) -> Moves:
 
 
 def alike_at_once(chance: random.Random, stage: Stage) -> Moves:
-    """An old object is staged over its like, which no server shows, right after the guards have asked, or before; on a
-    branch that was there, or on one that is made now; over an entry that was there, or one that comes now."""
+    """An old object is staged over an equal entry, invisible in any answer, right after the guards' request, or
+    before; on an old or new branch; over an old or new entry.
+    """
     path, data, begin = stage.temper.path(chance), bytes(chance.randrange(70, 90)), max(0.0, stage.at - 1)
     branch = chance.choice(("main", "main", "one"))
     moves = [
@@ -216,7 +218,7 @@ def alike_at_once(chance: random.Random, stage: Stage) -> Moves:
 
 
 def clocks_apart(chance: random.Random, stage: Stage) -> Moves:
-    """A server's clock is ahead when an address is handed out, and behind when it is linked."""
+    """A server's clock is ahead when it hands an address out, and behind when it links it."""
     off, link = chance.choice((400.0, 900.0, 2400.0)), stage.during(chance)
     moves = [Move(stage.past(5), "clocks off", (off,)), *garbage(chance, stage, 1)]
     for number in range(3):
@@ -229,14 +231,14 @@ def clocks_apart(chance: random.Random, stage: Stage) -> Moves:
 
 
 def exactly_old(chance: random.Random, stage: Stage) -> Moves:
-    """Objects lie around the very second of a run's cutoff."""
+    """Objects with times around the exact second of a run's cutoff."""
     first = stage.at - 25 * HOUR - 1
     step = chance.choice((0.5, 1.0)) * max(1.0, stage.length / 400)
     return [Move(first + step * number, "orphan", (bytes(60 + number),)) for number in range(12)]
 
 
 def tables_are_broken(chance: random.Random, stage: Stage) -> Moves:
-    """Ranges or what the collector knows of them are lost or damaged, before a run or between two."""
+    """Ranges or the index of them are lost or damaged, before a run or between two."""
     verb = chance.choice(("lose range", "damage range", "lose index", "lose page"))
     branch = stage.temper.branch(chance)
     moves = [
@@ -256,7 +258,7 @@ def tables_are_broken(chance: random.Random, stage: Stage) -> Moves:
 
 
 def index_is_lost(chance: random.Random, stage: Stage) -> Moves:
-    """What the collector knows of ranges is lost, while it has to look for objects as long as others."""
+    """The index of ranges is lost, while the collector has to wait for objects as long as others."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     data = bytes(chance.randrange(60, 90))
     return [
@@ -269,7 +271,7 @@ def index_is_lost(chance: random.Random, stage: Stage) -> Moves:
 
 
 def in_one_place(chance: random.Random, stage: Stage) -> Moves:
-    """Another repository comes into this one's namespace, before a run, or while it is at work."""
+    """Another repository begins to use this one's namespace, before a run, or during it."""
     verb = chance.choice(("nest", "nest unseen", "share", "share"))
     moves = garbage(chance, stage, 1, 3)
     if chance.random() < 0.4:
@@ -279,7 +281,7 @@ def in_one_place(chance: random.Random, stage: Stage) -> Moves:
 
 
 def back_from_the_head(chance: random.Random, stage: Stage) -> Moves:
-    """What a head has goes back into staging while staging is read: by new metadata, and a reset of the branch."""
+    """Content of a head is staged again while staging is read: by new metadata, and a reset of the branch."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [
         *branches(stage),
@@ -298,7 +300,7 @@ def back_from_the_head(chance: random.Random, stage: Stage) -> Moves:
 
 
 def orphan_of_before(chance: random.Random, stage: Stage) -> Moves:
-    """A worker sleeps while its run fails and is cleared, and wakes beside the new results that it knows nothing of."""
+    """A worker sleeps while its run fails and is cleared, and wakes beside the new results unknown to it."""
     name = f"run{stage.run}"
     task, first = chance.choice(
         (("subtract", "list_committed"), ("list_committed", "mark_uncommitted"), ("check_limits", "subtract"))
@@ -323,8 +325,9 @@ def orphan_of_before(chance: random.Random, stage: Stage) -> Moves:
 
 
 def woken_beside_its_retry(chance: random.Random, stage: Stage) -> Moves:
-    """A step is suspended and taken for lost, its run fails and is cleared, and it ends beside the new results that it
-    knows nothing of."""
+    """A step is suspended and taken for lost, its run fails and is cleared, and it ends beside the new results
+    unknown to it.
+    """
     name = f"run{stage.run}"
     task, first = chance.choice(
         (("subtract", "list_committed"), ("subtract", "mark_uncommitted"), ("check_limits", "subtract"))
@@ -349,7 +352,7 @@ def woken_beside_its_retry(chance: random.Random, stage: Stage) -> Moves:
 
 
 def after_a_while(chance: random.Random, stage: Stage) -> Moves:
-    """A run that failed is gone on with after hours or days, as somebody does who clears it."""
+    """A failed run is cleared after hours or days."""
     name = f"run{stage.run}"
     spell = chance.choice(("store down", "proxy page")), 1800.0, 1.0
     hours = chance.choice((3.0, 25.0, 50.0, 80.0))

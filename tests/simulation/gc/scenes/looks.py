@@ -1,5 +1,6 @@
-"""What the driver of a sweep sees and what its workers ask, when one of them is late: looks that arrive last, workers
-that sleep between two questions."""
+"""Late looks of a sweep's driver and late questions of its workers: looks arriving last, workers asleep between two
+questions.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ def _heads_move(chance: random.Random, stage: Stage, *call: object) -> Moves:
 
 
 def look_arrives_last(chance: random.Random, stage: Stage) -> Moves:
-    """The driver of a sweep finds that a head has moved, and an earlier look of it, which was taken for lost and sent
-    again, arrives only then; workers sleep over both."""
+    """The driver of a sweep finds a moved head; an earlier look, taken for lost and sent again, arrives only then;
+    workers sleep through both.
+    """
     begin = max(0.0, stage.at - 1)
     call = "bulk_delete", "put bulk_delete/_watch", chance.choice((1, 2, 3))
     seconds = chance.choice((20.0, 30.0, 40.0, 50.0))
@@ -37,9 +39,10 @@ def look_arrives_last(chance: random.Random, stage: Stage) -> Moves:
 
 
 def worker_sleeps(chance: random.Random, stage: Stage) -> Moves:
-    """A worker of a sweep has read what the driver saw, and falls asleep before it has looked at all else; meanwhile a
-    head moves, and the driver sees it. A deletion before may have taken long and failed, so that the worker looks once
-    more right before it sends it again."""
+    """A worker of a sweep has read the driver's results, and falls asleep before its own checks; meanwhile a head
+    moves, and the driver sees it. An earlier deletion may have failed after a long time, so the worker checks once
+    more right before it sends it again.
+    """
     begin = max(0.0, stage.at - 1)
     read, first = chance.choice((("open_read lease.json", 3), ("get bulk_delete/_try.json", 2)))
     call = "bulk_delete", read, first + chance.choice((0, 1, 2, 3, 4, 5))

@@ -1,4 +1,4 @@
-"""Ways in which something was lost before, or nearly: around one run, mostly while it is at work."""
+"""Real or possible losses around one run, mostly during it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.writers import BRANCHES, OLDEST
 
 
 def the_same_again(chance: random.Random, stage: Stage) -> Moves:
-    """The same bytes are uploaded again over what is committed, and the head moves while a run looks."""
+    """The same bytes are uploaded again over a committed path, and the head moves during a run's look."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [
         Move(stage.past(20), "upload", (branch, path, content(chance))),
@@ -38,7 +38,7 @@ def the_same_again(chance: random.Random, stage: Stage) -> Moves:
 
 
 def storm(chance: random.Random, stage: Stage) -> Moves:
-    """Weather of one kind around the calls of one step, while something depends on its answers."""
+    """Weather of one kind around the calls of one step, with live objects dependent on its answers."""
     step, call = chance.choice(MOMENTS)
     kind = chance.choice(stage.temper.weather)
     scene: Scene = chance.choice((the_same_again, staged_moves, expired_comes_back))
@@ -55,7 +55,7 @@ def storm(chance: random.Random, stage: Stage) -> Moves:
 
 
 def claimed(chance: random.Random, stage: Stage) -> Moves:
-    """What a client claimed of an object is copied along, and a second copy looks like the first."""
+    """A client's metadata of an object is copied along, and a second copy looks like the first."""
     branch, other = stage.temper.branch(chance), stage.temper.branch(chance)
     first, path = stage.temper.path(chance), stage.temper.path(chance)
     return [
@@ -93,7 +93,7 @@ def branches_come_and_go(chance: random.Random, stage: Stage) -> Moves:
 
 
 def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
-    """What only an expired commit has is taken up again while a run is at work."""
+    """Content of an expired commit only is reused during a run."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [
         Move(stage.past(44), "rules", (1, chance.choice((0, 2)))),
@@ -118,7 +118,7 @@ def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
 
 
 def staged_moves(chance: random.Random, stage: Stage) -> Moves:
-    """What was staged for long is committed, merged, reset or taken along while a run is at work."""
+    """Long staged entries are committed, merged, reset or moved during a run."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [Move(stage.past(chance.choice((2, 3, 20))), "upload", (branch, path, content(chance)))]
     if chance.random() < 0.5:
@@ -134,7 +134,7 @@ def staged_moves(chance: random.Random, stage: Stage) -> Moves:
 
 
 def orphan(chance: random.Random, stage: Stage) -> Moves:
-    """A worker is lost while it lives on, and wakes while the retry, or what comes after it, is at work."""
+    """A worker is lost but continues, and wakes during the retry, or a later step."""
     task = chance.choice(
         ("slice_listing", "mark_uncommitted", "list_committed", "list_committed", "subtract", "check_limits")
     )
@@ -148,7 +148,7 @@ def orphan(chance: random.Random, stage: Stage) -> Moves:
 
 
 def late_link(chance: random.Random, stage: Stage) -> Moves:
-    """An address that was handed out a day ago is linked at the last moment; servers disagree about which that is."""
+    """An address handed out a day ago is linked at the last moment; servers disagree about the deadline."""
     hours = chance.choice((23.5, 24.0, 24.2, 25.1, 25.5, 26.0))
     moves = []
     for number in range(chance.choice((1, 3))):
@@ -160,7 +160,7 @@ def late_link(chance: random.Random, stage: Stage) -> Moves:
 
 
 def late_stage(chance: random.Random, stage: Stage) -> Moves:
-    """An old address, perhaps nobody's, is staged while a run is at work."""
+    """An old, maybe unreferenced, address is staged during a run."""
     moves = [Move(stage.past(3), "orphan", (content(chance),))]
     for _ in range(chance.choice((1, 2, 4))):
         where = stage.temper.branch(chance), stage.temper.path(chance)
@@ -169,7 +169,7 @@ def late_stage(chance: random.Random, stage: Stage) -> Moves:
 
 
 def late_parts(chance: random.Random, stage: Stage) -> Moves:
-    """An upload in parts ends right when a run begins, and its server takes its time to stage it."""
+    """A multipart upload ends right at the beginning of a run, and its server stages it later."""
     where = stage.temper.branch(chance), stage.temper.path(chance), content(chance)
     end = stage.at + chance.random() * 0.3 * stage.length
     return [
@@ -180,7 +180,7 @@ def late_parts(chance: random.Random, stage: Stage) -> Moves:
 
 
 def two_at_once(chance: random.Random, stage: Stage) -> Moves:
-    """A run falls asleep while it deletes, another one follows, and things come back in between."""
+    """A run falls asleep during its deletion, another one follows, and objects are reused in between."""
     mode = chance.choice(("clean", "optimized"))
     by = chance.choice(("dag", "person"))
     other = f"other{stage.run}"
@@ -199,7 +199,7 @@ def two_at_once(chance: random.Random, stage: Stage) -> Moves:
 
 
 def again_and_again(chance: random.Random, stage: Stage) -> Moves:
-    """Runs follow each other over days, and what each knew is what the next builds on."""
+    """Runs follow each other over days, each with the results of the earlier ones."""
     moves: Moves = []
     at = stage.at
     for number in range(chance.choice((2, 3, 4))):
@@ -213,7 +213,7 @@ def again_and_again(chance: random.Random, stage: Stage) -> Moves:
 
 
 def damage(chance: random.Random, stage: Stage) -> Moves:
-    """Something in the store is broken, lost or locked away before or while a run is at work."""
+    """Objects of the store are damaged, lost or locked before or during a run."""
     verb = chance.choice(("lose range", "damage range", "lose index", "lock away", "lock away", "lose page"))
     at = chance.choice((stage.past(0.5), stage.during(chance)))
     moves = [Move(at, verb, (chance.randrange(40),))]
@@ -223,7 +223,7 @@ def damage(chance: random.Random, stage: Stage) -> Moves:
 
 
 def others_inside(chance: random.Random, stage: Stage) -> Moves:
-    """Another repository lives in this one's namespace, on this server or on another one's."""
+    """Another repository uses this one's namespace, on this server or on another one's."""
     verb = chance.choice(("nest", "nest unseen", "share", "share"))
     at = chance.choice((stage.past(4), stage.past(4), stage.during(chance)))
     args: tuple[Any, ...] = ()
@@ -231,7 +231,7 @@ def others_inside(chance: random.Random, stage: Stage) -> Moves:
 
 
 def deleted_while_idle(chance: random.Random, stage: Stage) -> Moves:
-    """Plenty is garbage and workers faint, so that a sweep takes long, and heads move to old commits meanwhile."""
+    """Much garbage and sleeping workers make a sweep long, and heads move to old commits meanwhile."""
     moves = [Move(stage.past(3), "orphan", (content(chance),)) for _ in range(chance.choice((5, 15)))]
     for _ in range(chance.choice((1, 2, 4))):
         number, seconds = 1 + int(chance.random() ** 2 * 30), chance.choice((70.0, 150.0, 250.0, 290.0))
@@ -244,7 +244,7 @@ def deleted_while_idle(chance: random.Random, stage: Stage) -> Moves:
 
 
 def neighbours(chance: random.Random, stage: Stage) -> Moves:
-    """Somebody works in another repository whose names begin like this one's."""
+    """A client works in another repository with a similar name."""
     moves = []
     for _ in range(chance.choice((4, 10, 20))):
         verb, args = stage.temper.write(chance)
@@ -265,4 +265,4 @@ STORMS: tuple[tuple[str, str, tuple[str, ...], Scene], ...] = (
     ("staging cut short", "mark_uncommitted", ("list_branches",), branches_come_and_go),
     ("cached answer", "bulk_delete", ("list_branches",), expired_comes_back),
 )
-"""Weather whose answers, if they were believed, would lose something: kind, step, calls, and what depends on them."""
+"""Weather with dangerous wrong answers: kind, step, calls, and dependent objects."""

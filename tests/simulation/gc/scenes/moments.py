@@ -1,4 +1,4 @@
-"""What moves around a scan of staging while it is read: no scan is one moment."""
+"""Moves of entries around a scan of staging during its reading: a scan has no single moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.writers import OLDEST
 
 SCAN = "prepare_uncommitted"
 ORDER = ("hidden", "main", "one", "two")
-"""Branches as a scan comes to them."""
+"""Branches in the order of a scan."""
 AFTER_THE_MARK = (("subtract", "put"), ("check_limits", "put"))
 
 
@@ -27,8 +27,9 @@ def _others(stage: Stage, *names: str) -> Moves:
 
 
 def carried_over(chance: random.Random, stage: Stage) -> Moves:
-    """What is staged is carried over to a branch that the scan has read, by a commit that is left behind: in the mark,
-    in the re-check, or in both."""
+    """Staged entries are moved to a branch already scanned, by a commit left dangling: in the mark, in the re-check, or
+    in both.
+    """
     path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
     first = chance.choice((2, 3, 3))
     source, target, last = (ORDER[first - n] for n in range(3))
@@ -42,7 +43,7 @@ def carried_over(chance: random.Random, stage: Stage) -> Moves:
         *garbage(chance, stage, 0, 1),
         Move(-58.0, "clients hurry"),
     ]
-    if chance.random() < 0.5:  # nothing names it when the mark reads staging
+    if chance.random() < 0.5:  # unreferenced when the mark reads staging
         moves.append(Move(stage.past(2), "reset path", (source, path)))
         moves.append(Move(begin, "when", (*chance.choice(AFTER_THE_MARK), 1, "stage", source, path, 1)))
         again = _at(
@@ -76,8 +77,9 @@ def _left_by_two(chance: random.Random, stage: Stage, path: str) -> Moves:
 
 
 def taken_from_behind(chance: random.Random, stage: Stage) -> Moves:
-    """What an old commit has that only the rule of a branch keeps is staged elsewhere while staging is read, and that
-    branch is reset; or what its head has is staged on itself."""
+    """Content of an old commit kept by a branch's rule only is staged elsewhere while staging is read, and the branch
+    is reset; or content of its head is staged on itself.
+    """
     path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
     target = chance.choice(("hidden", "main", "one", "two"))
     moves = [
@@ -95,8 +97,9 @@ def taken_from_behind(chance: random.Random, stage: Stage) -> Moves:
 
 
 def taken_from_a_tag(chance: random.Random, stage: Stage) -> Moves:
-    """An expired commit is tagged, mostly after the mark; while the re-check reads, what it has goes into the staging
-    of a branch that does not lead there, and the tag goes."""
+    """An expired commit is tagged, mostly after the mark; during the re-check its content is staged on another branch,
+    and the tag is deleted.
+    """
     path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
     target = chance.choice(("hidden", "main", "one", "two"))
     moves = [
@@ -116,8 +119,9 @@ def taken_from_a_tag(chance: random.Random, stage: Stage) -> Moves:
 
 
 def left_behind(chance: random.Random, stage: Stage) -> Moves:
-    """What is staged goes over into a commit that nothing leads to, or that only a tag does, and whose tables are old:
-    between two reads of the re-check, so that one reads staging too late and another one commits too early."""
+    """Staged entries move into a dangling commit, or one with only a tag, with old tables: between two reads of the
+    re-check, so one reads staging too late and another one commits too early.
+    """
     path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
     source, target = chance.sample(("main", "one", "hidden"), 2)
     moves = [

@@ -1,4 +1,4 @@
-"""People: who is asked, who answers, what is brought back or made final."""
+"""People: approvals, answers, restores, purges."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tests.simulation.history import Move
 
 
 def draw_answer(chance: random.Random) -> tuple[str, str, str]:
-    """Draw what somebody answers a run: decision, name, and where."""
+    """Draw an answer to a run: decision, name, and place."""
     decision = chance.choice(("approved", "approved", "approved", "rejected"))
     return decision, chance.choice(("anna", "bert")), chance.choice(("Airflow", "Airflow", "dredge gc"))
 
 
 def draw_by_people(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
-    """Draw something that people do after runs: verb and arguments."""
+    """Draw an action of people after runs: verb and arguments."""
     if chance.random() < 0.5:
         return "restore", (chance.randrange(6), chance.choice((1.0, 3.0, 30.0)))
     return "purge", (chance.choice((1.0, 1.0, 2.0)), chance.random() < 0.2)
 
 
 def asked_first(chance: random.Random, stage: Stage) -> Moves:
-    """A run waits for a person, who answers early or late, and others answer as well; things come back meanwhile."""
+    """A run waits for a person, who answers early or late, with other answers as well; objects are reused meanwhile."""
     name, hours = f"asked{stage.run}", chance.choice((1.0, 3.0, 12.0))
     at = stage.at + chance.choice((0.0, stage.length + HOUR))
     by = chance.choice(("dag", "dag", "dag", "person"))
@@ -46,7 +46,7 @@ def asked_first(chance: random.Random, stage: Stage) -> Moves:
 
 
 def taken_back(chance: random.Random, stage: Stage) -> Moves:
-    """What a run deletes is brought back and kept for a while, made final, or both, and other runs follow."""
+    """A run's deletions are restored and pinned for a while, purged, or both, and other runs follow."""
     at = stage.at + chance.choice((0.0, stage.length))
     undo = chance.choice(("auto", "quarantine", "quarantine"))
     run = "clean", False, None, 0, None, "dag", ("never", 1.0), undo
@@ -62,7 +62,7 @@ def taken_back(chance: random.Random, stage: Stage) -> Moves:
 
 
 def beyond_limits(chance: random.Random, stage: Stage) -> Moves:
-    """A run would delete more than it may; nobody answers, or somebody does, in time or not, and may change it."""
+    """A run would exceed its limits; it is answered in time, late, or never, and the records may be edited."""
     name, hours = f"limited{stage.run}", chance.choice((1.0, 3.0))
     approval = chance.choice(("over_limits", "over_limits", "never")), hours
     by = chance.choice(("dag", "dag", "person"))
@@ -97,7 +97,7 @@ def beyond_limits(chance: random.Random, stage: Stage) -> Moves:
 
 
 def answered_early(chance: random.Random, stage: Stage) -> Moves:
-    """Somebody says no, or yes and then no, right while the sweep begins, checks again, or deletes."""
+    """A rejection, or an approval and then a rejection, right while the sweep begins, checks again, or deletes."""
     name = f"early{stage.run}"
     at = stage.at + 1
     moves = [*garbage(chance, stage, 4, 8), run_of(at, name, approval=("always", 3.0))]
@@ -122,7 +122,7 @@ def answered_early(chance: random.Random, stage: Stage) -> Moves:
 
 
 def made_final(chance: random.Random, stage: Stage) -> Moves:
-    """What a run deleted comes back, or is overwritten, and is then to be made final, too early or in time."""
+    """A run's deletions are reused, or overwritten, and then purged, too early or in time."""
     at, undo = stage.at + chance.choice((0.0, stage.length)), chance.choice(("auto", "quarantine"))
     moves = [*garbage(chance, stage, 2, 4), run_of(at, f"final{stage.run}", undo=undo)]
     days = chance.choice((1.0, 1.0, 2.0))

@@ -1,4 +1,4 @@
-"""Tries that are taken for lost and go on all the same, beside the ones that were begun in their place."""
+"""Tries taken for lost but still running, beside their replacements."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ GIVEN_UP = (
     ("mark_uncommitted", "put"),
     ("check_limits", "put"),
 )
-"""Calls of drivers at which nobody hears of them any more."""
+"""Calls of drivers at the loss of their connection."""
 
 
 def beside_its_retry(chance: random.Random, stage: Stage) -> Moves:
-    """A driver is taken for lost and goes on, at the same time as its retry; a head moves to an expired commit, of
-    which one of the two may know."""
+    """A driver is taken for lost and continues, concurrently with its retry; a head moves to an expired commit, maybe
+    known to only one of the two.
+    """
     begin = max(0.0, stage.at - 1)
     moves = [*branches(stage), *garbage(chance, stage, 10, 20), *expired(chance, stage)]
     step, call = chance.choice(GIVEN_UP)
@@ -46,8 +47,7 @@ def beside_its_retry(chance: random.Random, stage: Stage) -> Moves:
 
 
 def lease_runs_out(chance: random.Random, stage: Stage) -> Moves:
-    """A sweep takes long, and the request that was to prolong its lease takes longer than that lasts; another run waits
-    for it."""
+    """A sweep takes long, and the renewal of its lease takes longer than the lease; another run waits for it."""
     begin = max(0.0, stage.at - 1)
     moves = [*branches(stage), *garbage(chance, stage, 15, 20)]
     step = chance.choice(("bulk_delete", "bulk_delete", "bulk_delete", "check_limits"))
@@ -75,8 +75,9 @@ AFTERWARDS = (
 
 
 def begun_anew(chance: random.Random, stage: Stage) -> Moves:
-    """A driver is taken for lost right before its try of a step begins, and begins it when later steps have used what
-    its retry left; an expired commit is taken up again in between."""
+    """A driver is taken for lost right before its try of a step, and begins it after later steps have used the results
+    of its retry; an expired commit is reused in between.
+    """
     name, begin = f"run{stage.run}", max(0.0, stage.at - 1)
     task = chance.choice(ORPHANS)
     moves = [*branches(stage), *garbage(chance, stage, 2, 10), *expired(chance, stage)]
@@ -84,7 +85,7 @@ def begun_anew(chance: random.Random, stage: Stage) -> Moves:
     old = OLDEST + chance.choice((1, 1, 1, 2, 3))
     back = chance.choice(("subtract", "check_limits")), chance.choice(("get", "put")), 1
     moves.append(Move(begin, "when", (*back, "hard reset", stage.temper.branch(chance), old)))
-    if chance.random() < 0.5:  # then a sweep looks again
+    if chance.random() < 0.5:  # then a sweep checks again
         again = "hard reset", stage.temper.branch(chance), OLDEST + chance.choice((1, 2, 3))
         moves.append(Move(begin, "when", ("bulk_delete", "delete", 1, *again)))
         moves.append(Move(begin, "each", ("bulk_delete", LEDGER, 1, 6, "faint", 30.0)))
@@ -94,7 +95,7 @@ def begun_anew(chance: random.Random, stage: Stage) -> Moves:
 
 
 def asleep_meanwhile(chance: random.Random, stage: Stage) -> Moves:
-    """The machine of a run is suspended before it deletes, and another run has the lease when it goes on, or had it."""
+    """The machine of a run is suspended before it deletes, and another run has or had the lease when it continues."""
     begin, seconds = max(0.0, stage.at - 1), chance.choice((700.0, 1300.0, HOUR))
     step = chance.choice(("list_committed", "subtract", "check_limits", "check_limits", "bulk_delete"))
     call = chance.choice(("get", "put", "list_branches"))

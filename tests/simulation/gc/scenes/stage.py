@@ -1,4 +1,4 @@
-"""What scenes are made of: where one is played, moments of a run, and a few draws."""
+"""Parts of scenes: a stage, moments of a run, and a few draws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLEEPS = (330.0, 400.0, 900.0, HOUR, 2 * HOUR, 14 * HOUR)
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a scene is played."""
+    """The stage of a scene."""
 
     temper: Temper  # of the history
     run: int  # number of the run that it is about
@@ -25,7 +25,7 @@ class Stage:
     length: float  # about how long it takes, in seconds
 
     def during(self, chance: random.Random) -> float:
-        """A time while the run is at work."""
+        """A time during the run."""
         return self.at + chance.random() * self.length * chance.choice((0.4, 1.0, 1.0, 1.5))
 
     def past(self, days: float) -> float:
@@ -52,20 +52,20 @@ MOMENTS = (
     ("bulk_delete", "delete"),
     ("verify", "stat"),
 )
-"""Calls of a run in whose moment something may be done: role and name."""
+"""Calls of a run for moves: role and name."""
 SWEEPING = (("bulk_delete", "get"), ("bulk_delete", "put"), ("bulk_delete", "delete"))
 
 
 def moment(
     chance: random.Random, stage: Stage, verb: str, *args: Any, among: Sequence[tuple[str, str]] = MOMENTS
 ) -> Move:
-    """A move that is made right when a run does some call."""
+    """A move made at some call of a run."""
     number = 1 + int(chance.random() ** 2 * 6)
     return Move(max(0.0, stage.at - 1), "when", (*chance.choice(among), number, verb, *args))
 
 
 def content(chance: random.Random) -> bytes:
-    """Draw bytes: often as long as others, or of a length that nothing else has."""
+    """Draw bytes: often of a common length, or of a unique one."""
     return chance.choice(CONTENTS) if chance.random() < 0.5 else bytes(chance.randrange(3, 60))
 
 
@@ -119,24 +119,24 @@ def run_of(
     undo: str = "off",
     root: str = "",
 ) -> Move:
-    """A run, asked for as `drawing._draw_run` does."""
+    """A run, with arguments as in `drawing._draw_run`."""
     last = (root,) if root else ()
     return Move(at, "run", (name, mode, dry_run, most, policy, window, by, approval, undo, *last))
 
 
 def branches(stage: Stage, days: float = 44.0) -> Moves:
-    """All branches are there, most likely."""
+    """Make all branches, most likely."""
     return [Move(stage.past(days), "create branch", (branch, "main")) for branch in BRANCHES[1:]]
 
 
 def garbage(chance: random.Random, stage: Stage, *counts: int) -> Moves:
-    """Some objects that nobody names, each of a length of its own, old when the run begins, and not before."""
+    """Some unreferenced objects, each of a unique length, old at the beginning of the run, and not before."""
     at = stage.at - 26.5 * HOUR
     return [Move(at, "orphan", (bytes(60 + n),)) for n in range(chance.choice(counts))]
 
 
 def expired(chance: random.Random, stage: Stage) -> Moves:
-    """What only an expired commit has, as long as nothing else."""
+    """Content of an expired commit only, with a unique length."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     return [
         Move(stage.past(44), "rules", (1, 0)),

@@ -1,4 +1,4 @@
-"""What is staged: commits that take long, scans that lose rows, copies that no server shows."""
+"""Staged entries: long commits, scans with lost rows, copies invisible in answers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ BEFORE_THE_RE_CHECK = (("check_limits", "put"), ("bulk_delete", "get"), ("bulk_d
 
 
 def long_commit(chance: random.Random, stage: Stage) -> Moves:
-    """A commit takes hours, and meanwhile its path is written anew; a run before has seen what it is about to bring,
-    and later runs, or that run done again, see nothing of it."""
+    """A commit takes hours, and its path is rewritten meanwhile; an earlier run has seen its content, and later runs,
+    or the same run repeated, do not see it.
+    """
     branch, path, data = stage.temper.branch(chance), stage.temper.path(chance), content(chance)
     days = chance.choice((0.0, 0.0, 0.0, 8.0))
     apart = chance.choice((HOUR, 2 * HOUR, 5 * HOUR))
@@ -64,10 +65,10 @@ def _marked_again(chance: random.Random, stage: Stage, at: float) -> Moves:
 
 
 def pages_are_lost(chance: random.Random, stage: Stage) -> Moves:
-    """What the server wrote of a scan is gone before anybody reads it."""
+    """The server's pages of a scan are lost before they are read."""
     moves = [*branches(stage), *garbage(chance, stage, 0, 1)]
     for n, branch in enumerate(("main", "one", "two")[: chance.choice((1, 3))]):
-        for number in range(chance.choice((1, 3))):  # the last path of a branch is always looked at
+        for number in range(chance.choice((1, 3))):  # the last path of a branch is always checked
             write = branch, f"{number}{stage.temper.path(chance)}", bytes(70 + n + 3 * number)
             moves.append(Move(stage.past(3), "upload", write))
     for step in ("mark_uncommitted", "bulk_delete"):
@@ -77,8 +78,9 @@ def pages_are_lost(chance: random.Random, stage: Stage) -> Moves:
 
 
 def hidden_then_not(chance: random.Random, stage: Stage) -> Moves:
-    """The same bytes are uploaded again over a head, which a scan does not show; then the branch is at another commit
-    for a while, and back at the first one when staging is read again."""
+    """The same bytes are uploaded again over a head, hidden in a scan; then the branch is at another commit for a
+    while, and back at the first one when staging is read again.
+    """
     branch, path = chance.choice(("one", "two", "hidden")), stage.temper.path(chance)
     moves = [
         *branches(stage),
@@ -94,8 +96,9 @@ def hidden_then_not(chance: random.Random, stage: Stage) -> Moves:
 
 
 def carried_around(chance: random.Random, stage: Stage) -> Moves:
-    """A commit takes what is staged out of the way of a scan, and its branch has it in staging again when the scan is
-    over and the commit is left behind."""
+    """A commit hides staged entries from a scan, and its branch has them in staging again after the scan, with the
+    commit left dangling.
+    """
     branch, path = chance.choice(("two", "two", "one")), stage.temper.path(chance)
     moves = [
         Move(stage.past(44), "rules", (1, 0)),
@@ -124,7 +127,7 @@ def much_is_staged(chance: random.Random, stage: Stage) -> Moves:
 
 
 def dangling(chance: random.Random, stage: Stage) -> Moves:
-    """What a young commit has that no branch leads to, or an old one that only its child keeps alive."""
+    """Content of a young dangling commit, or of an old one kept only by its child."""
     branch, path = chance.choice(("one", "two")), stage.temper.path(chance)
     moves = [
         Move(stage.past(44), "rules", (chance.choice((5, 30)), chance.choice((0, 1)))),
@@ -151,7 +154,7 @@ def dangling(chance: random.Random, stage: Stage) -> Moves:
 
 
 def up_again_though_poisoned(chance: random.Random, stage: Stage) -> Moves:
-    """A head of the time of the scan is gone since, and servers do not find commits by their ids."""
+    """A head at the time of the scan was deleted, and servers do not find commits by their ids."""
     branch, path = chance.choice(("one", "two")), stage.temper.path(chance)
     moves = [
         Move(stage.past(44), "rules", (1, 0)),
@@ -177,8 +180,9 @@ def up_again_though_poisoned(chance: random.Random, stage: Stage) -> Moves:
 
 
 def copy_is_read(chance: random.Random, stage: Stage) -> Moves:
-    """The way to the key-value store leads to a copy that fell behind, and an old object is staged over its like, which
-    no server shows: all in the minutes between the mark and the re-check."""
+    """The key-value store is read from a stale replica, and an old object is staged over an equal entry, invisible in
+    answers: all in the minutes between the mark and the re-check.
+    """
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     begin, data = max(0.0, stage.at - 1), bytes(chance.randrange(70, 90))
     moves = [

@@ -1,4 +1,4 @@
-"""Requests of people's runs that are done long after those runs have died."""
+"""Requests of people's runs executed long after the end of these runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tests.simulation.history import Move
 
 
 def back_a_day_late(chance: random.Random, stage: Stage) -> Moves:
-    """A worker of a restore falls asleep while a request is on its way, the restore dies, and the
-    request is done after another run has listed what there is; runs are done with the slice it is about."""
+    """A worker of a restore falls asleep with a request on its way, the restore dies, and the request is done after
+    another run's listing; its slice is finished.
+    """
     days, at = chance.choice((9.0, 20.0, 30.0)), stage.at + stage.length + HOUR
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [

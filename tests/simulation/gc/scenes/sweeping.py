@@ -1,4 +1,4 @@
-"""While objects are deleted: what the driver looks at, what stops workers, who else is at work."""
+"""During the deletion: the driver's looks, the workers' reasons to stop, concurrent actors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.history import Move
 from tests.simulation.writers import OLDEST
 
 LEDGER = "put bulk_delete/_raw"
-"""A worker writes down what it has deleted."""
+"""A worker records its deletions."""
 
 
 def _plenty(chance: random.Random, stage: Stage) -> Moves:
@@ -23,7 +23,7 @@ def _again(chance: random.Random, stage: Stage) -> tuple[Any, ...]:
 
 
 def heads_move(chance: random.Random, stage: Stage) -> Moves:
-    """A sweep deletes for long, and meanwhile a head moves to an expired commit; the driver may see, or not."""
+    """A sweep deletes for long, and meanwhile a head moves to an expired commit; the driver may see it, or not."""
     begin = max(0.0, stage.at - 1)
     moves = [*branches(stage), *_plenty(chance, stage), *expired(chance, stage), *expired(chance, stage)]
     first = chance.choice((1, 2, 3))
@@ -59,7 +59,7 @@ def driver_is_silent(chance: random.Random, stage: Stage) -> Moves:
 
 
 def overtaken(chance: random.Random, stage: Stage) -> Moves:
-    """The machine of a sweep is suspended, so that another try of it or another run begins, and goes on after that."""
+    """The machine of a sweep is suspended, another try of it or another run begins, and it continues after that."""
     begin = max(0.0, stage.at - 1)
     moves = [*branches(stage), *_plenty(chance, stage), *expired(chance, stage)]
     seconds = chance.choice((500.0, 700.0, 900.0, 1300.0, HOUR))
@@ -77,7 +77,7 @@ def overtaken(chance: random.Random, stage: Stage) -> Moves:
 
 
 def late_answers(chance: random.Random, stage: Stage) -> Moves:
-    """A request to delete takes long and fails, and somebody else has taken over before it is sent again."""
+    """A delete request fails after a long time, and another run has taken over before it is sent again."""
     begin = max(0.0, stage.at - 1)
     seconds = chance.choice((20.0, 200.0, 700.0, 1300.0))
     moves = [*_plenty(chance, stage), Move(begin, "when", ("bulk_delete", "delete", 1, "dawdle", seconds))]
@@ -88,7 +88,7 @@ def late_answers(chance: random.Random, stage: Stage) -> Moves:
 
 
 def others_come(chance: random.Random, stage: Stage) -> Moves:
-    """Another repository comes into the namespace, or another collector ends a run there, at any step of a run."""
+    """Another repository begins to use the namespace, or another collector ends a run there, at any step of a run."""
     begin = max(0.0, stage.at - 1)
     moves = [*branches(stage), *garbage(chance, stage, 4, 10)]
     verb = chance.choice(("share", "share", "other collector"))
@@ -110,7 +110,7 @@ def others_come(chance: random.Random, stage: Stage) -> Moves:
 
 
 def some_stay(chance: random.Random, stage: Stage) -> Moves:
-    """The store does not delete all that it is asked to, or says so of what it has deleted."""
+    """The store does not delete all requested objects, or denies a deletion it made."""
     begin = max(0.0, stage.at - 1)
     kind = chance.choice(
         ("some keys fail", "some keys fail", "some keys fail after all", "store answer lost")
@@ -122,15 +122,16 @@ def some_stay(chance: random.Random, stage: Stage) -> Moves:
 
 
 def clocks_jump(chance: random.Random, stage: Stage) -> Moves:
-    """The servers' clocks are set while a run is at work, before or after it asks them."""
+    """The servers' clocks are set during a run, before or after its requests."""
     among = (("slice_listing", "list"), ("slice_listing", "put"), ("mark_uncommitted", "list_branches"))
     off = chance.choice((400.0, 2400.0, -2400.0))
     return [*garbage(chance, stage, 2), moment(chance, stage, "clocks off", off, among=among)]
 
 
 def no_answers(chance: random.Random, stage: Stage) -> Moves:
-    """The same bytes are staged again, unseen, and branches that are asked do not answer, once or twice; a person is
-    waited for, and then they do."""
+    """The same bytes are staged again, unseen, and branches do not answer, once or twice; a person is waited for, and
+    then they answer.
+    """
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     data = bytes(chance.randrange(70, 90))
     name = f"unsure{stage.run}"
@@ -155,8 +156,9 @@ def no_answers(chance: random.Random, stage: Stage) -> Moves:
 
 
 def parts_settle(chance: random.Random, stage: Stage) -> Moves:
-    """An upload in parts that began days ago ends while a run lists, and is staged when all have looked; runs before
-    may have seen such an object, or another one under its name."""
+    """A multipart upload of some days ends while a run lists, and is staged after all looks; earlier runs may have seen
+    such an object, or another one under its name.
+    """
     branch, path, data = stage.temper.branch(chance), stage.temper.path(chance), content(chance)
     begin = max(0.0, stage.at - 1)
     moves = [*branches(stage), Move(stage.past(3), "begin parts", (branch, path, data))]

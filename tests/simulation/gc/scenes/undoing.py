@@ -1,5 +1,6 @@
-"""What is taken back or made final, where something else is under the key, a copy or a version is not as it was, runs
-are done with a slice, a pin holds for weeks, or what was deleted went late."""
+"""Restores and purges in special cases: another object under the key, a changed copy or version, a finished slice, a
+pin of weeks, or a late deletion.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,7 @@ KEEP = (1.0, 3.0, 30.0)
 
 
 def copies_fail(chance: random.Random, stage: Stage) -> Moves:
-    """Some of what a sweep is to copy before it deletes cannot be copied, or nobody can tell for a moment whether it
-    may be."""
+    """Some objects cannot be copied before their deletion, or only later."""
     kind = chance.choice(("disk full", "store down", "store down", "store answer lost"))
     call = chance.choice(("put_stream quarantine", "put_stream quarantine", "stat bulk_delete/_watch"))
     seconds = round(chance.choice((0.001, 0.01, 1.0)) * stage.length / 400, 5)
@@ -27,8 +27,9 @@ def copies_fail(chance: random.Random, stage: Stage) -> Moves:
 
 
 def something_is_there(chance: random.Random, stage: Stage) -> Moves:
-    """Somebody puts an object under a key from which a run has deleted one: before it is brought back, or right then; a
-    later run may delete that as well, and the first one may be restored twice."""
+    """An object is put under the key of a deleted one: before its restore, or right then; a later run may delete it as
+    well, and the first one may be restored twice.
+    """
     at, undo = stage.at + stage.length + HOUR, chance.choice(("auto", "quarantine"))
     moves = [*garbage(chance, stage, 1, 2), run_of(at, f"back{stage.run}", undo=undo)]
     data = chance.choice((None, b"by hand", bytes(61)))
@@ -50,7 +51,7 @@ def something_is_there(chance: random.Random, stage: Stage) -> Moves:
 
 
 def copy_is_damaged(chance: random.Random, stage: Stage) -> Moves:
-    """A copy of what a run deleted is cut short before it is to be brought back, or made final."""
+    """A copy of a deleted object is cut short before its restore, or its purge."""
     at = stage.at + stage.length + HOUR
     moves = [*garbage(chance, stage, 1, 3), run_of(at, f"back{stage.run}", undo="quarantine")]
     at += stage.length + chance.choice((1.0, 26.0)) * HOUR
@@ -60,8 +61,10 @@ def copy_is_damaged(chance: random.Random, stage: Stage) -> Moves:
 
 
 def written_over(chance: random.Random, stage: Stage) -> Moves:
-    """What a run deletes may have been written over before, so that older versions lie below; it is made final more
-    than once, and the store may fail in between."""
+    """A deleted object was maybe overwritten before, with older versions below it.
+
+    It is purged more than once, and the store may fail in between.
+    """
     begin, at = stage.at - 27 * HOUR, stage.at + stage.length + HOUR
     moves = []
     for number in range(chance.choice((1, 2))):
@@ -81,7 +84,7 @@ def written_over(chance: random.Random, stage: Stage) -> Moves:
 
 
 def deleted_late(chance: random.Random, stage: Stage) -> Moves:
-    """A run deletes hours after it began, because a person is waited for, and what it deleted is to be made final."""
+    """A run deletes hours after its beginning, after a wait for a person, and its deletions are purged."""
     name, at = f"back{stage.run}", stage.at + stage.length + HOUR
     undo = chance.choice(("auto", "quarantine"))
     hours = chance.choice((3.0, 6.0, 10.0))
@@ -97,7 +100,7 @@ def deleted_late(chance: random.Random, stage: Stage) -> Moves:
 
 
 def not_all_deleted(chance: random.Random, stage: Stage) -> Moves:
-    """A run copies what it is to delete, the store deletes some of it only, and the copies are made final."""
+    """A run copies its candidates, the store deletes only some of them; the copies are purged."""
     at, undo = stage.at + stage.length + HOUR, chance.choice(("quarantine", "quarantine", "auto"))
     kind = chance.choice(("some keys fail", "some keys fail", "some keys fail after all"))
     return [
@@ -109,8 +112,7 @@ def not_all_deleted(chance: random.Random, stage: Stage) -> Moves:
 
 
 def pinned_between(chance: random.Random, stage: Stage) -> Moves:
-    """A run fails before it deletes, another one deletes the same, that is brought back, and the first one is gone on
-    with."""
+    """A run fails before its deletion, another one deletes the same, which is restored; the first one is resumed."""
     first, at = f"zz{stage.run}", stage.at + stage.length + HOUR
     spell = chance.choice(("store down", "proxy page")), 1500.0, 1.0
     second = at + chance.choice((1.0, 2.0)) * HOUR
@@ -130,7 +132,7 @@ def pinned_between(chance: random.Random, stage: Stage) -> Moves:
 
 
 def weeks_later(chance: random.Random, stage: Stage) -> Moves:
-    """What a run deleted is brought back and kept for long, or lies in copies, until the run's files are old."""
+    """A run's deletions are restored and pinned for long, or kept in copies, until the run's files are old."""
     at, undo = stage.at + stage.length + HOUR, chance.choice(("quarantine", "quarantine", "auto"))
     moves = [*garbage(chance, stage, 1, 3), run_of(at, f"back{stage.run}", undo=undo)]
     if chance.random() < 0.6:
@@ -145,8 +147,9 @@ def weeks_later(chance: random.Random, stage: Stage) -> Moves:
 
 
 def back_in_a_slice(chance: random.Random, stage: Stage) -> Moves:
-    """What comes back lies in a slice that runs are done with: it is young for a day and pinned for one, runs come in
-    between, and the restore may take long, and die."""
+    """Restored objects are in a finished slice: young and pinned for a day, with runs in between; the restore may take
+    long, and die.
+    """
     days, at = chance.choice((9.0, 20.0, 30.0)), stage.at + stage.length + HOUR
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [

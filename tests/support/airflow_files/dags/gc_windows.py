@@ -1,7 +1,7 @@
-"""The collection for a live scheduler: one DAG on a schedule, `lakefs_gc` itself for runs by hand, and `lakefs_gc_all`.
+"""The collection for a live scheduler: one DAG on a schedule, `lakefs_gc` itself for manual runs, and `lakefs_gc_all`.
 
-Spark steps run the same step in the task's process. A run whose id has the text in the file that
-DREDGE_TEST_FAIL names is stopped in its subtract step.
+Spark steps run the same step in the task's process. DREDGE_TEST_FAIL is a file with a text; a run with it in the run
+id is stopped in its subtract step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ gc_windows = gc_dag(
 lakefs_gc_all = gc_all_dag("lakefs_gc_all", at_once=2)
 lakefs_gc_all.get_task("collect_repository").partial_kwargs["poke_interval"] = 2  # type: ignore[attr-defined]
 for dag in (gc_windows, lakefs_gc):
-    # A task's process lives some seconds longer than the task. A next look before it is gone counts as a
-    # failure of the task and costs a retry.
+    # A task's process lives some seconds longer than the task. A look before its end counts as a failure of
+    # the task and costs a retry.
     dag.get_task("acquire_lease").poke_interval = 12.0
     dag.get_task("acquire_lease").retry_delay = timedelta(seconds=5)

@@ -1,4 +1,4 @@
-"""Loaded once by the scheduler, so that the tasks it forks need not import everything again."""
+"""Loaded once by the scheduler, so its forked tasks need not import these modules again."""
 
 from __future__ import annotations
 
