@@ -7,6 +7,7 @@ parquet.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,11 +15,13 @@ from dredge.errors import FormatError
 from dredge.runs import folder
 
 _MAGIC = b"ARROW1"
-_read_parquet = folder.read_parquet
+_read_parquet, _parquet_bytes = folder.read_parquet, folder.parquet_bytes
 
 
-def table_bytes(table: pa.Table) -> bytes:
-    """Stands in for `parquet_bytes`."""
+def table_bytes(table: pa.Table, **settings: Any) -> bytes:
+    """Stands in for `parquet_bytes`. Tables with settings stay parquet: their row groups are read alone."""
+    if settings:
+        return _parquet_bytes(table, **settings)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())

@@ -145,13 +145,13 @@ OWN = (
         Keep("BinOp", 1, "left"),
     ),
     Breakage(
-        "the guard surroundings.lease_held is not asked, 2",
+        "the guard lease_held is not asked, 2",
         "dredge.runs.lease",
         "Lease.hold",
         Put("If", 1, False),
     ),
     Breakage(
-        "the guard surroundings.lease_held is not asked, 3",
+        "the guard lease_held is not asked, 3",
         "dredge.gc.bulk_delete.step",
         "_delete",
         Drop("Expr", "renew"),
