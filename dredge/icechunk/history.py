@@ -83,6 +83,10 @@ class History:
         """The ids from a snapshot to its root, newest first."""
         return [entry.id for entry in self.path(tip)]
 
+    def live(self) -> set[str]:
+        """Return the live snapshots: on spec 2 all listed ones, on spec 1 the reachable ones."""
+        return {*self.snapshots} if self.spec_version == 2 else self.reachable()
+
     def reachable(self) -> set[str]:
         """All snapshots reachable from refs."""
         return self.reachable_from(ref.tip for ref in self.refs)

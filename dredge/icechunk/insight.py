@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, NotFoundError
+from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.kinds import NAMES, OBJECT_FOLDERS
@@ -28,7 +28,7 @@ from dredge.icechunk.ids import hash_of, hashes_of_names, is_id
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import ids_in_config, read_history
 from dredge.runs.pending.store import parts_folder, read_rows
-from dredge.storage import ObjectReader, StorageOptions, open_reader, store_clock
+from dredge.storage import ObjectReader, StorageOptions, exists, open_reader, store_clock
 from dredge.undo.deletions import read_deletions, read_hashes
 from dredge.undo.pins import active_pins
 
@@ -101,7 +101,7 @@ def measure_cost(reader: ObjectReader, history: History) -> Cost:
     Raises:
         FormatError: a live file is missing or damaged.
     """
-    live = sorted(history.snapshots if history.spec_version == 2 else history.reachable())
+    live = sorted(history.live())
     labels = [ref.label for ref in history.refs]
     of_ref = _ref_numbers(history)
     refs = np.array([of_ref.get(snapshot, NO_REF) for snapshot in live], np.int32)
@@ -254,7 +254,7 @@ def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answ
     reader, state = open_reader(uri, options), open_state(uri, options)
     history, now = read_history(reader), store_clock(state, "")
     places = [prefix + found_id for prefix in OBJECT_FOLDERS.values() if not folder or prefix == f"{folder}/"]
-    keys = tuple(key for key in places if _is_there(reader, key))
+    keys = tuple(key for key in places if exists(reader, key))
     snapshots, virtual = _needed_by(reader, history, found_id, folder)
     reached = {ref.label for ref in history.refs if not snapshots.isdisjoint(history.ancestry(ref.tip))}
     hashes = hash64(pa.array(places, pa.string())).tolist()
@@ -271,18 +271,10 @@ def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answ
     )
 
 
-def _is_there(reader: ObjectReader, key: str) -> bool:
-    try:
-        reader.stat(key)
-    except NotFoundError:
-        return False
-    return True
-
-
 def _needed_by(
     reader: ObjectReader, history: History, found_id: str, folder: str
 ) -> tuple[set[str], set[str]]:
-    live = sorted(history.snapshots if history.spec_version == 2 else history.reachable())
+    live = sorted(history.live())
     rows = list(snapshot_rows(reader, live))
     named: dict[str, set[str]] = {}
     for row in rows:

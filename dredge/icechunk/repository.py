@@ -382,7 +382,7 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
     """
     if not info.updates:
         return
-    logged = {(update.kind, update.updated_at) for update in info.updates}
+    logged = {update.operation for update in info.updates}
     named = {update.backup for update in info.updates} | {info.before_updates}
     oldest = info.updates[-1].updated_at
     unnamed = (name for name in copies if name not in named)
@@ -397,7 +397,7 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
         if (
             updates
             and updates[0].updated_at >= oldest
-            and (updates[0].kind, updates[0].updated_at) not in logged
+            and updates[0].operation not in logged
         ):
             raise RefusedError(
                 f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it has an operation"

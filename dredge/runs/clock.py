@@ -15,6 +15,7 @@ from dredge.storage import ObjectWriter, store_clock
 
 type Clock = Callable[[], datetime]
 
+CLOCK_SKEW_SECONDS_MAX = 300.0
 NTP = "Nothing was deleted. Set the clocks right (NTP) and start again."
 
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.runs.clock import Clock, check_clocks, utc_now
+from dredge.runs.clock import CLOCK_SKEW_SECONDS_MAX, Clock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, watching
 from dredge.runs.lease import Lease, LeaseGrant
@@ -31,7 +31,6 @@ log = logging.getLogger("dredge")
 
 PLAN = "plan.json"
 LEASE_SECONDS = 3600.0
-CLOCK_SKEW_SECONDS_MAX = 300.0
 GATE_EVERY_SECONDS = 3.0
 WATCH_SILENCE_SECONDS_MAX = 60.0
 # Interval of the driver's signs of life.

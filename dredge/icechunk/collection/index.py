@@ -402,7 +402,7 @@ def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
 
 def named_ids(reader: ObjectReader, history: History) -> tuple[Mapping[str, sets.Ids], sets.Ids]:
     """Read the ids in the files of a history by kind, and those in locations of virtual chunks."""
-    live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
+    live = history.live()
     refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
     of_virtual: list[sets.Ids] = []
 

@@ -39,8 +39,7 @@ def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | No
         reader = open_reader(uri, options)
         try:
             history = read_history(reader)
-            live = sorted(history.snapshots if history.spec_version == 2 else history.reachable())
-            refs = refs_by_manifest(snapshot_rows(reader, live))
+            refs = refs_by_manifest(snapshot_rows(reader, sorted(history.live())))
             names = {*refs, *_listed(reader)}
             for ids in ordered_map(partial(_named_by, reader, refs), sorted(names), _AT_ONCE):
                 found.update(ids)

@@ -16,16 +16,16 @@ from functools import cache
 from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError
 from dredge.icechunk.collection.witness.record import note_released
 from dredge.icechunk.expiration.config import Expiration
-from dredge.icechunk.expiration.in_place import Applied, Operation, expire_in_place
+from dredge.icechunk.expiration.in_place import Applied, expire_in_place
 from dredge.icechunk.expiration.kept_refs import kept_refs
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
 from dredge.icechunk.expiration.stored import record_applied
-from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, parse_repo_info
+from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, Operation, RepoInfo, parse_repo_info
 from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
 from dredge.icechunk.repository import history_of, read_history, read_repo_info, spec_version, with_restamped
-from dredge.runs.clock import check_clocks, utc_now
+from dredge.runs.clock import CLOCK_SKEW_SECONDS_MAX, check_clocks, utc_now
 from dredge.runs.failures import partial_after
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer, store_clock
@@ -34,7 +34,6 @@ from dredge.xid import new_xid
 log = logging.getLogger("dredge")
 
 NAMED_AT_MOST = 20
-CLOCK_SKEW_SECONDS_MAX = 300.0
 
 
 def expire(
@@ -102,12 +101,9 @@ def expire(
 
 def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
     # Without this record the next collection takes released snapshots for lost, and keeps them for now.
-    before, after = applied.plan.before, applied.plan.after
-    reached = [
-        {*found.snapshots} if found.spec_version == 2 else found.reachable() for found in (before, after)
-    ]
+    released = applied.plan.before.live() - applied.plan.after.live()
     try:
-        note_released(open_state(uri, options), reached[0] - reached[1])
+        note_released(open_state(uri, options), released)
     except DredgeError as error:
         log.warning("%s: released snapshots could not be recorded, so they are kept longer: %s", uri, error)
 
@@ -180,7 +176,7 @@ def expire_by_library(
     asked, gone = plan, plan.refs_deleted
     before: Operation | None = None
     if delete_ref is not None and gone:
-        before = _newest(parse_repo_info(reader.get(REPO_KEY)))
+        before = parse_repo_info(reader.get(REPO_KEY)).newest
         gone = _delete_refs(reader, gone, delete_ref)
         plan = plan_for(read_history(reader))
         if plan.is_empty:
@@ -291,11 +287,7 @@ def _recorded(reader: ObjectReader) -> _Run:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
     before = _backup(reader, _name_before(info, place))
-    return _Run(with_restamped(reader, history_of(before)), history_of(after), _newest(before))
-
-
-def _newest(info: RepoInfo) -> Operation | None:
-    return (info.updates[0].kind, info.updates[0].updated_at) if info.updates else None
+    return _Run(with_restamped(reader, history_of(before)), history_of(after), before.newest)
 
 
 def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:

@@ -15,6 +15,7 @@ from datetime import datetime
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, plan_expiration
+from dredge.icechunk.format.repo_info import Operation
 from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
 from dredge.icechunk.history import History, Ref
 from dredge.icechunk.repository import SNAPSHOTS, read_history, read_ref
@@ -24,9 +25,6 @@ from dredge.storage import ObjectWriter
 log = logging.getLogger("dredge")
 
 ATTEMPTS = 5
-
-type Operation = tuple[str, int]
-"""Kind and time (microseconds since 1970) of an entry of the operations log."""
 
 
 @dataclass(frozen=True, slots=True)

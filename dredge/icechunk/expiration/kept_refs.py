@@ -70,8 +70,8 @@ def _moved_since(reader: ObjectReader, since: int) -> set[str] | None:
             return found
         if update.kind == "repository migrated":
             return None  # entries before it have the times of snapshots, not of refs
-        if update.ref is not None:
-            found.add(f"{'tag' if update.kind.startswith('tag') else 'branch'}:{update.ref}")
+        if update.label is not None:
+            found.add(update.label)
         if update.kind == "repository initialised":
             return found
     return None

@@ -93,12 +93,10 @@ def restore_expiration(
 
 def _split(info: RepoInfo, record: AppliedExpiration, uri: str) -> tuple[Sequence[Update], Update]:
     for place, update in enumerate(info.updates):
-        if (update.kind, update.updated_at) == record.before:
+        if update.operation == record.before:
             return info.updates[:place], update
-        label = f"{update.kind.partition(' ')[0]}:{update.ref}"
-        if update.kind != "expiration ran" and not (
-            update.kind.endswith(" deleted") and label in record.refs_deleted
-        ):
+        deleted = update.kind.endswith(" deleted") and update.label in record.refs_deleted
+        if update.kind != "expiration ran" and not deleted:
             what = f"{update.kind} {update.ref or ''}".strip()
             raise RefusedError(
                 f"{uri}: '{what}' followed expiration {record.expiration_id} and would be lost. Nothing was changed."
@@ -114,7 +112,7 @@ def _accept(uri: str, later: Sequence[Update], why: str, options: StorageOptions
     """Accept that the log loses the last mark's newest operation, if it is one of the expiration; nothing else."""
     state = open_state(uri, options)
     known = read_known(state)[0].operation
-    if known is not None and known in {(update.kind, update.updated_at) for update in later}:
+    if known is not None and known in {update.operation for update in later}:
         record_consent(state, FORGET_LOST, uri, why, {"operation": [*known]}, None)
 
 
@@ -163,4 +161,4 @@ def _drop_copies(uri: str, names: Collection[str], options: StorageOptions | Non
 
 
 def _labels(info: RepoInfo) -> set[str]:
-    return {f"branch:{name}" for name in info.branches} | {f"tag:{name}" for name in info.tags}
+    return {ref.label for ref in history_of(info).refs}

@@ -10,6 +10,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.expiration.config import Expiration
@@ -19,10 +20,12 @@ from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.maintenance import EXPIRATIONS, open_state
 from dredge.runs.payload import from_json, to_json
 from dredge.storage import StorageOptions
+from dredge.storage.parallel import ordered_map
 from dredge.xid import new_descending_xid
 
 PAGE = "plan.html"
 APPLIED = "applied.json"
+_AT_ONCE = 16
 
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
@@ -104,11 +107,12 @@ def read_applied(uri: str, expiration_id: str, options: StorageOptions | None = 
 
 def list_applied(uri: str, limit: int, options: StorageOptions | None = None) -> list[AppliedExpiration]:
     """List the records of applied expirations, newest first; a `limit` of 0 is all."""
-    state = open_state(uri, options)
-    found: list[AppliedExpiration] = []
-    for folder in state.list_level(f"{EXPIRATIONS}/").folders:
+
+    def read(folder: str) -> AppliedExpiration | None:
         with suppress(ConfigError):  # a folder with a plan only
-            found.append(read_applied(uri, folder.rstrip("/").rpartition("/")[2], options))
-        if limit and len(found) == limit:
-            break
-    return found
+            return read_applied(uri, folder.rstrip("/").rpartition("/")[2], options)
+        return None
+
+    folders = open_state(uri, options).list_level(f"{EXPIRATIONS}/").folders
+    found = (record for record in ordered_map(read, folders, _AT_ONCE) if record is not None)
+    return list(islice(found, limit or None))

@@ -57,6 +57,10 @@ class SnapshotEntry:
     pruned: tuple[str, ...] = ()
 
 
+# Kind and time (microseconds since 1970) of an entry of the operations log.
+type Operation = tuple[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """An entry of the operations log."""
@@ -65,6 +69,18 @@ class Update:
     updated_at: int
     backup: str | None
     ref: str | None = None
+
+    @property
+    def operation(self) -> Operation:
+        """Its kind and time."""
+        return self.kind, self.updated_at
+
+    @property
+    def label(self) -> str | None:
+        """Label of its ref, such as "branch:main"; None for other kinds of operations."""
+        if self.ref is None:
+            return None
+        return f"{'tag' if self.kind.startswith('tag') else 'branch'}:{self.ref}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +96,11 @@ class RepoInfo:
     updates: tuple[Update, ...]
     before_updates: str | None
     config: bytes = b""
+
+    @property
+    def newest(self) -> Operation | None:
+        """The newest operation; None for an empty log."""
+        return self.updates[0].operation if self.updates else None
 
 
 def written_at(name: str) -> datetime | None:

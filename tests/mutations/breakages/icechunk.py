@@ -15,8 +15,8 @@ ICECHUNK = (
     ),
     Breakage(
         "what the repo info lists is not kept",
-        "dredge.icechunk.collection.mark.step",
-        "choose_roots",
+        "dredge.icechunk.history",
+        "History.live",
         Put("IfExp", "spec_version", None),
         ("test_dangling_snapshots_of_spec_2_that_the_repo_info_lists_are_kept",),
     ),

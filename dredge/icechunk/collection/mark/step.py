@@ -286,7 +286,7 @@ def choose_roots(
     unnamed: Collection[str] = (),
 ) -> Roots:
     """Choose the live snapshots."""
-    named = set(history.snapshots) if history.spec_version == 2 else history.reachable()
+    named = history.live()
     unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
     young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
     kept = unreachable.keys() & {*unnamed}

@@ -101,7 +101,7 @@ def judge(
 ) -> Judgement:
     """Ask the witnesses. Read-only."""
     said = _Said.of(consents, known.at)
-    named = history.snapshots.keys() if history.spec_version == 2 else history.reachable()
+    named = history.live()
     log = OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None
     since = None if log is None or known.operation is None else log.since(known.operation)
     tip, released = _released(history, known, named, {})

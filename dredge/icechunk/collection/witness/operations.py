@@ -39,8 +39,7 @@ class OperationsLog:
     @property
     def newest(self) -> tuple[str, int] | None:
         """Kind and time of the newest operation; None for an empty log."""
-        updates = self._info.updates
-        return (updates[0].kind, updates[0].updated_at) if updates else None
+        return self._info.newest
 
     def __iter__(self) -> Iterator[Update]:
         info = self._info
@@ -58,7 +57,7 @@ class OperationsLog:
         """Find an operation, given by kind and time."""
         later: list[Update] = []
         for update in self:
-            if (update.kind, update.updated_at) == operation:
+            if update.operation == operation:
                 return Since(True, (*later, update))
             if update.updated_at < operation[1]:
                 return Since(False, (*later, update))
