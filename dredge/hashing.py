@@ -23,7 +23,7 @@ type Hashes = npt.NDArray[np.uint64]
 
 
 def hash64(texts: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Hash texts like `xxhash64(column)` in Spark: XXH64 with seed 42. Strings or binaries; null hashes to the seed."""
+    """Hash strings or binaries by XXH64 with seed 42, as Spark's function xxhash64 does; null hashes to the seed."""
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)
         if isinstance(texts, pa.ChunkedArray):  # combining no chunks gives none

@@ -158,7 +158,7 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
 
 @njit(types.void(BYTES, I64S, U64S), **OPTIONS)
 def hash_texts(texts, offsets, hashes):
-    """Hash concatenated texts, all with the seed `SEED`."""
+    """Hash concatenated texts by XXH64, all with the same seed."""
     base = address_of(texts)
     for row in range(len(hashes)):
         start = offsets[row]

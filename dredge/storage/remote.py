@@ -59,7 +59,7 @@ class ProcessCache:
             return found
 
 
-class Place:
+class Place(ABC):
     """A folder of a bucket or container."""
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
@@ -76,9 +76,9 @@ class Place:
         """The folder, without a trailing slash."""
         return self._location.uri
 
+    @abstractmethod
     def _can_name(self, key: str) -> bool:
         """Whether the store can be asked for exactly this key."""
-        raise NotImplementedError
 
     def _name(self, key: str) -> str:
         """The whole name of an object to read; raises NotFoundError."""
@@ -95,7 +95,7 @@ class Place:
         return self._root + key
 
 
-class MarkerDeleter(Place, ABC):
+class MarkerDeleter(Place):
     """Removes the markers of stores without delete markers, by copying the version below back; see `VersionDeleter`."""
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
@@ -155,12 +155,12 @@ class VersionBatches(Place):
         except DredgeError as error:
             return [DeleteOutcome(key, "failed", error.kind, str(error)) for key, _ in batch]
 
+    @abstractmethod
     def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
         """Send one request; the outcomes are in the order of the batch."""
-        raise NotImplementedError
 
 
-class RemoteReader(Place, ABC):
+class RemoteReader(Place):
     """The methods of an `ObjectReader` that follow from others."""
 
     is_remote = True

@@ -239,7 +239,7 @@ OPTIMIZED = (
         "what a run kept is forgotten",
         "dredge.gc.subtract.earlier_runs",
         "_search_all",
-        Put("keyword", 11, ()),
+        Put("Attribute", "parts", ()),
         ("test_what_was_kept_by_a_run_is_looked_at_again_by_the_next",),
     ),
     Breakage(
