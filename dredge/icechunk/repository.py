@@ -394,11 +394,7 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
             updates = parse_repo_info(reader.get(OVERWRITTEN + name), OVERWRITTEN + name).updates
         except NotFoundError:
             continue
-        if (
-            updates
-            and updates[0].updated_at >= oldest
-            and updates[0].operation not in logged
-        ):
+        if updates and updates[0].updated_at >= oldest and updates[0].operation not in logged:
             raise RefusedError(
                 f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it has an operation"
                 f" ({updates[0].kind}) missing from the current one, so {REPO_KEY} was replaced by an earlier version."
