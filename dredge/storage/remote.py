@@ -59,7 +59,7 @@ class ProcessCache:
             return found
 
 
-class Place(ABC):
+class Place:
     """A folder of a bucket or container."""
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
@@ -76,9 +76,9 @@ class Place(ABC):
         """The folder, without a trailing slash."""
         return self._location.uri
 
-    @abstractmethod
     def _can_name(self, key: str) -> bool:
-        """Whether the store can be asked for exactly this key."""
+        """Whether the store can be asked for exactly this key; those need it who use `_name` or `_target`."""
+        raise NotImplementedError
 
     def _name(self, key: str) -> str:
         """The whole name of an object to read; raises NotFoundError."""
@@ -95,7 +95,7 @@ class Place(ABC):
         return self._root + key
 
 
-class MarkerDeleter(Place):
+class MarkerDeleter(Place, ABC):
     """Removes the markers of stores without delete markers, by copying the version below back; see `VersionDeleter`."""
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
@@ -118,7 +118,7 @@ class MarkerDeleter(Place):
         return DeleteOutcome(key, "deleted", version_id=marker)
 
 
-class VersionBatches(Place):
+class VersionBatches(Place, ABC):
     """Deletes single versions in batches; see `VersionDeleter`. The marker for a version disappears with
     it."""
 
@@ -160,7 +160,7 @@ class VersionBatches(Place):
         """Send one request; the outcomes are in the order of the batch."""
 
 
-class RemoteReader(Place):
+class RemoteReader(Place, ABC):
     """The methods of an `ObjectReader` that follow from others."""
 
     is_remote = True
