@@ -33,7 +33,7 @@ SWEEP = (
         "what other repositories name is not live in the mark",
         "dredge.gc.list_committed.step",
         "_list",
-        Put("Call", "look_at_referring", []),
+        Drop("AugAssign", 1),
         ("test_what_another_repository_names_is_no_candidate",),
     ),
     Breakage(
