@@ -69,7 +69,7 @@ ICECHUNK = (
         "what came to life in Icechunk since the mark is deleted",
         "dredge.icechunk.collection.deleting",
         "_alive",
-        Keep("BinOp", 1, "right"),
+        Keep("BinOp", 2, "right"),
         ("test_set_of_what_came_to_life_is_asked_at_the_sweep",),
     ),
     Breakage(

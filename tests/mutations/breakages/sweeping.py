@@ -33,7 +33,7 @@ SWEEP = (
         "what other repositories name is not live in the mark",
         "dredge.gc.list_committed.step",
         "_list",
-        Drop("AugAssign", 1),
+        Put("Call", "look_at_referring", []),
         ("test_what_another_repository_names_is_no_candidate",),
     ),
     Breakage(
@@ -47,7 +47,7 @@ SWEEP = (
         "the re-check does not read other repositories",
         "dredge.gc.bulk_delete.recheck",
         "recheck",
-        Put("Call", "look_at_referring", []),
+        Drop("AugAssign", 1),
         ("test_what_is_staged_there_after_the_mark_is_found_by_the_re_check",),
     ),
     Breakage(
