@@ -103,7 +103,7 @@ ICECHUNK_PAST = (
         "a chunk goes that is the prefix of a container",
         "dredge.icechunk.collection.pinned",
         "pinned_with_needs",
-        Put("AugAssign", 1, frozenset()),
+        Put("AugAssign", 2, frozenset()),
         ("test_file_that_is_the_prefix_of_a_stored_container_stays",),
     ),
     Breakage(
@@ -116,7 +116,7 @@ ICECHUNK_PAST = (
     Breakage(
         "an optimized run builds on one before a sweep that failed",
         "dredge.icechunk.collection.planning",
-        "plan_collection",
+        "_why_clean",
         Put("If", 1, False),
         ("test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run",),
     ),
@@ -152,7 +152,7 @@ ICECHUNK_PAST = (
         "a lost tip is not kept",
         "dredge.icechunk.collection.mark.step",
         "choose_roots",
-        Keep("BinOp", 3, "left"),
+        Keep("BinOp", 2, "left"),
         ("test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age",),
     ),
     Breakage(
