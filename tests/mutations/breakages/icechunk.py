@@ -248,13 +248,6 @@ ICECHUNK = (
         ("test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed",),
     ),
     Breakage(
-        "a run builds on counts whose chunks an earlier one kept on purpose",
-        "dredge.icechunk.collection.save_report",
-        "_kept_chunks",
-        Put("If", 1, True),
-        ("test_run_after_one_that_kept_all_chunks_is_a_clean_one",),
-    ),
-    Breakage(
         "what was brought back is a candidate of the next collection of Icechunk",
         "dredge.icechunk.collection.list_candidates.listing",
         "without_pinned",
