@@ -294,9 +294,10 @@ class Past:
         return found
 
     @property
-    def active_metaranges(self) -> set[str]:
-        """Metaranges of `active`."""
-        rows = self.commits.filter(pc.is_in(self.commits["commit_id"], pa.array(self.active, pa.string())))
+    def seen_metaranges(self) -> set[str]:
+        """Metaranges of the commits of the last complete mark, without given-up commits."""
+        seen = pa.array([*self.active, *self.inactive], pa.string())
+        rows = self.commits.filter(pc.is_in(self.commits["commit_id"], seen))
         return set(filter(None, rows["metarange_id"].to_pylist()))
 
     @property
