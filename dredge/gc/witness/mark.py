@@ -50,6 +50,7 @@ log = logging.getLogger("dredge")
 UNKNOWN, CREATED_AGAIN = "known_commits", "created_again"
 """Kinds of refusals."""
 _AT_ONCE = 16
+_INACTIVE_ASKED = 4  # one would do, but clients may choose the date of a commit
 _EXAMPLES_MAX = 5
 
 
@@ -194,17 +195,15 @@ def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
 
 
 def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[str]) -> list[str]:
-    """Find the commits of the last complete mark that the server does not know: active ones, and the newest others.
+    """Find the commits of the last complete mark that the server does not know.
 
-    Each commit outside `shown` costs a request. `LakeFS.commit` repeats a 404 with a shorter prefix of the id (L42). A
-    commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
+    It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any older
+    database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a shorter
+    prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
 
     Returns:
         Ids, sorted.
     """
-    asked: Sequence[str] = sorted({*past.active, *past.newest_inactive}.difference(shown))
-    if asked:
-        log.info("%s: asking lakeFS for %d commits of the last mark", repository, len(asked))
 
     def is_known(commit_id: str) -> bool:
         instead = past.restored.get(commit_id)
@@ -212,8 +211,19 @@ def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[
             instead is not None and (instead in shown or knows_commit(client, repository, instead))
         )
 
-    known = ordered_map(is_known, asked, _AT_ONCE)
-    return [commit_id for commit_id, found in zip(asked, known, strict=True) if not found]
+    def ask(commits: set[str]) -> set[str]:
+        asked = sorted(commits.difference(shown))
+        if asked:
+            log.info("%s: asking lakeFS for %d commits of the last mark", repository, len(asked))
+        known = ordered_map(is_known, asked, _AT_ONCE)
+        return {commit_id for commit_id, found in zip(asked, known, strict=True) if not found}
+
+    inactive = past.inactive
+    first = {*past.active, *inactive[:_INACTIVE_ASKED]}
+    unknown = ask(first)
+    if unknown:  # a person gives up or restores all of them at once
+        unknown |= ask({*inactive} - first)
+    return sorted(unknown)
 
 
 def knows_commit(client: LakeFS, repository: str, commit_id: str) -> bool:

@@ -8,9 +8,9 @@ from tests.mutations.edits import Drop, Put, Swap
 WITNESS = (
     Breakage(
         "inactive commits of the last mark are not asked for",
-        "dredge.gc.witness.record",
-        "Past.newest_inactive",
-        Put("If", 1, True),
+        "dredge.gc.witness.mark",
+        "find_unknown",
+        Drop("Starred", 2),
         ("test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed",),
     ),
     Breakage(
