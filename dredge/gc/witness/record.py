@@ -284,14 +284,12 @@ class Past:
         return [item for item in found if item not in self.given_up or self.given_up[item] < left_at]
 
     @property
-    def inactive(self) -> list[str]:
-        """Ids of the inactive commits of the last complete mark, the newest first, without given-up commits."""
+    def inactive(self) -> dict[str, str]:
+        """Metarange by id of the last complete mark's inactive commits, newest first, without given-up ones."""
         given_up = pc.is_in(self.commits["commit_id"], pa.array(list(self.given_up), pa.string()))
         rows = self.commits.filter(pc.invert(pc.or_(self.commits["active"], given_up)))
-        found: list[str] = rows.sort_by([("created_at", "descending"), ("commit_id", "ascending")])[
-            "commit_id"
-        ].to_pylist()
-        return found
+        rows = rows.sort_by([("created_at", "descending"), ("commit_id", "ascending")])
+        return dict(zip(rows["commit_id"].to_pylist(), rows["metarange_id"].to_pylist(), strict=True))
 
     @property
     def seen_metaranges(self) -> set[str]:

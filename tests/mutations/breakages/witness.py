@@ -7,10 +7,10 @@ from tests.mutations.edits import Drop, Put, Swap
 
 WITNESS = (
     Breakage(
-        "inactive commits of the last mark are not asked for",
+        "inactive commits of the last mark with a chosen date are not asked for",
         "dredge.gc.witness.mark",
         "find_unknown",
-        Drop("Starred", 2),
+        Put("Call", "nlargest", []),
         ("test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed",),
     ),
     Breakage(
