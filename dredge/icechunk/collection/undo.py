@@ -6,7 +6,7 @@ purge      old copies and old versions, right after a complete mark, except obje
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from dredge.icechunk.collection.check_limits import PRESENT
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
-from dredge.icechunk.collection.pinned import ids_outside_manifests, pinned_with_needs
+from dredge.icechunk.collection.pinned import ids_outside_manifests
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run, read_plan
 from dredge.icechunk.collection.state import StateStore
@@ -43,7 +43,6 @@ from dredge.undo import purge as purging
 from dredge.undo import restore as restoring
 from dredge.undo.alarms import Acknowledged, Alarm, acknowledge, open_alarms
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
-from dredge.undo.leftovers import PurgeOutput
 from dredge.xid import new_xid
 
 ACKNOWLEDGE = "acknowledge"
@@ -87,8 +86,7 @@ def _config_of_mark(uri: str, options: StorageOptions | None) -> CollectConfig:
 
 def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
     """Hashes of deleted objects still live in the mark, or named by the configuration or a referring repository."""
-    output = _read_mark(marked)
-    live = _live_ids(marked, output)
+    live = _live_ids(marked, ids_outside_manifests(marked))
     found: list[Hashes] = []
     for swept in runs:
         for part in swept.candidates:
@@ -99,20 +97,16 @@ def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> 
                 stays = sets.contains(live[kind], ids) & is_id
                 found.append(np.sort(of_kind["hash"].to_numpy()[stays]))
     part = write_hashes(purge.folder, "live-0.u64", unite(found))
-    outside = pinned_with_needs(marked, output, PurgeOutput.STEP, ids_outside_manifests(marked))
-    return LiveSet((LocatedSet(purge.folder.uri, ShardedSet(0, {0: part})), *outside))
+    return LiveSet((LocatedSet(purge.folder.uri, ShardedSet(0, {0: part})),))
 
 
-def _read_mark(marked: Run) -> MarkOutput:
+def _live_ids(marked: Run, outside: Collection[str]) -> dict[str, sets.Ids]:
     summary = marked.folder.read_summary(MarkOutput.STEP)
     assert summary is not None
-    return MarkOutput.of(summary)
-
-
-def _live_ids(marked: Run, output: MarkOutput) -> dict[str, sets.Ids]:
+    output = MarkOutput.of(summary)
     parts = {kind: [output.live(kind)] for kind in OBJECT_FOLDERS if kind != "chunks"}
     parts["chunks"] = [part for shard in output.chunk_shards for part in shard]
-    virtual = sets.read_ids(marked.folder, output.virtual)
+    virtual = sets.unite([sets.read_ids(marked.folder, output.virtual), sets.of_names(outside)])
     return {
         kind: sets.unite([virtual, *(sets.read_ids(marked.folder, part) for part in parts.get(kind, ()))])
         for kind in FOLDERS

@@ -76,7 +76,7 @@ ICECHUNK_PAST = (
         "copies of files go in which virtual chunks lie",
         "dredge.icechunk.collection.undo",
         "_live_ids",
-        Drop("List", 2, "elts.0"),
+        Drop("List", 3, "elts.0"),
         ("test_reference_to_a_file_that_a_run_deleted_is_an_alarm_and_its_copy_stays",),
     ),
     Breakage(
@@ -117,7 +117,7 @@ ICECHUNK_PAST = (
         "copies of chunks go that other repositories read",
         "dredge.icechunk.collection.undo",
         "find_live",
-        Put("Assign", "outside", ()),
+        Put("Call", "ids_outside_manifests", frozenset()),
         ("test_copies_of_chunks_that_another_repository_reads_are_not_purged",),
     ),
     Breakage(
@@ -173,7 +173,7 @@ ICECHUNK_PAST = (
         "a lost tip is not kept",
         "dredge.icechunk.collection.mark.step",
         "choose_roots",
-        Keep("BinOp", 3, "left"),
+        Keep("BinOp", 2, "left"),
         ("test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age",),
     ),
     Breakage(
