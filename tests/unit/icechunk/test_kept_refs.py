@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.witness.record import read_known
 from dredge.icechunk.expiration import apply
 from dredge.icechunk.expiration.apply import OutcomeDiffersError
 from dredge.icechunk.expiration.config import Expiration
@@ -18,7 +17,6 @@ from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import Ref
 from dredge.icechunk.library import delete_ref
-from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import Graph, build, local_storage, quiet
@@ -146,20 +144,23 @@ def test_a_branch_that_moves_during_its_deletion_is_told(
     library.create_branch("old", tips[0])
 
 
-def test_a_snapshot_that_a_new_branch_holds_is_not_recorded_as_released(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_that_a_new_branch_holds_is_not_recorded_as_released(tmp_path: Path) -> None:
     ids = build(local_storage(tmp_path), LINE, 2)
     library = quiet().Repository.open(local_storage(tmp_path))
 
-    def busy(repository: Any, ref: Ref) -> None:
+    def busy(ref: Ref) -> None:
         if ref.kind == "tag":
             library.create_branch("job", ids["1"])
-        delete_ref(repository, ref)
+        delete_ref(library, ref)
 
-    monkeypatch.setattr(apply, "delete_ref", busy)
-    done = expire(f"file://{tmp_path}", datetime.now(UTC), **BOTH, keep_refs="job")
+    done = apply.expire_by_library(
+        open_reader(f"file://{tmp_path}"),
+        lambda *_: pytest.fail("nothing is left to expire"),
+        datetime.now(UTC),
+        **BOTH,
+        kept_refs=lambda _: ["branch:job"],
+        delete_ref=busy,
+    )
     assert {ref.label for ref in done.refs_deleted} == {"branch:rel-1", "branch:old", "tag:v1"}
-    assert ids["1"] not in done.plan.released
-    known, _ = read_known(open_state(f"file://{tmp_path}"))
-    assert ids["1"] not in known.released
+    assert done.plan.released == ()
+    assert ids["1"] in done.plan.after.live()
