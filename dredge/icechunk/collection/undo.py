@@ -85,7 +85,7 @@ def _config_of_mark(uri: str, options: StorageOptions | None) -> CollectConfig:
 
 
 def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
-    """Return the deleted objects that the mark finds live, or that the configuration or a referring repository names."""
+    """Return deleted objects that the mark finds live, or that the configuration or a referring repository names."""
     live = _live_ids(marked, ids_outside_manifests(marked))
     found: list[Hashes] = []
     for swept in runs:
