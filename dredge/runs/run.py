@@ -13,6 +13,7 @@ from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.parts import cache_parts
 from dredge.runs.steps import PLAN, StepRecord, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tasks import PartitionFunction, Stores, TaskRunner, log_progress
@@ -108,9 +109,9 @@ class PlannedRun[P: RunPlan](ABC):
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Run several steps in this process; see `RunFolder.keeping`."""
+        """Run several steps in this process; see `RunFolder.keeping`. Immutable files of the store are read once."""
         self._held_at = None
-        with self.folder.keeping(goes_on=True):
+        with self.folder.keeping(goes_on=True), cache_parts(self.reader.uri):
             yield
 
     def _hold_lease(self) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.gc.index.files import get_file, get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -160,7 +161,7 @@ def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
     """The ranges of a metarange; empty if damaged (other steps report it)."""
     key = METADATA + metarange_id
     try:
-        return read_metarange(run.reader.get(key), key).ranges
+        return read_metarange(get_file(run.reader, metarange_id), key).ranges
     except (NotFoundError, FormatError):
         return ()
 
@@ -178,7 +179,7 @@ def _tables(
             small.append(item.id)
     found = {}
     try:
-        for key, data in run.reader.get_many([METADATA + item for item in small]):
+        for key, data in get_files(run.reader, small):
             table = SeekableTable(data, key, RANGES)
             if table.count:
                 found[key.removeprefix(METADATA)] = table
