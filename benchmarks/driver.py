@@ -80,7 +80,7 @@ def main() -> None:
         GCConfig, RUN | {"repository": repository} | json.loads(os.environ.get(SETTINGS, "{}"))
     )
     with timed("plan"):
-        # In one process as on the command line; in the other engines the lease is a task of its own.
+        # In one process as on the command line; in the other engines a separate task takes the lease.
         holder = f"benchmark {engine}"
         lease = None if isinstance(runner, LocalRunner) else steps.acquire_lease(config, holder)
         plan = steps.plan_run(config, lease)

@@ -137,7 +137,7 @@ class Run(PlannedRun[Plan]):
         Raises:
             ConfigError: no such run, or planned by another version.
         """
-        # Whoever has a plan has just written it, under its lease.
+        # A caller with a plan has just written it, under its lease.
         written, held_at = ({}, None) if plan is None else ({PLAN: to_json(plan)}, running_seconds())
         plan = plan or read_plan(run_uri, options)
         return cls(

@@ -113,7 +113,7 @@ def get_part_cache(uri: str) -> PartCache | None:
 
 
 BY_DIGEST = "by digest"
-"""Instead of a URI: the cache of what is read from other folders, by SHA-256."""
+"""Instead of a URI: the cache of parts of other folders, by SHA-256."""
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
     deleting = DeletingTask(run, deleter, config.gate, config.turn, protect, used.codes_of)
     keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
     holds = Holds.of(run.folder, config.holds)
-    with at_once() as ask:  # the first part is read while the gate is looked at
+    with at_once() as ask:  # the first part is read beside the first check of the gate
         ask(deleting.is_open)
         first = [deleting.undone(part, DATA) for part in task.candidates[:1]]
     for part in task.candidates:

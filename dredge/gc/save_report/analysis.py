@@ -41,7 +41,7 @@ _TABLES = (
 
 def write_analysis(run: Run) -> dict[str, Any] | None:
     """Write the costs of objects and the effects of other rules; an optimized run copies those of a clean run. Returns
-    what was written, or None."""
+    the written object, or None."""
     if not run.plan.config.tuning.report_names_max:
         return None
     try:
