@@ -58,7 +58,6 @@ def test_a_report_shows_names_as_text_never_as_markup() -> None:
     assert "http" not in page.replace("http-equiv", "")  # needs nothing from elsewhere
 
 
-DREDGE = Path(__file__).parents[3] / "dredge"
 
 
 @pytest.fixture

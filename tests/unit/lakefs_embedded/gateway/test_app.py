@@ -55,38 +55,3 @@ def test_errors_have_s3s_shape(lake: Lake, repo: str) -> None:
         + b"</Error>"
     )
     assert send(lake, "HEAD", f"/{repo}/main/nothing").data == b""
-
-
-def test_a_path_that_is_no_utf8_is_refused(lake: Lake, repo: str) -> None:
-    import urllib3
-
-    from lakefs_embedded.gateway.sigv4 import RawRequest, read_claim, string_to_sign
-    from lakefs_embedded.gateway.sigv4 import sign as hmac_of
-
-    # No client of ours sends such a path, so it is signed by hand.
-    moment = f"{lake.clock():%Y%m%dT%H%M%SZ}"
-    host = lake.server.url.removeprefix("http://")
-    scope = f"{moment[:8]}/us-east-1/s3/aws4_request"
-    start = f"AWS4-HMAC-SHA256 Credential={lake.server.access_key_id}/{scope}"
-    names = "host;x-amz-content-sha256;x-amz-date"
-    headers = {"host": host, "x-amz-date": moment, "x-amz-content-sha256": "UNSIGNED-PAYLOAD"}
-
-    def authorization(signature: str) -> str:
-        return f"{start},SignedHeaders={names},Signature={signature}"
-
-    pairs = [(k.encode(), v.encode()) for k, v in headers.items()]
-    raw = RawRequest(
-        "GET",
-        f"/{repo}/main/%ff".encode(),
-        b"",
-        [*pairs, (b"authorization", authorization("0" * 64).encode())],
-    )
-    claim = read_claim(raw)
-    signature = hmac_of(claim.signing_key(lake.server.secret_access_key), string_to_sign(raw, claim)).hex()
-    with urllib3.PoolManager(retries=False) as pool:
-        answer = pool.request(
-            "GET",
-            f"{lake.server.url}/{repo}/main/%FF",
-            headers={**headers, "authorization": authorization(signature)},
-        )
-    assert code_of(answer) == "InvalidURI"
