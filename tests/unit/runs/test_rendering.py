@@ -58,8 +58,6 @@ def test_a_report_shows_names_as_text_never_as_markup() -> None:
     assert "http" not in page.replace("http-equiv", "")  # needs nothing from elsewhere
 
 
-
-
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
     path = tmp_path / "page.html.j2"
