@@ -107,17 +107,6 @@ def test_a_statement_is_kept_with_who_when_why_and_what() -> None:
     assert record_consent(state, OWN, "lake", "again").who == login_name()
 
 
-def test_statements_are_read_by_kind_and_the_oldest_first() -> None:
-    world = make_world()
-    state = _state(world)
-    for number, kind in enumerate((OWN, LIFT_BLOCK, OWN)):
-        record_consent(state, kind, "lake", f"reason {number}")
-        world.age(days=1)
-    assert [found.why for found in read_consents(state)] == ["reason 0", "reason 1", "reason 2"]
-    assert [found.why for found in read_consents(state, OWN)] == ["reason 0", "reason 2"]
-    assert read_consents(state, "acknowledge") == []
-
-
 @pytest.mark.parametrize("why", ["", "  \n"])
 def test_without_a_reason_nothing_is_kept(why: str) -> None:
     state = _state(make_world())

@@ -86,20 +86,6 @@ def do(folder: RunFolder, step: str, inputs: list[str], value: int = 1) -> StepS
 done: list[str] = []
 
 
-def test_a_step_is_done_once_and_again_when_its_input_was_done_again(folder: RunFolder) -> None:
-    done.clear()
-    do(folder, "first", [])
-    do(folder, "second", ["first"])
-    do(folder, "second", ["first"])
-    assert done == ["first", "second"]
-    open_deleter(folder.uri).delete(["first/_SUCCESS.json"])
-    do(folder, "first", [])
-    do(folder, "second", ["first"])
-    assert done == ["first", "second", "first", "second"]  # equal figures, but of another time
-    do(folder, "second", ["first"])
-    assert len(done) == 4
-
-
 def test_a_step_without_its_input_is_refused(folder: RunFolder) -> None:
     with pytest.raises(RefusedError):
         do(folder, "second", ["first"])

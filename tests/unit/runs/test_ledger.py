@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -34,21 +33,6 @@ def row(address: str, outcome: str, attempt: int, **columns: list[str | None]) -
 
 def of(rows: pa.Table, *columns: str) -> list[tuple[object, ...]]:
     return [tuple(item.values()) for item in rows.select(columns).to_pylist()]
-
-
-@pytest.mark.parametrize(("better", "worse"), [*itertools.combinations(BEST_FIRST, 2)])
-def test_the_best_outcome_of_an_object_counts_whichever_attempt_found_it(better: str, worse: str) -> None:
-    for attempts in ((1, 2), (2, 1)):
-        rows = pa.concat_tables([row("a", worse, attempts[0]), row("a", better, attempts[1])])
-        for order in (rows, rows.take([1, 0])):
-            assert of(ledger.best(order), "address", "outcome", "attempt") == [("a", better, attempts[1])]
-
-
-def test_of_equal_outcomes_the_latest_counts_and_every_object_has_one_row() -> None:
-    rows = pa.concat_tables([row("b", "failed", 1), row("a", "failed", 2), row("b", "failed", 3)])
-    assert of(ledger.best(rows), "address", "attempt") == [("a", 2), ("b", 3)]
-    assert ledger.best(rows).schema == ledger.SCHEMA
-    assert ledger.best(ledger.SCHEMA.empty_table()).num_rows == 0
 
 
 def test_only_what_failed_is_tried_again() -> None:

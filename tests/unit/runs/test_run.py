@@ -14,7 +14,7 @@ from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.run import PlannedRun, is_local, local_holder, resume_local
-from dredge.runs.steps import PLAN, StepRecord, plan_digest
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepOutput
 from dredge.runs.tasks import LocalRunner, WorkerRun, partition_function
 from dredge.runs.tries import newest_number
@@ -48,11 +48,6 @@ class First(StepOutput):
     STEP = "first"
 
 
-class Second(StepOutput):
-    STEP = "second"
-    INPUTS = (First,)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     text: str
@@ -75,14 +70,6 @@ def run() -> Iterator[Run]:
 
 
 def nothing(_: StepRecord) -> None: ...
-
-
-def test_a_result_is_made_from_the_plan_or_from_what_its_step_read(run: Run) -> None:
-    first = run.step(First, nothing)
-    second = run.step(Second, nothing)
-    alone = run.step(Second, nothing, inputs=())
-    plan = {PLAN: plan_digest(run.folder)}
-    assert [item.inputs for item in (first, second, alone)] == [plan, {"first": first.digest}, plan]
 
 
 def test_a_step_claims_nothing_once_the_lease_is_somebody_elses(run: Run) -> None:
@@ -154,15 +141,6 @@ def is_free(lease: Lease) -> bool:
     except LeaseHeldError:
         return False
     return True
-
-
-@pytest.mark.parametrize("current", [OLD, Current(etag="new", state=Told("r1"))])
-def test_a_run_goes_on_from_the_state_it_began_with_or_made(
-    local_run: Any, lease: Lease, current: Current[Told]
-) -> None:
-    (grant,) = again(local_run, current)
-    assert (grant.holder, grant.fencing) == (local_holder("r1"), 2)
-    assert not is_free(lease), "it holds the lease"
 
 
 @pytest.mark.parametrize("current", [NEW, Current(etag="new"), Current()])

@@ -27,7 +27,6 @@ from dredge.runs.tasks import (
     WorkerRun,
     in_chunks,
     partition_function,
-    round_robin,
 )
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
@@ -108,15 +107,6 @@ def test_an_error_is_raised_when_no_task_is_at_work_any_more(tmp_path: Path) -> 
 items = st.lists(st.integers(), max_size=60)
 
 hands = st.integers(1, 20)
-
-
-@given(items, hands)
-def test_dealt_items_are_all_there_once_and_hands_are_even(values: list[int], count: int) -> None:
-    dealt = round_robin(values, count)
-    assert sorted(value for hand in dealt for value in hand) == sorted(values)
-    assert all(dealt) or not dealt
-    assert len(dealt) == min(count, len(values))
-    assert not dealt or max(map(len, dealt)) - min(map(len, dealt)) <= 1
 
 
 @given(items, hands)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -98,16 +97,6 @@ def test_what_is_gone_after_an_answer_in_doubt_was_deleted_and_says_so(code: str
     assert [found[key].message for key in "bc"] == [None, None]
 
 
-def test_a_deletion_that_is_confirmed_tells_the_first_answer() -> None:
-    found = Store(answers({"a": BROKEN})).delete(["a"])
-    assert found["a"].message == f"confirmed by a second request; the first answer was {BROKEN}"
-
-
-def test_a_lost_version_id_is_said_to_be_lost() -> None:
-    found = Store(answers({"a": BROKEN}, {"a": "missing"}), versioned=True).delete(["a"])
-    assert str(found["a"].message).endswith("; its version id is not known")
-
-
 @pytest.mark.parametrize("code", [BUSY, NOT_CONNECTED])
 def test_a_request_that_did_nothing_leaves_no_doubt(code: str) -> None:
     found = Store(answers({"a": code}, {"a": "missing"})).delete(["a"])
@@ -154,28 +143,10 @@ def test_what_was_told_before_the_store_knew_no_batch_stays_told() -> None:
     assert told(found) == dict.fromkeys("abc", ("deleted", None))
 
 
-def test_a_batch_that_was_done_in_part_was_known() -> None:
-    store = Store(answers({"a": NO_BATCH}))
-    assert told(store.delete(["a", "b"])) == {"a": ("failed", NO_BATCH), "b": ("deleted", None)}
-    assert store.asked == [["a", "b"]]
-
-
 def test_a_key_alone_that_the_store_will_not_hear_of_ends_as_failed() -> None:
     store = Store(lambda keys, _number: dict.fromkeys(keys, NO_BATCH))
     assert told(store.delete(["a"])) == {"a": ("failed", NO_BATCH)}
     assert store.asked == [["a"]]
-
-
-@pytest.mark.parametrize(("other", "requests"), [(NOT_CONNECTED, 3), (BUSY, ATTEMPTS)])
-def test_a_batch_with_something_to_ask_alone_is_given_up_early_unless_the_store_is_busy(
-    other: str, requests: int
-) -> None:
-    codes = replace(CODES, alone=frozenset({BROKEN}))
-    store = Store(lambda _keys, _number: {"a": BROKEN, "b": other}, codes=codes)
-    found = store.delete(["a", "b"])
-    assert store.asked.count(["a", "b"]) == requests
-    assert store.asked[requests:] == [["a"]] * ATTEMPTS
-    assert told(found) == {"a": ("failed", BROKEN), "b": ("failed", other)}
 
 
 @pytest.mark.parametrize(("code", "requests"), [(BUSY, ATTEMPTS), (NOT_CONNECTED, ATTEMPTS), (BROKEN, 3)])
@@ -217,14 +188,6 @@ class Batches(BatchDeleter):
         self.asked.append([self._root + key for key in keys])
         codes = self._said(keys, len(self.asked))
         return [_outcome(key, codes.get(key)) for key in keys]
-
-
-@pytest.mark.parametrize(("uri", "root"), [("s3://bkt/lake", "lake/"), ("s3://bkt", "")])
-def test_each_key_is_asked_for_once_at_its_place_and_told_in_the_given_order(uri: str, root: str) -> None:
-    deleter = Batches(uri)
-    assert [item.key for item in deleter.delete(["b", "a", "b", "c"])] == ["b", "a", "b", "c"]
-    assert sorted(deleter.asked) == [[f"{root}b", f"{root}a"], [f"{root}c"]]
-    assert deleter.prepared == 1
 
 
 def test_what_the_store_cannot_be_asked_for_is_told_and_not_asked_for() -> None:

@@ -34,28 +34,6 @@ def test_there_is_no_limit_until_the_store_complains(clock: Clock) -> None:
     assert clock.now == 100.0
 
 
-def test_the_first_complaint_halves_what_was_reached(clock: Clock) -> None:
-    rate = make(clock)
-    for _ in range(4):
-        rate.acquire(1000)
-        clock.now += 0.5
-    rate.throttled()
-    assert rate.limit == pytest.approx(1000)
-
-
-def test_further_complaints_halve_again_but_one_burst_counts_once(clock: Clock) -> None:
-    rate = make(clock)
-    rate.acquire(8000)
-    clock.now += 1
-    rate.throttled()
-    for _ in range(7):
-        rate.throttled()
-    assert rate.limit == pytest.approx(4000)
-    clock.now += 1.5
-    rate.throttled()
-    assert rate.limit == pytest.approx(2000)
-
-
 def test_the_limit_is_kept(clock: Clock) -> None:
     rate = make(clock)
     rate.acquire(2000)

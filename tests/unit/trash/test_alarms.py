@@ -17,16 +17,14 @@ from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row, show
 from dredge.runs.consents import read_consents
-from dredge.runs.payload import from_json, to_json
 from dredge.storage import open_writer
 from dredge.trash.alarms import acknowledge_alarms, named_after_removal, put_back_named, verify_open_run
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.look import read_look
-from dredge.trash.noted import Noted
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.undo.alarms import open_alarms, read_alarms, read_rows
-from tests.support.kv_world import DAY, START, Store, World
+from tests.support.kv_world import DAY, START, World
 from tests.support.memory_rows import MemoryRows
 from tests.support.memory_store import forget_memory_store
 from tests.support.postgres import postgres_server
@@ -393,12 +391,6 @@ def test_a_marker_that_was_removed_and_whose_token_is_named_now_is_an_alarm(grou
     ground.world.branch(ground.partition, "main", ground.head, token)
     with pytest.raises(AlarmError):
         ground.clean()
-
-
-def test_what_is_noted_reads_back() -> None:
-    noted = Noted({b"lake-x": frozenset({"c"})}, frozenset({"t"}), {"u": Store(MemoryRows(MemoryKV())).now})
-    assert from_json(Noted, json.loads(json.dumps(to_json(noted)))) == noted
-    assert noted.begun_anew() == Noted(noted.heads, frozenset({"t", "u"}))
 
 
 def test_postgresql_has_an_id_that_a_new_table_changes() -> None:

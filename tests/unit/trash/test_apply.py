@@ -17,7 +17,6 @@ from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError, Outcome, _g
 from dredge.trash.findings import TrashFinding
 from dredge.trash.look import read_references
 from dredge.trash.names import ACTIONS, MARKERS, REPOSITORIES
-from dredge.trash.restore import restore
 from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from dredge.trash.undo import UndoLog
 from tests.support.kv_world import DAY, START
@@ -186,20 +185,6 @@ def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: G
     assert not ground.scan().findings
 
 
-def test_a_store_that_goes_away_leaves_the_run_open(ground: Ground) -> None:
-    ground.scan()
-
-    def away() -> None:
-        raise UnavailableError("gone")
-
-    ground.world.store.before_delete.append(away)
-    with pytest.raises(UnavailableError):
-        ground.clean(DAY)
-    assert ground.state.open_run() is not None
-    assert fates(ground.clean()) == ["deleted"]
-    assert ground.state.open_run() is None
-
-
 def test_rows_are_in_the_undo_file_before_they_are_deleted(ground: Ground) -> None:
     ground.scan()
     kept: list[Row] = []
@@ -220,21 +205,6 @@ def test_without_an_undo_file_nothing_is_deleted(ground: Ground, monkeypatch: py
     with pytest.raises(UnavailableError):
         ground.clean(DAY)
     assert ground.orphan_rows() == 2
-
-
-@pytest.mark.parametrize("snapshots", [True, False])
-def test_a_partition_larger_than_memory_goes_in_pieces(ground: Ground, snapshots: bool) -> None:
-    if not snapshots:
-        ground.world.without_snapshots()
-    ground.world.stage(ground.orphan.decode(), *(f"p/{number:03d}" for number in range(95)))
-    ground.scan()
-    ground.world.store.before_delete.append(lambda: ground.world.stage(ground.orphan.decode(), "zz/late"))
-    report = ground.clean(DAY, group_rows=10)
-    assert fates(report) == ["deleted"]
-    assert report.rows_removed == 97
-    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"zz/late"]
-    restored = restore(ground.world.store, ground.state, report.scan.plan.run_id, dry_run=False)
-    assert restored["rows_written"] == 97
 
 
 def test_a_marker_outlives_its_partition_by_a_grace(ground: Ground) -> None:
@@ -318,12 +288,6 @@ def test_a_large_partition_with_one_other_byte_stays_whole(ground: Ground, large
     ground.world.kv.set(ground.orphan, b"p/3", b"new")
     assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("changed", 0)]
     assert ground.orphan_rows() == 10
-
-
-def test_a_large_partition_that_is_gone_is_told_as_gone(ground: Ground, large: TrashFinding) -> None:
-    for entry in list(ground.world.kv.scan(ground.orphan)):
-        ground.world.kv.delete(ground.orphan, entry.key)
-    assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("gone", 0)]
 
 
 def test_each_piece_of_a_large_partition_is_in_the_undo_log_before_it_goes(
@@ -476,13 +440,4 @@ def test_a_large_partition_stops_when_another_one_is_named_that_went_before(grou
         applier(ground, group_rows=2).run(findings)
     assert [len(rows) for rows in ground.world.store.asked] == [2, 2]
     assert len(list(ground.world.kv.scan(large))) == 4
-    assert ground.orphan_rows() == 2
-
-
-def test_without_anything_to_remove_what_went_before_is_looked_after(ground: Ground) -> None:
-    applying = applier(ground)
-    applying.run([partition_of(ground, ground.orphan)])
-    ground.name_orphan()
-    with pytest.raises(NamedAgainError):
-        applying.run([])
     assert ground.orphan_rows() == 2

@@ -12,7 +12,6 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
 from dredge.runs.payload import from_sealed, to_json, to_sealed
-from dredge.trash.apply import NamedAgainError
 from dredge.trash.findings import (
     KINDS,
     TrashFinding,
@@ -74,27 +73,6 @@ def test_a_wrong_clock_is_told_before_anything_is_read(ground: Ground) -> None:
 
 
 # Dry runs
-
-
-def test_a_dry_run_neither_verifies_nor_puts_back(ground: Ground) -> None:
-    ground.scan()
-    ground.world.store.now += DAY
-    run = ground.killed()
-    ground.name_orphan()
-    assert ground.clean(dry_run=True).status == "dry_run"
-    assert ground.state.open_run() == run
-    assert ground.state.removed() == {}
-    with pytest.raises(NamedAgainError):
-        ground.clean()
-    assert (ground.orphan_rows(), ground.state.open_run()) == (2, None)
-
-    for entry in list(ground.world.kv.scan(ground.orphan)):
-        ground.world.kv.delete(ground.orphan, entry.key)
-    with ground.state.held("another") as held:
-        held.note_removed([ground.orphan], run, ground.world.now)
-    told = ground.clean(dry_run=True)
-    assert [f.kind for f in told.scan.findings] == ["named-after-removal"]
-    assert ground.orphan_rows() == 0
 
 
 def test_a_clean_is_a_dry_run_unless_it_is_told_otherwise(ground: Ground) -> None:
@@ -290,24 +268,6 @@ KEY = TrashFinding(b"lake", b"imports/x", "import-expired", "trash", "why", 1, 5
 
 def plan_of(findings: Sequence[TrashFinding], partitions: int = 4) -> TrashPlan:
     return TrashPlan("run", "memory://", START, tuple(findings), partitions, 3)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        [TRASH],
-        [KEY, TRASH],
-        [TRASH, replace(KEY, key=b"imports/y")],
-        [TRASH, replace(KEY, key=None)],
-        [TRASH, replace(KEY, key=b"")],
-        [TRASH, replace(KEY, partition=b"lake-")],
-        [TRASH, replace(KEY, kind="task-expired")],
-        [TRASH, replace(KEY, digest="d3")],
-        [TRASH, replace(KEY, partition=b"lak", key=b"eimports/x")],
-    ],
-)
-def test_the_digest_of_a_plan_is_of_all_that_goes(other: Sequence[TrashFinding]) -> None:
-    assert plan_of([TRASH, KEY]).digest != plan_of(other).digest
 
 
 def test_a_plan_with_another_finding_than_its_digest_says_is_not_read() -> None:

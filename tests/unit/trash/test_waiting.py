@@ -53,11 +53,6 @@ def test_nothing_goes_for_being_found_whatever_its_kind(ground: Ground) -> None:
     assert ground.world.store.all_rows() == rows
 
 
-def test_without_a_grace_a_run_removes_what_it_finds(ground: Ground) -> None:
-    margins = TrashMargins.with_grace(timedelta(0), unsafe_short_grace=True)
-    assert fates(ground.clean(margins=margins)) == ["deleted"]
-
-
 def test_a_partition_whose_rows_grow_waits_anew(ground: Ground) -> None:
     ground.scan()
     ground.world.stage(ground.orphan.decode(), "late")

@@ -70,13 +70,6 @@ def looked(lake: str, stand_in: Any) -> Any:
     return look
 
 
-@pytest.mark.parametrize("which", ["marker", "ledger"])
-def test_a_deletion_that_is_as_old_as_the_cutoff_is_young(which: str, looked: Any) -> None:
-    at, by = (CUTOFF, OLD) if which == "marker" else (OLD, CUTOFF)
-    found = looked([marker("m", at, is_latest=True), version("v")], row(done_by=by))
-    assert (found.outcome, found.version) == (YOUNG, None)
-
-
 @pytest.mark.parametrize("columns", [{"size": 8}, {"etag": "another"}])
 def test_a_version_with_another_size_or_another_tag_stays(columns: dict[str, Any], looked: Any) -> None:
     found = looked([marker("m", is_latest=True), version("v")], row(**columns))

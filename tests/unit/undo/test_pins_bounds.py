@@ -21,11 +21,9 @@ from dredge.undo.pins import (
     Pin,
     active_pins,
     end_pin,
-    is_seen,
     narrow_pin,
     pin_folder,
     read_pins,
-    slices_to_list,
     write_pin,
 )
 from tests.support.memory_store import forget_memory_store
@@ -59,14 +57,6 @@ def pin(state: ObjectWriter, name: str = "one", until: datetime = NOW, **more: A
     )
     write_pin(state, made)
     return made
-
-
-def test_a_pin_has_ended_at_its_end(state: ObjectWriter) -> None:
-    first, second = pin(state, "a", NOW), pin(state, "b", NOW + TICK)
-    assert active_pins(state, NOW - TICK) == [first, second]
-    assert active_pins(state, NOW) == [second]
-    assert active_pins(state, NOW + TICK) == []
-    assert read_pins(state) == [first, second]
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[]", b"no json"])
@@ -112,13 +102,3 @@ def test_a_pin_that_somebody_else_changes_is_read_anew_some_times(
     else:
         end_pin(state, "one", NOW - DAY)
         assert read_pins(state) == [replace(made, size_bytes=100, until=NOW - DAY)]
-
-
-def test_a_run_has_seen_what_came_back_when_its_cutoff_is_after_the_end(state: ObjectWriter) -> None:
-    """What came back in the very moment of the cutoff is young to that run."""
-    died = pin(state, "died", until=NOW)
-    done = replace(died, finished_at=NOW - DAY)
-    assert [is_seen(died, NOW + at) for at in (-TICK, timedelta(0), TICK)] == [False, False, True]
-    assert [is_seen(done, NOW - DAY + at) for at in (-TICK, timedelta(0), TICK)] == [False, False, True]
-    assert slices_to_list([died, done], NOW) == died.slices
-    assert slices_to_list([done], NOW) == Coverage()

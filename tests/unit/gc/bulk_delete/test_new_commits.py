@@ -29,27 +29,6 @@ from tests.support.memory_store import memory_store
 BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
 
 
-def test_a_branch_with_a_commit_before_each_request_is_swept_in_one_round() -> None:
-    """Streaming ingestion: a branch never stands still, and its commits name nothing but what is young."""
-    world, kept, gone = busy_world(safety=BUSY)
-    run = world.plan()
-    world.mark(run)
-    numbers, one_at_a_time = itertools.count(), threading.Lock()
-
-    def commit(*_: object) -> None:
-        with one_at_a_time:
-            number = next(numbers)
-            kept.add(world.upload(f"in/{number}", b"event %d" % number))
-            world.lake.commit()
-
-    with deleting(before=commit), world.during("repositories", commit, times=3):
-        summary = bulk_delete(run, world.runner)
-    assert summary.status == "success"
-    assert len(summary.details["rechecks"]) == 1
-    assert world.data() == kept
-    assert not gone & world.data()
-
-
 def expired_world(**settings: Any) -> tuple[World, str, str, str]:
     """An expired commit with a path that its child deleted: the world, the path's address, and both commits' ids."""
     world = make_world(tuning={"delete_keys": 1, "candidate_rows": 3}, **settings)

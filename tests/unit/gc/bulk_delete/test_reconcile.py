@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, UnavailableError
-from dredge.gc.bulk_delete import Group
 from dredge.gc.bulk_delete.outcomes import settle
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
@@ -56,26 +55,6 @@ class Sweep:
     @property
     def count(self) -> int:
         return len(self.sizes)
-
-
-def test_every_candidate_has_its_row_and_figures_are_theirs() -> None:
-    sweep = Sweep(lambda number: (ledger.KEPT, "alive_again") if number == 0 else (ledger.DELETED, None))
-    assert sweep.count == 8
-    assert sweep.settle() is None
-    counts = sweep.record.counts
-    assert {name: counts[f"{name}_objects"] for name in (*ledger.OUTCOMES, "undone")} == {
-        **dict.fromkeys((*ledger.OUTCOMES, "undone"), 0),
-        "deleted": 7,
-        "kept": 1,
-    }
-    assert counts["deleted_bytes"] == sum(sweep.sizes[1:])
-    groups = [Group(**group) for group in sweep.record.details["groups"]]
-    assert [(group.outcome, group.code, group.objects, group.size_bytes) for group in groups] == [
-        ("deleted", "", 7, sum(sweep.sizes[1:])),
-        ("kept", "alive_again", 1, sweep.sizes[0]),
-    ]
-    assert [part.rows for part in sweep.record.parts] == [rows.num_rows for rows in sweep.rows]
-    assert sweep.record.warnings == []
 
 
 def test_a_sweep_that_went_through_and_does_not_know_what_became_of_an_object_is_an_error() -> None:

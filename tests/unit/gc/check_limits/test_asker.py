@@ -22,23 +22,6 @@ from tests.support.identical import held, many, shown
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
 
-def test_every_path_of_the_size_is_asked_on_every_branch() -> None:
-    world = make_world()
-    world.upload("a", b"same")
-    world.upload("b", b"size")
-    world.lake.commit()
-    for name in ("one", "two"):
-        world.lake.catalog.branches.create_branch(world.lake.repository, name, "main")
-    again = world.upload("b", b"size", "two")
-    orphan = world.orphan("data/slice/orphan", b"else")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert again in world.data()
-    assert orphan not in world.data()
-    assert summary_of(context, "check_limits").counts["questions"] == 6
-
-
 def short_pages(world: World, entries: int) -> None:
     """A server whose pages stop early, as when much lies between."""
     honest = world.client.objects_page
@@ -172,15 +155,6 @@ class Branches:
         raw = pa.array([path.encode() for path in paths], pa.large_binary())
         hashes = np.sort(hash64(pa.array([*wanted], pa.string())))
         return Asker(client, "repo", f"{NAMESPACE}/", raw, hashes, cost_max).ask([group])
-
-
-def test_a_page_answers_up_to_its_last_name_and_the_last_one_for_all() -> None:
-    server = Branches([([entry("a"), entry("b")], True), ([entry("c")], False)])
-    answers = server.ask(["a", "b", "c", "d"], wanted=["data/c"])
-    assert [after for after, _ in server.asked] == ["`\U0010ffff", "b\U0010ffff"]
-    assert (answers.unanswered, answers.requests, server.singly) == ({}, 2, [])
-    assert answers.shown == {"data/c": ("main", "c")}
-    assert answers.served.tolist() == hash64(pa.array(["data/c"])).tolist()
 
 
 @pytest.mark.parametrize("first", [[], [entry("a\U0010ffff0")]])

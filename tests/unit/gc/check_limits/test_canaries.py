@@ -26,18 +26,6 @@ def tenths(paths: set[str], count: int = 1000) -> set[int]:
     return {int(path[-5:]) * 10 // count for path in paths if path.startswith("table")}
 
 
-@pytest.mark.parametrize("committed", [True, False], ids=["committed", "staged"])
-def test_canaries_come_from_every_tenth_of_the_key_space(committed: bool) -> None:
-    world = skewed_world()
-    if committed:
-        world.lake.commit()
-    samples = canaries.sample(world.plan(), "check_limits")
-    assert tenths({sample.path for sample in samples}) == set(range(10))
-    assert 200 < len(samples) <= 1001
-    served = world.served()
-    assert all(served[sample.path] == sample.address for sample in samples)
-
-
 def test_canaries_of_many_changes_come_from_behind_the_first_page_too() -> None:
     world = skewed_world()
     world.lake.commit()

@@ -11,22 +11,6 @@ from dredge.gc.check_limits.guards import Check
 from dredge.runs.limits import Finding
 from tests.support.checks import check_of, marked
 
-PROOFS = [
-    guards.listing_complete,
-    guards.staging_complete,
-    guards.order,
-    guards.live_not_empty,
-    guards.committed_not_empty,
-    guards.nothing_nested,
-]
-
-
-def test_a_right_run_passes_every_one() -> None:
-    _, run = marked()
-    assert {proof.__name__: proof(check_of(run)).verdict for proof in PROOFS} == {
-        proof.__name__: "passed" for proof in PROOFS
-    }
-
 
 @pytest.mark.parametrize(
     ("proof", "step", "counts"),

@@ -106,13 +106,3 @@ def test_one_of_ours_among_imported_ones_is_enough_and_so_is_one_that_nobody_can
     mixed = [Change("b", "added"), Change("a", "added")]
     assert find(Server({"main": mixed}, {"a": OURS, "b": OTHERS})).verdict == "refused"
     assert find(Server({"main": [Change("gone", "added")]})).verdict == "refused"
-
-
-def test_some_paths_of_some_branches_are_asked_about_each_time_others(find: Any) -> None:
-    many = [Change(f"{number}", "added") for number in range(50)]
-    server = Server({f"b{number}": many for number in range(9)}, {change.path: OTHERS for change in many})
-    find(server, branches=2)
-    assert (len(server.asked), server.stats) == (2, 20)
-    for number in range(20):
-        find(server, run_id=f"r{number}", branches=1)
-    assert len(set(server.asked)) > 3

@@ -11,7 +11,6 @@ from dredge.gc.check_limits import places
 from dredge.gc.check_limits.holds import TOO_MANY
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
-from dredge.gc.state import base_of
 from tests.support.gc import World, make_world, summary_of
 from tests.support.identical import many
 
@@ -77,32 +76,6 @@ def test_a_limit_is_passed_by_what_may_go_and_not_by_one_more(
         world.run(run)
     assert verdicts(run) == passed | {rule: "awaiting_approval"}
     assert world.data() == before
-
-
-@pytest.mark.parametrize("listed_then", [5, 40])
-def test_a_share_is_one_of_the_whole_namespace_also_where_little_of_it_was_listed(
-    world: World, listed_then: int
-) -> None:
-    """As many objects as the run before counted, or as this one listed, whichever are more."""
-    world.collect()
-    run = world.plan(mode="optimized", max_delete_percent=0.0)
-    assert run.plan.mode == "optimized"
-    world.run(run)
-    base = base_of(marked(world, mode="optimized"))
-    assert base is not None
-    for number in range(listed_then):
-        world.orphan(f"data/slice2/{number:02d}", b"z" * (1000 + number))
-    world.age(days=2)
-    run = world.plan(mode="optimized", max_delete_percent=0.0)
-    with pytest.raises(AwaitingApprovalError):
-        world.run(run)
-    (finding,) = [
-        item for item in run.folder.read_json("guard.json")["findings"] if item["rule"] == "max_percent"
-    ]
-    objects = summary_of(run, "check_limits").counts["deletable_objects"]
-    listing = summary_of(run, "slice_listing").counts
-    listed = listing["old_objects"] + listing["young_objects"]
-    assert finding["figure"] == round(100 * objects / max(listed, base.state.objects), 3)
 
 
 def test_what_an_optimized_run_may_delete_is_a_share_of_what_it_did_not_list_too() -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from dredge.gc.index.ranges import RangeHashes
-from dredge.gc.list_committed import read_ranges as reading
 from dredge.gc.list_committed.collect import Merge, MergeConfig, MergeTask, merge_shards
-from dredge.gc.list_committed.tables import COUNTS, EXPIRED, LIVE, SIZES
+from dredge.gc.list_committed.tables import COUNTS, LIVE
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Stores, WorkerRun
-from dredge.sets.hashes import Counted, Hashes, read_counted, read_hashes, write_counted, write_hashes
+from dredge.sets.hashes import Counted, Hashes, read_hashes, write_counted, write_hashes
 from tests.support.memory_store import forget_memory_store
 
 TOP = 1 << 63
@@ -23,12 +21,6 @@ TOP = 1 << 63
 
 def hashes(*values: int) -> Hashes:
     return np.array(values, np.uint64)
-
-
-def named(
-    name: str, addresses: Sequence[int] = (), sizes: Sequence[int] = (), outside: int = 0
-) -> RangeHashes:
-    return RangeHashes(name, 1, outside, hashes(*addresses), hashes(*sizes))
 
 
 @pytest.fixture
@@ -45,40 +37,6 @@ def run() -> Iterator[WorkerRun]:
     )
     yield WorkerRun.open(stores, "t")
     forget_memory_store(name)
-
-
-def written(run: WorkerRun, sorter: reading._Sorter, bits: int = 1) -> dict[tuple[str, int], dict[int, int]]:
-    found = {}
-    for item in sorter.write(run.folder, "x", bits):
-        if item.kind == COUNTS:
-            counted = read_counted(run.folder, item.part)
-            values = dict(zip(counted.hashes.tolist(), counted.counts.tolist(), strict=True))
-        else:
-            values = dict.fromkeys(read_hashes(run.folder, item.part).tolist(), 1)
-        found[item.kind, item.shard] = values
-    return found
-
-
-def test_what_a_range_names_goes_where_its_role_wants_it(run: WorkerRun) -> None:
-    every = [
-        reading.HEAD,
-        reading.ACTIVE,
-        reading.COUNTED_NEW_HEAD,
-        reading.COUNTED,
-        reading.DROPPED_EXPIRED,
-        reading.DROPPED,
-        reading.EXPIRED,
-    ]
-    sorter = reading._Sorter({role: role for role in every})
-    sorter.add([named(role, [at, 100], [at + 10, TOP], 2**at) for at, role in enumerate(every)])
-    assert sorter.outside == 1 + 2 - 16 - 32, "of ranges that are counted now, less those that no longer are"
-    assert sorter.named == 2 + 2 - 2 - 2, "likewise"
-    assert written(run, sorter) == {
-        (SIZES, 0): {10: 1, 12: 1},
-        (SIZES, 1): {TOP: 1},
-        (EXPIRED, 0): {4: 1, 6: 1, 100: 1},
-        (COUNTS, 0): {0: 1, 1: 1, 4: -1, 5: -1},
-    }, "what is added as often as it is taken away is counted by nobody"
 
 
 def merged(

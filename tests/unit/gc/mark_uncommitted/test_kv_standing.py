@@ -15,7 +15,6 @@ from dredge.gc.mark_uncommitted.kv_store import (
     StoreCheck,
     _check_heads,
     _Count,
-    _judge,
     read_checked,
     read_count,
 )
@@ -332,33 +331,7 @@ def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
         assert read_count(view, "a") is None, "what is no number is no counter"
 
 
-@pytest.mark.parametrize(("found", "fits"), [(4, False), (5, True), (7, True), (9, True), (10, False)])
-def test_a_counter_fits_between_what_the_server_said_before_and_after(found: int, fits: bool) -> None:
-    assert _Count(5, found, 9).fits is fits
-
-
 FITS, COPY = _Count(5, 7, 9), _Count(5, 4, 9)
-
-
-@pytest.mark.parametrize(
-    ("counts", "unknown", "doubted", "refuted", "partial"),
-    [
-        ([FITS, FITS], [], False, False, False),
-        ([FITS, COPY], [], True, True, False),
-        ([None, COPY], ["branches/new"], True, True, False),
-        ([FITS, FITS], ["branches/new"], True, False, True),
-        ([FITS, None], [], True, False, False),
-        ([None, None], [], True, False, False),
-    ],
-)
-def test_records_are_proved_by_every_count_and_refuted_by_one(
-    counts: list[_Count | None], unknown: list[str], doubted: bool, refuted: bool, partial: bool
-) -> None:
-    records: Any = SimpleNamespace(location="the store", unknown=unknown)
-    found = _judge(records, counts)
-    assert (found.location, found.refuted, found.partial) == ("the store", refuted, partial)
-    assert bool(found.doubt) is doubted
-    assert (found == StoreCheck("the store")) is not doubted
 
 
 @pytest.mark.parametrize(

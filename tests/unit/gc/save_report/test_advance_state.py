@@ -4,7 +4,6 @@ not."""
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,11 +12,10 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.run import Run
-from dredge.gc.save_report.advance_state import advance_state, make_state
+from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.state import RunState, StateStore, base_of, open_base
 from dredge.gc.steps import bulk_delete, verify
 from dredge.hashing import hash64
-from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.runs.payload import to_sealed
 from dredge.runs.versions import Version
 from dredge.sets.hashes import read_hashes
@@ -52,51 +50,6 @@ def whole(world: World, **settings: Any) -> tuple[Run, RunState]:
     run = world.plan(**settings)
     world.run(run)
     return run, state_after(run)
-
-
-def test_a_state_is_of_its_repository_and_namespace_however_that_is_written() -> None:
-    world = grown()
-    run, state = whole(world, mode="clean")
-    store, namespace = StateStore(run.state), run.plan.namespace
-    assert store.current("lake", f"{namespace}/").state == state
-    assert store.current("lake", f"{namespace}x").state is None
-    assert store.current("other", namespace).state is None
-
-
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
-DAY = timedelta(days=1)
-
-
-@pytest.mark.parametrize(
-    ("window", "until", "added"),
-    [
-        ((BEGINNING, END), NOW, (BEGINNING, NOW)),
-        ((NOW - 5 * DAY, NOW - 3 * DAY), NOW, (NOW - 5 * DAY, NOW - 3 * DAY)),
-        ((NOW - 5 * DAY, NOW + DAY), NOW, (NOW - 5 * DAY, NOW)),
-        ((NOW, NOW + DAY), NOW, None),
-        ((NOW + DAY, NOW + 2 * DAY), NOW, None),
-    ],
-)
-def test_a_run_covers_what_it_listed_as_far_as_slices_are_closed(
-    window: tuple[datetime, datetime], until: datetime, added: tuple[datetime, datetime] | None
-) -> None:
-    """A slice that is called covered and was not listed is not looked at until the next clean run."""
-    world = grown()
-    run, state = whole(world, mode="clean")
-    record = SimpleNamespace(input=lambda output: output.of(summary_of(run, output.STEP)))
-    earlier = Coverage(((NOW - 90 * DAY, NOW - 80 * DAY),))
-    plan = SimpleNamespace(
-        **{
-            name: getattr(run.plan, name)
-            for name in ("repository", "namespace", "run_id", "run_uri", "mode", "created_at", "cutoff")
-        },
-        window=window,
-        covered=earlier,
-        covers_until=until,
-    )
-    found = make_state(cast("Any", plan), None, cast("Any", record), [])
-    assert found.covered == (earlier if added is None else earlier.add(*added))
-    assert replace(found, covered=state.covered, gone=state.gone) == state
 
 
 def test_a_run_builds_on_the_state_that_its_plan_names_or_not_at_all() -> None:

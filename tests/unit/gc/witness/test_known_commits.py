@@ -80,32 +80,6 @@ def test_c1_after_the_database_is_restored_nothing_of_the_lost_days_is_deleted(
     assert work <= world.data()
 
 
-def test_commits_that_expired_or_whose_branch_is_gone_are_still_known() -> None:
-    world = make_world()
-    world.rules(5)
-    world.upload("a", b"1")
-    world.lake.commit("first")
-    world.lake.catalog.branches.create_branch("lake", "side", "main")
-    gone = world.upload("b", b"of the side", "side")
-    side = world.lake.commit("side", "side")
-    world.age(days=2)
-    world.collect()
-    world.lake.catalog.branches.delete_branch("lake", "side")
-    world.upload("c", b"3")
-    world.lake.commit("second")
-    world.age(days=9)
-    asked: list[str] = []
-    world.client.before = lambda name, given: asked.append(given[1]) if name == "commit" else None
-    world.collect()
-    assert asked.count(side.id) == 1, "one request a commit that left the active ones"
-    world.age(days=1)
-    asked.clear()
-    world.collect()
-    assert asked.count(side.id) == 1, "it is the newest that is not active"
-    assert gone not in world.data()
-    world.assert_readable()
-
-
 def test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed() -> None:
     """All heads of the last mark are older than the backup."""
     world = make_world(unsafe_grace_seconds=None, grace_hours=20)

@@ -182,26 +182,3 @@ def test_a_token_of_an_identity_goes_to_the_service_only(endpoint: str) -> None:
 )
 def test_names_that_every_way_to_the_service_keeps(name: str) -> None:
     assert is_exact(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        ".",
-        "..",
-        "a/.",
-        "a/../b",
-        "./a",
-        "a.",
-        "a./b",
-        "a\\b",
-        "a\n",
-        "\x85",
-        "\udcff",
-        "\ufffe",
-        "x" * 1025,
-    ],
-)
-def test_names_that_some_way_to_the_service_rewrites(name: str) -> None:
-    assert not is_exact(name)
