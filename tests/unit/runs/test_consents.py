@@ -33,12 +33,6 @@ def check(state: ObjectWriter, **present: bool | None) -> None:
     check_variables(state, "lake", present, "dredge gc")
 
 
-def test_a_variable_that_never_bound_a_run_may_be_missing(state: ObjectWriter) -> None:
-    check(state, policy=False, schedules=None)
-    check(state, policy=False, schedules=False)
-    assert read_bound_variables(state) == set()
-
-
 def test_a_missing_variable_stops_every_run_until_it_is_back(state: ObjectWriter) -> None:
     check(state, policy=True, schedules=True)
     for _ in range(2):

@@ -78,41 +78,6 @@ def do(folder: RunFolder, step: str, *inputs: str) -> None:
     perform(folder, step, inputs, body, clock, roots={} if inputs else {PLAN: "p"})
 
 
-def test_parts_and_summaries_are_read_once_and_only_within_the_block(
-    folder: RunFolder, reads: list[str]
-) -> None:
-    do(folder, "first")
-    summary = folder.read_summary("first")
-    assert summary is not None
-    with folder.keeping():
-        for _ in range(2):
-            assert folder.read_summary("first") == summary
-            assert folder.read_part(summary.parts[0]).equals(ROWS)
-        del reads[:]
-        assert folder.read_summary("first") == summary
-        assert folder.read_part(summary.parts[0]).equals(ROWS)
-        # A task in this process finds them, too.
-        assert RunFolder.of_task(URI, "r1", None).read_part(summary.parts[0]).equals(ROWS)
-        assert reads == []
-    folder.read_summary("first")
-    folder.read_part(summary.parts[0])
-    assert [key for key in reads if key.startswith("first/t001/")] == [summary.parts[0].key]
-    assert get_part_cache(URI) is None
-
-
-def test_a_run_that_goes_on_elsewhere_does_no_step_again_that_is_done(folder: RunFolder) -> None:
-    with folder.keeping(goes_on=True):
-        do(folder, "first")
-        do(folder, "second", "first")
-    StepTry.claim(folder.writer, "third")  # its process ended
-    again = other()
-    with again.keeping(goes_on=True):
-        for step, inputs in {"first": (), "second": ("first",), "third": ("second",)}.items():
-            do(again, step, *inputs)
-    done = other().read_summaries(["first", "second", "third"])
-    assert [summary.try_number for summary in done.values() if summary is not None] == [1, 1, 2]
-
-
 def test_a_step_that_was_begun_again_elsewhere_is_not_built_on(folder: RunFolder) -> None:
     with folder.keeping(goes_on=True):
         do(folder, "first")

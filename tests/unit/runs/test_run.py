@@ -16,7 +16,7 @@ from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.run import PlannedRun, is_local, local_holder, resume_local
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepOutput
-from dredge.runs.tasks import LocalRunner, WorkerRun, partition_function
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.runs.tries import newest_number
 from dredge.runs.versions import Current
 from dredge.storage import open_reader, open_writer
@@ -87,23 +87,6 @@ def test_a_step_begins_with_a_lease_that_lives(run: Run) -> None:
     clock.advance(minutes=50)
     with pytest.raises(LeaseHeldError):
         run.lease.acquire("somebody else")
-
-
-def test_tasks_write_for_the_try_that_spreads_them_and_none_is_no_step(run: Run) -> None:
-    found: list[Words] = []
-    tasks = [Words(text=text) for text in "ab"]
-
-    def body(_: StepRecord) -> None:
-        found.extend(run.spread(LocalRunner(), "first", label, Words(text="of"), tasks, "words"))
-
-    run.step(First, body)
-    assert [item.text for item in found] == [
-        f"r1-t001 of {task.text} memory://run-test/lake" for task in tasks
-    ]
-    (outside,) = run.spread(LocalRunner(), "first", label, Words(text="of"), tasks[:1], "words")
-    assert outside.text.startswith("r1 of a")
-    nobody: Any = None
-    assert run.spread(nobody, "first", label, Words(text="of"), [], "words") == []
 
 
 OLD, NEW = Current(etag="old"), Current(etag="new", state=Told("r2"))

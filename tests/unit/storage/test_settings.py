@@ -6,13 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from dredge.storage import StorageOptions, environment_of_child, open_deleter, open_reader, open_writer
 from dredge.storage.https import redact
-from dredge.storage.keys import is_client_safe, is_plain
 from dredge.storage.location import parse_uri
 from tests.support.objectstore import Answer, ScriptedS3
 
@@ -171,16 +168,3 @@ def test_errors_belong_to_families_and_carry_no_secret(
 def test_redaction_keeps_one_line_without_secrets() -> None:
     text = "GET http://user:pw@h/b?X-Amz-Signature=abc123&sig=xyz&x=1\nDebug: Config { secret: 1 }"
     assert redact(text) == "GET http://…@h/b?X-Amz-Signature=…&sig=…&x=1"
-
-
-@pytest.mark.parametrize("key", ["/a", "a/", "a//b", ".", "..", "./a", "a/.", "a/../b", "", "/", "a/./b"])
-def test_keys_that_are_not_their_own_normal_form(key: str) -> None:
-    assert not is_plain(key)
-
-
-@settings(deadline=None)
-@given(st.text(max_size=12))
-def test_client_safe_keys_are_those_that_splitting_and_joining_keeps(key: str) -> None:
-    parts = key.split("/")
-    control = any(ord(c) < 32 or ord(c) == 127 for c in key)
-    assert is_client_safe(key) == (all(p not in ("", ".", "..") for p in parts) and not control)

@@ -139,15 +139,6 @@ def test_an_alarm_is_open_before_anything_is_put_back(
     assert ground.orphan_rows() == 2
 
 
-def test_what_no_row_is_kept_of_is_gone(ground: Ground) -> None:
-    ground.world.stage(ground.main)
-    ground.state.note_removed([ground.main.encode()], "long-ago", ground.world.now)
-    with pytest.raises(NamedAgainError):
-        ground.clean()
-    (found,) = open_alarms(ground.state.writer)
-    assert (found.deleted_by, found.outcomes) == ({"long-ago": 1}, {"gone": 1})
-
-
 def test_the_command_lists_alarms_and_ends_them(ground: Ground) -> None:
     def run(*words: str) -> tuple[int, dict[str, Any]]:
         result = CliRunner().invoke(command, ["acknowledge", ground.state.writer.uri, *words, "--json"])
@@ -296,22 +287,6 @@ def test_one_partition_that_was_put_back_is_noticed_right_before_removing(ground
     assert ground.orphan_rows() == 2
 
 
-def test_a_repository_that_was_deleted_lacks_nothing(ground: Ground) -> None:
-    commit_on_main(ground)
-    ground.scan()
-    for entry in list(ground.world.kv.scan(ground.partition)):
-        ground.world.kv.delete(ground.partition, entry.key)
-    ground.world.kv.delete(b"graveler", b"repos/lake")
-    ground.world.repository("other")
-    assert fates(ground.clean(DAY)) == ["deleted"]
-
-
-def test_a_head_that_never_had_a_record_is_not_noted(ground: Ground) -> None:
-    ground.world.kv.delete(ground.partition, b"commits/" + ground.head.encode())
-    ground.scan()
-    assert fates(ground.clean(DAY)) == ["deleted"]
-
-
 def test_a_token_that_was_named_waits_thirty_days(ground: Ground) -> None:
     ground.world.stage(ground.main, "a", "b")
     token = ground.main.encode()
@@ -339,16 +314,6 @@ def test_a_look_without_a_grace_does_not_forget_that_a_token_was_named(ground: G
         ground.clean(DAY)
     assert len(list(ground.world.kv.scan(ground.main.encode()))) == 2
     assert not ground.orphan_rows()
-
-
-def test_a_token_that_was_named_and_is_queued_waits_a_grace_only(ground: Ground) -> None:
-    ground.world.stage(ground.main, "a", "b")
-    ground.scan()
-    ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
-    ground.world.kv.set(b"cleanup-tokens", ground.main.encode(), b"")
-    ground.scan()
-    ground.clean(DAY)
-    assert not list(ground.world.kv.scan(ground.main.encode()))
 
 
 def test_behind_another_id_of_the_database_everything_waits_anew(ground: Ground) -> None:

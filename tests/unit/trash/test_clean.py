@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -113,19 +112,3 @@ def is_trash(row: Row, truth: dict[str, Any]) -> bool:
         and ("key" not in finding or finding["key"].encode() == row.key)
         for finding in truth["findings"]
     )
-
-
-def test_a_dry_run_leaves_a_report_of_everything_that_is_not_plainly_live(state: TrashState) -> None:
-    store = memory_store()
-    truth = TRUTH["dumps"]["c2_killed_during_drop"]
-    store.load(dump("c2_killed_during_drop"))
-    store.now = moment(truth["looks"][0])
-    done = clean(store, state, clock=store.machine_clock, margins=MARGINS, limits=TrashLimits())
-    folder = f"runs/{done.scan.plan.run_id}"
-    report = json.loads(state.writer.get(f"{folder}/report.json"))
-    assert report["status"] == "dry_run"
-    assert {(f["partition"], f["key"]) for f in report["findings"]} == {
-        (f["partition"], f.get("key")) for f in truth["findings"]
-    }
-    assert sum(line["partitions"] + line["keys"] for line in report["summary"]) == len(report["findings"])
-    assert state.writer.get(f"{folder}/report.html")

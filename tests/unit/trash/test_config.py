@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.settings import HOURS_MAX, SECONDS_MAX
 from dredge.trash.findings import TrashLimits
 from dredge.trash.settings import TrashConfig, TrashMargins, TrashRestoreConfig
 
 STATE = "memory://trash/config"
-
-
-@pytest.mark.parametrize("asked", [{"grace_hours": 2 * HOURS_MAX}, {"unsafe_grace_seconds": 2 * SECONDS_MAX}])
-def test_a_grace_that_no_time_can_be_computed_with_is_refused(asked: dict[str, float]) -> None:
-    with pytest.raises(ConfigError):
-        TrashConfig(state_uri=STATE, **asked)  # type: ignore[arg-type]
 
 
 def test_what_is_not_asked_for_is_the_safe_thing() -> None:

@@ -50,18 +50,6 @@ def removed(ground: Ground) -> Removed:
     return Removed(ground)
 
 
-def test_a_dry_run_counts_and_puts_nothing_back(removed: Removed) -> None:
-    assert removed.restore(dry_run=True) == {
-        "run_id": removed.run,
-        "status": "dry_run",
-        "rows": 6,
-        "markers_of_live_tokens": 0,
-    }
-    assert removed.restore(removed.tokens[1], dry_run=True)["rows"] == 2
-    assert removed.there() == []
-    assert set(removed.ground.state.removed()) == set(removed.tokens)
-
-
 def test_only_the_asked_partitions_come_back_and_only_they_are_forgotten(removed: Removed) -> None:
     asked = removed.tokens[1:]
     assert removed.restore(*asked) == {

@@ -95,18 +95,6 @@ def test_a_clean_is_a_dry_run_unless_it_is_told_otherwise(ground: Ground) -> Non
 # What bounds a run
 
 
-def test_a_plan_under_another_runs_name_bounds_nothing(ground: Ground) -> None:
-    ground.scan()
-    plans = [ground.scan(DAY).plan, ground.scan().plan]
-    copied = ground.state.writer.get(f"runs/{plans[0].run_id}/plan.json")
-    ground.state.writer.put(f"runs/{plans[1].run_id}/plan.json", copied)
-    for digest in (None, plans[0].digest):
-        with pytest.raises(RefusedError):
-            ground.clean(planned=plans[1].run_id, planned_digest=digest)
-    assert ground.orphan_rows() == 2
-    assert fates(ground.clean(planned=plans[0].run_id)) == ["deleted"]
-
-
 def test_a_token_that_the_branch_of_a_lost_repository_takes_up_stays(ground: Ground) -> None:
     lost, token = ground.world.beginning("pond")
     ground.world.stage(token)
@@ -230,19 +218,6 @@ def handed_over(ground: Ground) -> dict[str, bytes]:
     return {name: ground.world.hand_over(name) for name in ("aaa", "bbb", "ccc")}
 
 
-def test_a_handed_over_repository_that_stays_makes_a_run_partial(
-    ground: Ground, handed_over: dict[str, bytes]
-) -> None:
-    partition = handed_over["bbb"]
-    ground.scan()
-    ground.world.store.before_delete.append(lambda: ground.world.record(partition))
-    report = ground.clean(DAY)
-    assert [outcome.fate for outcome in report.deleted] == ["cleaned", "skipped", "cleaned"]
-    assert report.status == "partial"
-    assert partition not in ground.state.removed()
-    assert fates(report) == ["deleted"]
-
-
 def test_of_several_errors_one_that_passes_by_itself_decides(
     ground: Ground, handed_over: dict[str, bytes]
 ) -> None:
@@ -302,16 +277,6 @@ def test_what_a_second_look_sees_otherwise_is_not_kept(change: dict[str, Any]) -
 
 def trash(count: int) -> list[TrashFinding]:
     return [replace(TRASH, partition=b"lake-%d:1" % number) for number in range(count)]
-
-
-@pytest.mark.parametrize("limit", [{"partitions": 3}, {"rows": 7}, {"size_bytes": 35}])
-def test_a_limit_may_be_reached_and_not_passed(limit: dict[str, int]) -> None:
-    plan = plan_of([*trash(3), KEY], partitions=9)
-    assert (plan.rows, plan.size_bytes) == (7, 35)
-    check_limits(plan, TrashLimits(**limit), 1)
-    ((name, value),) = limit.items()
-    with pytest.raises(RefusedError):
-        check_limits(plan, TrashLimits(**{name: value - 1}), 1)
 
 
 @pytest.mark.parametrize(

@@ -68,15 +68,6 @@ def test_what_is_too_young_is_listed_again_until_it_is_old() -> None:
     assert gone not in world.data()
 
 
-def test_a_dry_run_has_seen_nothing() -> None:
-    world, run, kept, _ = swept_world()
-    restore(world, run, all=True, keep_days=1)
-    world.age(days=3)
-    collected(world, dry_run=True)
-    assert collected(world)[1]["again_slices"] == 1
-    assert world.data() == kept
-
-
 def test_after_a_restore_that_died_its_slices_are_listed_until_its_pin_has_ended() -> None:
     """Nobody knows when its last request was done."""
     world, run, kept, gone = swept_world()

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -68,10 +67,3 @@ def test_only_what_is_known_to_have_stayed_is_left_out(folder: RunFolder) -> Non
     }
     assert [found[address]["version_id"] for address in ("data/a", "data/f")] == ["data/a-1", None]
     assert {row["done_by"] for row in found.values()} == {NOW}
-
-
-def test_an_address_where_no_run_deletes_is_refused(folder: RunFolder) -> None:
-    part = candidates(folder, ["data/a", "_lakefs/b"])
-    with pytest.raises(FormatError):
-        swept_rows(folder, part, ["data/"])
-    assert swept_rows(folder, part, ["data/", "_lakefs/"]).num_rows == 2

@@ -183,9 +183,3 @@ def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
         purged(root, dry_run=False)
     assert purged(root).counts["would_go_objects"] == 1, "who only looks needs no gate"
     assert len(left(copies)) == 2
-
-
-def test_less_than_a_day_is_refused() -> None:
-    assert PurgeConfig(repository="lake", older_than_days=1).dry_run
-    with pytest.raises(ConfigError):
-        PurgeConfig(repository="lake", older_than_days=0.9)

@@ -290,17 +290,6 @@ def test_a_new_branch_that_rules_keep_more_of_than_of_others_ends_the_round(
     assert (follow(run, NewCommits(run, subtracted, Published(run.folder, "published"))) is None) is goes_on
 
 
-def test_a_branch_that_goes_on_from_its_own_head_needs_no_other_rule() -> None:
-    world, *_ = expired_world(policy=RetentionPolicy((PolicyRule("last", ("main",), 3),)))
-    world.rules(30, main=300)
-    run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, Published(run.folder, "published"))
-    for number in range(3):
-        world.upload(f"new/{number}", b"%d" % number)
-        world.lake.commit()
-        assert follow(run, new) is None
-
-
 def test_other_rules_end_the_round() -> None:
     world, kept, gone = busy_world(safety=BUSY)
     run = world.plan()

@@ -16,21 +16,8 @@ from dredge.errors import (
 )
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.runs.tries import StepTry
-from tests.support.gc import Parallel, World, busy_world, deleting, make_world, stage_again, summary_of
+from tests.support.gc import Parallel, World, busy_world, deleting, stage_again, summary_of
 from tests.support.undo import pin_down
-
-
-def test_a_dry_run_says_what_would_go_and_deletes_nothing() -> None:
-    world, kept, gone = busy_world(dry_run=True)
-    run = world.plan()
-    world.mark(run)
-    with deleting() as requests, world.during("prepare_uncommitted", _never):
-        summary = bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert summary.status == "dry_run"
-    assert summary.counts["would_delete_objects"] == len(gone)
-    assert summary.counts["would_delete_bytes"] == 2 * len(gone)
-    assert world.data() == kept | gone
 
 
 def _never() -> None:
@@ -66,18 +53,6 @@ def test_an_old_mark_is_not_swept(hours: float, is_swept: bool) -> None:
         with world.during("prepare_uncommitted", _never), pytest.raises(RefusedError, match="older than 3 h"):
             bulk_delete(run, world.runner)
     assert world.data() == (kept if is_swept else kept | gone)
-
-
-def test_without_candidates_nobody_looks_again() -> None:
-    world = make_world()
-    kept = {world.upload("a")}
-    world.age(days=2)
-    run = world.plan()
-    world.mark(run)
-    with deleting() as requests, world.during("prepare_uncommitted", _never):
-        assert bulk_delete(run, world.runner).status == "success"
-    assert requests.made == []
-    assert world.data() == kept
 
 
 @pytest.mark.parametrize("step", ["list_committed", "check_limits"])

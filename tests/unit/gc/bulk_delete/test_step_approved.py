@@ -12,38 +12,13 @@ from dredge.errors import RefusedError, RejectedError
 from dredge.gc.bulk_delete import step
 from dredge.gc.bulk_delete.step import bulk_delete
 from tests.support.approvals import approved_run, said
-from tests.support.gc import busy_world, deleting, summary_of
+from tests.support.gc import deleting, summary_of
 
 
 def test_what_a_person_approved_is_deleted() -> None:
     world, run, kept, _gone = approved_run()
     assert bulk_delete(run, world.runner).status == "success"
     assert world.data() == kept
-
-
-@pytest.mark.parametrize(
-    ("approval", "verdict"),
-    [("never", "refused"), ("never", "awaiting_approval"), ("over_limits", "refused"), ("never", "odd")],
-)
-def test_guards_that_did_not_pass_and_ask_nobody_stop_the_sweep(approval: str, verdict: str) -> None:
-    """Whatever a summary says that somebody wrote: what no person can be asked about is not deleted."""
-    world, kept, gone = busy_world(approval=approval)
-    run = world.plan()
-    world.mark(run)
-    guards = summary_of(run, "check_limits")
-    run.folder.write_summary(replace(guards, details={**guards.details, "verdict": verdict}))
-    with (
-        deleting() as requests,
-        world.during("prepare_uncommitted", _never),
-        pytest.raises(RefusedError, match="the guards did not pass"),
-    ):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
-
-
-def _never() -> None:
-    raise AssertionError("nothing is checked again where nothing may be deleted")
 
 
 def test_an_answer_that_is_taken_anew_while_the_re_check_reads_is_not_the_one_that_was_read() -> None:

@@ -17,7 +17,7 @@ from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from tests.support.gc import World, make_world, summary_of
-from tests.support.identical import held, many, shown
+from tests.support.identical import held, many
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -32,25 +32,6 @@ def short_pages(world: World, entries: int) -> None:
         return honest(repository, ref, after, min(amount, entries))
 
     world.client.objects_page = page  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("entries", [1, 7, 1000])
-def test_a_page_that_stops_short_is_gone_on_with(entries: int) -> None:
-    world = make_world()
-    many(world, 40)
-    twins = {world.upload(f"many/{number:05d}", b"same") for number in (0, 7, 39)}
-    for number in range(30):  # not in the head, so nobody counted on them
-        world.upload(f"many/00020-{number:02d}", b"staged meanwhile")
-    orphan = world.orphan("data/slice/orphan", b"else")
-    short_pages(world, entries)
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert twins <= world.data()
-    assert orphan not in world.data()
-    questions = summary_of(context, "check_limits").counts["questions"]
-    assert questions == 1 if entries == 1000 else questions >= 40 // entries
-    assert sorted(shown(context)) == sorted(twins)
 
 
 def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,14 +166,6 @@ def test_an_odd_page_is_no_answer(page: list[ObjectStats], has_more: bool) -> No
     assert answers.unanswered == dict.fromkeys((0, 1), NO_ANSWER)
 
 
-def test_a_name_that_is_not_text_says_nothing_of_the_order_and_its_object_is_served() -> None:
-    """lakeFS replaces what is not UTF-8, and such a name sorts elsewhere than the one it stands for."""
-    server = Branches([([entry("a"), entry("\ufffd", "data/odd"), entry("b")], False)])
-    answers = server.ask(["a", "b"], wanted=["data/odd"])
-    assert answers.unanswered == {}
-    assert list(answers.shown) == ["data/odd"]
-
-
 def test_a_name_that_is_not_text_does_not_answer_for_paths_before_it() -> None:
     server = Branches([([entry("a"), entry("\ufffd")], True), ([entry("b")], False)])
     answers = server.ask(["a", "b"], wanted=["data/b"])
@@ -229,9 +202,3 @@ def test_an_address_that_may_mean_two_keys_serves_both(address: str, served: set
     wanted = ["data/a b", "data/a%20b", "data/a", "data/a?b", "data/a#b", "data/a/"]
     answers = Branches([([entry("a", address)], False)]).ask(["a"], wanted=wanted)
     assert set(answers.shown) == served
-
-
-def test_an_address_outside_of_the_namespace_serves_nothing_of_it() -> None:
-    elsewhere = ObjectStats("a", f"{NAMESPACE[:-4]}nope/data/a", "c", 4)
-    answers = Branches([([elsewhere], False)]).ask(["a"], wanted=["data/a"])
-    assert (answers.shown, answers.unanswered) == ({}, {})

@@ -7,9 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dredge.errors import AwaitingApprovalError, RefusedError
-from dredge.gc.check_limits import guards
 from dredge.gc.check_limits.guards import Check, must
-from dredge.gc.save_report.report import write_report
 from dredge.runs.limits import Finding
 from tests.support.gc import busy_world, summary_of
 
@@ -44,29 +42,6 @@ def test_every_guard_is_asked_and_limits_follow() -> None:
     assert rules == [*RULES, *LIMITS]
     assert {item["verdict"] for item in summary_of(context, "check_limits").details["findings"]} == {"passed"}
     assert world.data() == kept
-
-
-@pytest.mark.parametrize(
-    ("dry_run", "approval"), [(False, "over_limits"), (False, "never"), (True, "always")]
-)
-def test_a_new_guard_in_the_list_that_says_no_refuses_the_run(
-    monkeypatch: pytest.MonkeyPatch, dry_run: bool, approval: str
-) -> None:
-    """A limit that is exceeded as well does not make it a matter of approval."""
-    monkeypatch.setattr(guards, "GUARDS", [*guards.GUARDS, says("new", False), says("another", True)])
-    world, kept, gone = busy_world(max_delete_objects=0, approval=approval)
-    context = world.plan(dry_run=dry_run)
-    with pytest.raises(RefusedError) as caught:
-        world.run(context)
-    assert caught.type is RefusedError
-    assert world.data() == kept | gone
-    incomplete = context.folder.read_incomplete("check_limits")
-    assert incomplete is not None
-    assert incomplete.status == "refused"
-    write_report(context)
-    report = context.folder.read_json("report.json")
-    assert report["outcome"] == "refused"
-    assert {item["rule"]: item["verdict"] for item in report["findings"]}["new"] == "refused"
 
 
 def test_an_exceeded_limit_awaits_approval() -> None:

@@ -71,15 +71,6 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Any:
     return find
 
 
-@pytest.mark.parametrize(("now", "before"), [(0, None), (0, PLENTY - 1), (1, PLENTY), (1, 0)])
-def test_no_branch_is_asked_while_something_is_staged_or_little_was(
-    find: Any, now: int, before: int | None
-) -> None:
-    server = Server({"main": [Change("a", "added")]}, {"a": OURS})
-    assert find(server, now, before).verdict == "passed"
-    assert server.asked == []
-
-
 def test_a_branch_that_shows_what_the_scan_did_not_find_refuses_the_run(find: Any) -> None:
     finding = find(Server({"one": [], "two": [Change("a", "changed")]}, {"a": OURS}))
     assert (finding.verdict, finding.figure, finding.limit) == ("refused", 0, PLENTY)
@@ -94,15 +85,3 @@ def test_staging_that_was_committed_or_dropped_is_no_reason_to_stop(
     server = Server({"main": changes}, {"a": OURS, "b": OTHERS})
     assert find(server).verdict == "passed"
     assert server.asked == ["main"]
-
-
-def test_a_branch_that_went_away_does_not_end_the_look(find: Any) -> None:
-    gone: dict[str, Sequence[Change] | None] = {f"gone{number}": None for number in range(3)}
-    server = Server({**gone, "main": [Change("a", "added")]}, {"a": OURS})
-    assert find(server).verdict == "refused"
-
-
-def test_one_of_ours_among_imported_ones_is_enough_and_so_is_one_that_nobody_can_tell(find: Any) -> None:
-    mixed = [Change("b", "added"), Change("a", "added")]
-    assert find(Server({"main": mixed}, {"a": OURS, "b": OTHERS})).verdict == "refused"
-    assert find(Server({"main": [Change("gone", "added")]})).verdict == "refused"

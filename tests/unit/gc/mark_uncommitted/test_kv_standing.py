@@ -25,7 +25,7 @@ from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, bran
 from lakefs_embedded.server.usage import PARTITION
 from lakefs_embedded.server.usage import Usage as Counter
 from tests.support.gc import World, make_world, summary_of
-from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, copy_of, never_asked, open_as, store_of
+from tests.support.kv_views import Snapshots, WithoutSnapshots, copy_of, never_asked, open_as, store_of
 from tests.support.lossy_scans import stormy_world
 from tests.support.memory_rows import MemoryRows
 from tests.support.storms import Storm, old_version, recovery
@@ -249,30 +249,6 @@ def test_an_entry_that_a_newer_server_staged_does_not_stand_for_the_server(
     world.run(context)
     summary = summary_of(context, "mark_uncommitted")
     assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
-
-
-def test_a_whole_collection_asks_the_server_for_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = recorded()
-    world.rules(1)
-    expired = world.upload("a", b"old")
-    world.lake.commit()
-    world.age(days=3)
-    committed, staged = world.upload("a", b"new!"), world.upload("b", b"staged")
-    world.lake.commit()
-    world.age(days=3)
-    world.lake.commit("later", allow_empty=True)
-    twin = world.upload("a", b"new!")
-    orphan = world.orphan("data/orphan")
-    world.age(days=3)
-    open_as(Snapshots(world), monkeypatch)
-    context = world.plan()
-    with never_asked(world, *HEAVY):
-        world.run(context)
-    assert world.data() == {committed, staged, twin}
-    assert {expired, orphan}.isdisjoint(world.data())
-    summary = summary_of(context, "mark_uncommitted")
-    assert (summary.counts["scans"], summary.counts["rows"], summary.details["kv"]["doubt"]) == (0, 1, "")
-    assert "server" not in summary_of(context, "list_committed").details["sources"]
 
 
 def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,16 +96,6 @@ def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan() -> None:
     assert living <= world.data()
 
 
-def test_what_only_branches_showed_is_no_staging_that_vanished() -> None:
-    world, living, orphan = stormy_world(safety={"staged_rows_plenty": 5})
-    world.collect(dry_run=True)
-    world.age(hours=1)
-    with Storm(world, ["mm"]):
-        world.collect()
-    assert living <= world.data()
-    assert orphan not in world.data()
-
-
 def test_where_no_scan_can_be_proved_nothing_is_deleted() -> None:
     world, living, orphan = stormy_world(safety={"staged_questions_max": 3})
     with (
@@ -248,24 +238,6 @@ class Looks:
 @pytest.fixture
 def looks() -> Looks:
     return Looks()
-
-
-def test_a_scan_that_lost_nothing_is_proved_by_the_last_path_of_each_branch(looks: Looks) -> None:
-    found = looks.prove()
-    assert found == Proof(changed_branches=2, changes=7, questions=2 + 4 + 4)
-    assert looks.asked == Counter({("one", "path/0"): 1, ("many", "path/5"): 1})
-
-
-def test_an_old_object_at_the_end_that_was_not_scanned_has_every_branch_asked_for_everything(
-    looks: Looks,
-) -> None:
-    found = looks.prove(("many", "path/5"), ("many", "path/1"), ("one", "path/0"), extents=[])
-    assert found.lost in {(*place, looks.staged[place]) for place in [("many", "path/5"), ("one", "path/0")]}
-    assert found.asked_for_all == 2, "a branch without changes has nothing to be asked for"
-    assert found.addresses == {
-        looks.staged[place] for place in [("many", "path/5"), ("many", "path/1"), ("one", "path/0")]
-    }
-    assert (found.missing, found.too_many) == ("", None)
 
 
 def test_what_was_written_since_the_scan_tells_nothing_and_what_lies_before_it_does(looks: Looks) -> None:

@@ -28,7 +28,7 @@ from dredge.gc.metadata.deleting import (
     read_versions,
 )
 from dredge.gc.run import METADATA_RUNS
-from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_reader, open_versions, open_writer
+from dredge.storage import NOT_SENT, DeleteOutcome, open_reader, open_versions, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.ways import quarantine_uri
 from dredge.xid import new_descending_xid
@@ -61,13 +61,6 @@ def write(lake: str, name: str, at: datetime = NOW, data: bytes = b"range") -> N
 
 def ids_of(lake: str, name: str) -> list[str]:
     return [item.version_id for item in open_versions(lake).versions(f"_lakefs/{name}")]
-
-
-def test_a_file_with_a_delete_marker_has_no_versions_to_go(lake: str) -> None:
-    write(lake, A)
-    open_deleter(lake).delete([f"_lakefs/{A}"])
-    write(lake, A)
-    assert list(read_versions(lake, [A], NOW + timedelta(days=1))) == [()]
 
 
 def test_a_file_whose_copy_is_not_like_it_or_fails_stays(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,16 +122,6 @@ def copied(lake: str, name: str, at: datetime = NOW, data: bytes = b"range") -> 
     uri = f"{lake}/{METADATA_RUNS}/{new_descending_xid(at)}"
     open_writer(quarantine_uri(uri)).put(f"_lakefs/{name}", data)
     return uri
-
-
-def test_of_copies_that_are_looked_for_and_copies_that_may_go_none_is_both_and_none_is_neither(
-    lake: str,
-) -> None:
-    uri = copied(lake, A)
-    at_the_bound = NOW + timedelta(days=DAYS)
-    for now, is_old in ((at_the_bound, False), (at_the_bound + timedelta(seconds=1), True)):
-        assert bool(find_copies(lake, {A}, now, DAYS)) is not is_old
-        assert [item.run_uri for item in old_copies(lake, set(), now, DAYS)] == [uri] * is_old
 
 
 LATER = NOW + timedelta(days=DAYS + 1)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError
@@ -15,12 +14,9 @@ from dredge.gc.run import Run
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.state import RunState, StateStore, base_of, open_base
 from dredge.gc.steps import bulk_delete, verify
-from dredge.hashing import hash64
 from dredge.runs.payload import to_sealed
 from dredge.runs.versions import Version
-from dredge.sets.hashes import read_hashes
-from dredge.storage import open_deleter
-from tests.support.gc import World, make_world, stage_again, summary_of
+from tests.support.gc import World, make_world, summary_of
 
 
 def grown(**settings: Any) -> World:
@@ -87,21 +83,3 @@ def test_a_state_is_made_only_of_what_the_chain_vouches_for() -> None:
     with pytest.raises(RefusedError):
         advance_state(run)
     assert StateStore(run.state).current("lake", run.plan.namespace).state is None
-
-
-def test_what_was_deleted_or_gone_is_named_and_what_was_kept_is_not() -> None:
-    world = grown()
-    run = world.plan(mode="clean")
-    world.mark(run)
-    open_deleter(world.lake.namespace).delete(["data/slice/0"])
-    stage_again(world, "data/slice/1", size_bytes=2)
-    bulk_delete(run, world.runner)
-    verify(run)
-    summary = advance_state(run)
-    state = state_after(run)
-    assert {key for key in world.data() if key.startswith("data/slice/")} == {"data/slice/1"}
-    gone = hash64(pa.array(["data/slice/0", "data/slice/2"]))
-    assert [read_hashes(run.folder, part).tolist() for part in state.gone] == [sorted(gone.tolist())]
-    assert summary.counts["gone_objects"] == 2
-    assert {part.name for part in state.gone} == {part.name for part in summary.parts}
-    assert len(staged(run, state)) == 1

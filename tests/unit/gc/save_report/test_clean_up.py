@@ -7,14 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import RefusedError
 from dredge.gc.index import store
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import clean_up, own_files
-from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
 from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, save_report, verify
@@ -75,32 +73,6 @@ def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) ->
     assert removed == []
     assert before <= below(world, "")
     assert "clock" in str(context.folder.read_json("report.json")["warnings"])
-
-
-def test_a_dry_run_tells_what_would_go_and_removes_nothing() -> None:
-    world = with_old_runs()
-    before = set(world.lake.keys(""))
-    with removing() as removed:
-        context = run(world, mode="clean", dry_run=True)
-        assert removed == []
-    assert before <= set(world.lake.keys(""))
-    told = summary_of(context, OwnFilesOutput.STEP).counts
-    assert told["own_files"] > 0
-    assert told["own_run_folders"] == 1
-    with removing() as removed:
-        context = run(world, mode="clean")
-    # The run that deletes has moved the state on, so it may remove no less.
-    assert len(removed) >= told["own_files"]
-
-
-def test_a_run_that_is_held_removes_nothing() -> None:
-    world = with_old_runs()
-    before = set(world.lake.keys(""))
-    grown(world, 9)
-    with removing() as removed, pytest.raises(RefusedError):
-        run(world, mode="clean", max_delete_objects=0)
-    assert removed == []
-    assert before <= set(world.lake.keys(""))
 
 
 def test_what_the_run_that_waits_was_planned_on_stays_for_a_week() -> None:

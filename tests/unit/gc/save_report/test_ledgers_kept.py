@@ -11,7 +11,7 @@ from dredge.runs import ledger
 from dredge.undo.deletions import read_deletions
 from tests.support.gc import World
 from tests.support.undo import WAYS, purge, restore, undo_world
-from tests.support.wrong_runs import state_of, undo_store
+from tests.support.wrong_runs import state_of
 
 RUNS = "_lakefs/retention/gc/unified"
 STATE = "_lakefs/retention/gc/dredge"
@@ -43,23 +43,6 @@ def test_the_ledger_of_what_can_still_come_back_is_kept() -> None:
     assert not _is_left(world, run)
     assert not read_deletions(state_of(world)).found
     assert not world.lake.keys(f"{STATE}/deletions/")
-
-
-def test_the_ledger_goes_with_its_folder_where_nothing_can_come_back() -> None:
-    world = undo_store("off", keep_runs_days=7)
-    world.upload("a", b"a")
-    world.lake.commit()
-    world.orphan("data/s/orphan")
-    world.age(days=2)
-    run = _swept(world)
-    assert _is_left(world, run)
-    assert len(read_deletions(state_of(world)).found) == 1
-    for _ in range(2):
-        world.age(days=10)
-        world.collect()
-    assert not _is_left(world, run)
-    assert not world.lake.keys(f"{STATE}/deletions/")
-    assert len(world.lake.keys(f"{STATE}/checked/")) <= 2
 
 
 @pytest.mark.parametrize("way", WAYS)
