@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dredge.kv import Store, open_store
-from lakefs_embedded.auth import Accounts, Action, UnknownKeyError, object_arn
+from lakefs_embedded.auth import Accounts, Action, object_arn
 from lakefs_embedded.auth.errors import (
     AlreadySetUpError,
     InvalidNameError,
@@ -47,28 +47,6 @@ def test_the_first_groups_have_the_rights_of_a_real_server(group: str, allowed: 
         Action.SET_GC_RULES,
     )
     assert {action for action in asked if found.allows("bob", action, PATH)} == allowed
-
-
-def test_a_change_counts_at_once() -> None:
-    found = accounts(open_store("memory://"))
-    book = found.directory
-    book.users.create("bob")
-    with pytest.raises(UnknownKeyError):
-        found.identify("BOBKEY")
-    book.credentials.add("bob", "BOBKEY", "s")
-    assert found.identify("BOBKEY").secret == "s"
-    assert not found.allows("bob", Action.READ_OBJECT, PATH)
-    book.groups.add_member("Viewers", "bob")
-    assert found.allows("bob", Action.READ_OBJECT, PATH)
-    book.policies.detach_from_group("FSReadAll", "Viewers")
-    assert not found.allows("bob", Action.READ_OBJECT, PATH)
-    book.policies.attach_to_user("FSReadAll", "bob")
-    assert found.allows("bob", Action.READ_OBJECT, PATH)
-    book.users.delete("bob")
-    assert not found.allows("bob", Action.READ_OBJECT, PATH)
-    for ask in (lambda: found.identify("BOBKEY"), lambda: found.user("bob")):
-        with pytest.raises(UnknownKeyError):
-            ask()
 
 
 def test_setup_makes_an_administrator_that_outlives_the_process() -> None:

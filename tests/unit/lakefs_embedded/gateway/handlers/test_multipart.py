@@ -63,18 +63,6 @@ def test_parts_become_one_object_with_all_that_was_said_at_the_beginning(
         complete(s3, repo, upload_id, parts)
 
 
-def test_parts_may_come_in_any_order_be_replaced_and_be_left_out(s3: Any, repo: str) -> None:
-    upload_id = begin(s3, repo)
-    put(s3, repo, upload_id, 7, b"never used")
-    third = put(s3, repo, upload_id, 3, PARTS[2])
-    wrong = put(s3, repo, upload_id, 1, b"replaced")
-    first = put(s3, repo, upload_id, 1, PARTS[0])
-    with refused("InvalidPart", 400):
-        complete(s3, repo, upload_id, [wrong, third])
-    complete(s3, repo, upload_id, [first, third])
-    assert s3.get_object(Bucket=repo, Key="main/big")["Body"].read() == PARTS[0] + PARTS[2]
-
-
 def test_a_wrong_list_of_parts_leaves_the_upload_open(lake: Lake, s3: Any, repo: str) -> None:
     upload_id = begin(s3, repo)
     first, second = put(s3, repo, upload_id, 1, PARTS[0]), put(s3, repo, upload_id, 2, PARTS[1])
