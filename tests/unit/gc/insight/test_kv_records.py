@@ -11,19 +11,6 @@ from tests.support.gc import make_world
 from tests.support.kv_views import store_of
 
 
-def test_every_commit_is_read_whether_or_not_a_ref_leads_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = make_world()
-    store_of(world, monkeypatch)
-    name, branches = world.lake.repository, world.lake.catalog.branches
-    branches.create_branch(name, "gone", "main")
-    world.upload("a", b"a", "gone")
-    dangling = world.lake.commit("dangling", "gone")
-    branches.delete_branch(name, "gone")
-    found = all_commits(KVAccess.from_env(), name, world.lake.namespace)
-    assert found[dangling.id].metarange_id == dangling.metarange_id
-    assert found.keys() == {dangling.id, *dangling.parents}
-
-
 @pytest.mark.parametrize(("repository", "namespace"), [("another", ""), ("lake", "memory://elsewhere/lake")])
 def test_the_store_of_another_installation_is_refused(
     repository: str, namespace: str, monkeypatch: pytest.MonkeyPatch

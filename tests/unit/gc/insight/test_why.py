@@ -104,14 +104,6 @@ def test_an_object_that_only_a_metarange_without_a_commit_names_says_so(world: W
     assert ask(world, address).verdict == "garbage"
 
 
-def test_a_young_object_says_until_when(world: World) -> None:
-    address = world.orphan("data/young")
-    world.age(hours=3)
-    answer = ask(world, address)
-    assert answer.young_until == world.lake.clock() + timedelta(hours=22)
-    assert answer.verdict == "kept"
-
-
 def test_a_deleted_object_names_who_approved_its_run(world: World) -> None:
     address = world.orphan("data/gone")
     world.age(days=2)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from dredge.commands.printing import list_runs
 from dredge.gc.run import RUNS, STATE, Run
 from dredge.gc.save_report.clean_up import find_superseded
 from dredge.gc.save_report.own_files import OWN
 from dredge.gc.save_report.report import read_report
 from dredge.runs.pending.store import read_named_parts
-from tests.support.gc import World, make_world, pending_rows
+from tests.support.gc import World, make_world
 
 ORPHAN = "data/slice/orphan"
 
@@ -29,26 +27,6 @@ def go(world: World) -> Run:
     run = world.plan()
     world.run(run)
     return run
-
-
-def test_a_report_says_what_was_found_what_waits_and_until_when() -> None:
-    world = waiting()
-    first = go(world)
-    report = read_report(first.plan.run_uri)
-    since = pending_rows(first)[ORPHAN]["since"]
-    ends = (since + timedelta(hours=20)).isoformat()
-    assert report["pending"]["waiting"] == report["pending"]["found_now"] == {"objects": 1, "bytes": 6}
-    assert (report["pending"]["first_deletion"], report["pending"]["last_deletion"]) == (ends, ends)
-    assert (report["counts"]["pending_objects"], report["counts"]["pending_bytes"]) == (1, 6)
-    assert report["counts"]["deleted_objects"] == 0
-    assert {"Found now", "Waiting", "Confirmed"} <= dict(report["facts"]).keys()
-    assert f"{since + timedelta(hours=20):%Y-%m-%d %H:%M}" in report["headline"]
-    assert [row["code"] for row in report["held"]] == ["waiting"]
-    world.age(hours=20)
-    report = read_report(go(world).plan.run_uri)
-    assert report["pending"]["confirmed"] == {"objects": 1, "bytes": 6}
-    assert report["pending"]["waiting"] == {"objects": 0, "bytes": 0}
-    assert (report["pending"]["first_deletion"], report["counts"]["deleted_objects"]) == (None, 1)
 
 
 def test_a_list_of_runs_has_the_bytes_that_wait() -> None:

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from dredge.errors import NotFoundError
-from dredge.undo.pins import active_pins, read_pins
-from tests.support.undo import WAYS, purge, restore, store_of, undo_world
+from dredge.undo.pins import read_pins
+from tests.support.undo import purge, restore, store_of, undo_world
 from tests.support.wrong_runs import state_of
 from tests.unit.gc.purge.test_purge import leftovers
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_where_nothing_is_left_it_is_an_error_and_nothing_is_pinned(way: str) -> None:
-    world, kept, _ = undo_world(way)
-    run = world.plan()
-    world.run(run)
-    world.age(days=40)
-    purge(world)
-    assert not leftovers(world)
-    for _ in range(2):
-        with pytest.raises(NotFoundError) as raised:
-            restore(world, run, all=True)
-        assert raised.value.exit_code != 0
-    assert not active_pins(state_of(world), world.lake.clock())
-    assert world.data() == kept
 
 
 def test_what_came_back_is_pinned_and_what_is_gone_is_not() -> None:

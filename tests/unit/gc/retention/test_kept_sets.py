@@ -135,17 +135,6 @@ def test_a_rule_about_paths_keeps_matching_entries_of_expired_commits(shards: in
     world.assert_readable()
 
 
-def test_a_rule_about_paths_can_be_bounded_to_the_last_commits_and_to_branches() -> None:
-    world = make_world(policy=policy("branches: main, last: 3, paths: 'audit/a'"))
-    world.rules(1)
-    world.lake.catalog.branches.create_branch(world.lake.repository, "other", "main")
-    on_other = history(world, 3, "other", path="audit/a")
-    addresses = many_paths(world)
-    left, _ = kept(world)
-    newest = {found[-1] for found in addresses.values()}
-    assert left == {*addresses["audit/a"][-3:], on_other[-1], *newest}
-
-
 def parts_of_paths(world: World) -> list[str]:
     return [key for key in world.lake.keys("_lakefs/") if "/dredge/paths/" in key and "/parts/" in key]
 

@@ -16,7 +16,7 @@ from dredge.storage import open_versions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
 from tests.support.own_files import below, folders, grown, removing, run
-from tests.support.undo import purge, restore, store_of, undo_world
+from tests.support.undo import store_of, undo_world
 from tests.unit.gc.metadata.test_collecting import collect, left_metarange, name, noted, there
 from tests.unit.gc.metadata.test_report import left_behind
 
@@ -62,28 +62,6 @@ def test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else() ->
     assert left_in(world, "dredge/purges") == {newest, *foreign.values()}, (
         "it will be of use to nobody; nor is it large"
     )
-    assert world.data() == kept
-
-
-def test_restores_go_with_the_run_that_they_took_back() -> None:
-    world, kept, gone = undo_world("quarantine", keep_runs_days=30)
-    swept = world.plan()
-    world.run(swept)
-    restore(world, swept, all=True, keep_days=100)
-    world.age(days=5)
-    world.collect()
-    world.age(days=40)
-    purge(world, run=swept.plan.run_id, older_than_days=1)
-    assert any("/restores/" in key for key in world.lake.keys(f"{ROOT}/unified/{swept.plan.run_id}/"))
-    world.collect()
-    left = set(world.lake.keys(f"{ROOT}/unified/{swept.plan.run_id}/"))
-    assert left, "copies of what is pinned are not purged, so the folder with their ledger stays"
-    assert world.data() == kept | gone
-    world.age(days=100)
-    world.collect()
-    purge(world, run=swept.plan.run_id, older_than_days=1)
-    world.collect()
-    assert not set(world.lake.keys(f"{ROOT}/unified/{swept.plan.run_id}/"))
     assert world.data() == kept
 
 

@@ -143,23 +143,6 @@ def test_a_damaged_or_newer_record_stops_the_run() -> None:
             world.collect(dry_run=True)
 
 
-def test_production_alone_is_never_refused() -> None:
-    world = busy_production()
-    for day in range(12):
-        world.upload(f"day/{day}", b"%d" % day)
-        world.lake.commit(f"day {day}")
-        garbage = world.orphan(f"data/x/orphan{day}")
-        world.age(days=2)
-        world.collect(mode="auto", dry_run=day % 3 == 1)
-        assert (garbage in world.data()) == (day % 3 == 1)
-    world.assert_readable()
-    state = open_state(world.lake.namespace)
-    assert read_block(state) is None
-    owner = read_owner(state)
-    assert owner is not None
-    assert owner.environment == world.client.environment()
-
-
 def test_without_the_right_a_run_that_deletes_needs_a_persons_consent_given_once() -> None:
     world = busy_production()
     world.client.may_update = False

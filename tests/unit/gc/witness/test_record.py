@@ -46,17 +46,6 @@ def rewritten(world: World, **fields: Any) -> None:
     state.put(POINTER, json.dumps(json.loads(state.get(POINTER)) | fields).encode())
 
 
-def test_the_record_is_left_by_the_guards_and_not_before() -> None:
-    world = two_commits()
-    run = world.plan()
-    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
-        step(run, world.runner)
-        assert read_record(run.state).record is None
-    check_limits(run, world.runner)
-    assert stored(world).run_id == run.plan.run_id
-    release_lease(run)
-
-
 def test_after_a_kill_between_part_and_pointer_the_record_before_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -92,22 +81,6 @@ def test_a_record_that_another_mark_left_since_is_not_replaced() -> None:
     with pytest.raises(ConflictError):
         check_limits(run, world.runner)
     assert stored(world) == before
-    release_lease(run)
-
-
-def test_a_second_try_of_the_guards_leaves_the_record_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = two_commits()
-    run = world.plan()
-    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
-        step(run, world.runner)
-    with monkeypatch.context() as patch:
-        patch.setattr("dredge.gc.check_limits.step.check_again", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            check_limits(run, world.runner)
-    first = stored(world)
-    check_limits(run, world.runner)
-    assert stored(world).run_id == first.run_id
-    assert stored(world).commits.key != first.commits.key
     release_lease(run)
 
 
