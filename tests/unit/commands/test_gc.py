@@ -9,31 +9,11 @@ from click.testing import CliRunner, Result
 
 from dredge.commands.gc import command
 from dredge.errors import RefusedError
-from tests.support.gc import World, make_world
+from tests.support.gc import make_world
 
 
 def ask(*arguments: str) -> Result:
     return CliRunner().invoke(command, list(arguments))
-
-
-def world_with_runs() -> World:
-    world = make_world()
-    world.upload("a", b"1")
-    world.orphan("data/orphan")
-    world.age(days=2)
-    world.collect(dry_run=True)
-    world.age(hours=1)
-    world.collect()
-    return world
-
-
-def test_a_report_is_shown_as_text_and_as_json() -> None:
-    world = world_with_runs()
-    run = json.loads(ask("runs", world.lake.namespace, "--json").output)["runs"][0]
-    text = ask("report", run["folder"])
-    assert text.exit_code == 0
-    assert "1 objects (6 bytes) were deleted" in text.output
-    assert json.loads(ask("report", run["folder"], "--json").output)["outcome"] == "success"
 
 
 def test_a_failed_run_has_its_exit_code_and_says_what_to_do() -> None:

@@ -312,8 +312,7 @@ def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_ro
 ) -> None:
     """So long that planning compares only the lengths of its parts."""
     monkeypatch.setattr("dredge.runs.versions._VERIFY_BYTES_MAX", 1)
-    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
-    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    cut_finely(monkeypatch)
     world = waiting()
     for number in range(12):
         world.orphan(f"data/slice{number}/x")
@@ -322,7 +321,7 @@ def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_ro
     key = min(parts(run))
     data = run.state.get(key)
     run.state.put(key, data[:40] + bytes([data[40] ^ 255]) + data[41:])
-    monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
+    cut_finely(monkeypatch, shard_rows)
     for number in range(40):
         world.orphan(f"data/slice{number % 5}/{number}")
     world.age(hours=30)
@@ -419,13 +418,18 @@ def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read(
     steps.release_lease(run)
 
 
+def cut_finely(monkeypatch: pytest.MonkeyPatch, shard_rows: int = 3) -> None:
+    """Lists of more than four rows are cut into shards."""
+    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
+    monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
+
+
 def _killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
 def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
-    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    cut_finely(monkeypatch)
     world = waiting(grace_hours=20_000)
     opened = [world.lake.clock() - timedelta(days=20, hours=hour) for hour in range(12)]
     names = [world.orphan(f"data/{new_descending_xid(at)}/x") for at in opened]
