@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,11 +15,19 @@ from dredge.errors import (
     LeaseHeldError,
     OvertakenError,
     RefusedError,
+    RejectedError,
     UnavailableError,
 )
+from dredge.gc.bulk_delete import step
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.runs.tries import StepTry
+from dredge.storage import CHANGED
+from tests.support.approvals import approved_run, said
 from tests.support.gc import Parallel, World, busy_world, deleting, stage_again, summary_of
+from tests.support.gcs import Answer, GcsServer, Query
+from tests.support.gcs_lakes import ORPHANS, GcsBucket, client_of, collected, contents, planted
+from tests.support.gcs_state import Generation
+from tests.support.lakefs_server import lakefs_server
 from tests.support.undo import pin_down
 
 
@@ -248,3 +259,79 @@ def test_a_sweep_whose_lease_was_taken_while_it_checked_again_asks_no_worker(who
     assert requests.made == []
     assert sum(batch.num_rows for batch in run.folder.writer.list("bulk_delete/_watch/")) == 0
     assert world.data() == kept | gone
+
+
+# A sweep that a person had to approve reads the guards' verdict, the chain and the answer for itself.
+
+
+def test_what_a_person_approved_is_deleted() -> None:
+    world, run, kept, _gone = approved_run()
+    assert bulk_delete(run, world.runner).status == "success"
+    assert world.data() == kept
+
+
+def test_an_answer_that_is_taken_anew_while_the_re_check_reads_is_not_the_one_that_was_read() -> None:
+    world, run, kept, gone = approved_run()
+
+    def take_again() -> None:
+        summary = summary_of(run, "approve")
+        run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+
+    with (
+        world.during("prepare_uncommitted", take_again),
+        deleting() as requests,
+        pytest.raises(RefusedError, match="do not match"),
+    ):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert world.data() == kept | gone
+
+
+def test_a_no_that_ended_a_round_is_heard_before_anything_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, run, _kept, _gone = approved_run()
+    asked: list[str] = []
+    world.client.before = lambda name, _: asked.append(name)
+
+    def stopped(*_: Any) -> Any:
+        said(run, "rejected", by="eve")
+        return SimpleNamespace(error=None, found="rejected", reason="the run was rejected")
+
+    monkeypatch.setattr(step, "_delete", stopped)
+    with pytest.raises(RejectedError, match="eve rejected it"):
+        bulk_delete(run, world.runner)
+    assert asked.count("prepare_uncommitted") == 1
+
+
+# On a store that can, a sweep deletes exactly what was listed: what took its place stays.
+
+
+def test_a_candidate_that_was_uploaded_again_before_its_deletion_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lakeFS handed out may be uploaded to once more, and linked afterwards: no re-check sees that."""
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    with GcsServer() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        bucket = GcsBucket(server.options, server.bucket())
+        with lakefs_server(tmp_path, bucket=bucket) as lake:
+            planted(lake)
+            time.sleep(0.01)  # the store tells milliseconds
+            kept, state = "data/odd//x", server.buckets[bucket.uri.split("/")[2]]
+
+            def uploaded_again(_method: str, path: str, _query: Query) -> Answer | None:
+                if path.startswith("/batch/"):
+                    server.fault = lambda *_: None
+                    state.write(Generation(f"lake/{kept}", ORPHANS[kept], {}))
+                return None
+
+            server.fault = uploaded_again
+            run = collected(client_of(lake))
+            left = contents(bucket)
+            assert left[kept] == ORPHANS[kept]
+            assert not {*ORPHANS} - {kept} & left.keys()
+            groups = summary_of(run, "bulk_delete").details["groups"]
+            assert [group["objects"] for group in groups if group["code"] == CHANGED] == [1]
+            assert "it was overwritten" in run.folder.writer.get("report.html").decode()
