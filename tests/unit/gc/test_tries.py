@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 
@@ -24,10 +23,10 @@ from dredge.gc.steps import (
 )
 from dredge.runs import ledger
 from dredge.runs.lease import hand_over
-from dredge.storage import DeleteOutcome, open_deleter, open_writer
+from dredge.storage import DeleteOutcome, open_writer
 from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
-from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchanged
+from tests.support.orphans import MOMENTS, Moment, sleep_once, unchanged
 from tests.support.tries import HERE, STEPS, come_to, die, driver
 
 
@@ -137,34 +136,6 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
     assert world.data() == kept | set(alive)
     counts = summary_of(retry, ledger.STEP).counts
     assert (counts["deleted_objects"], counts["missing_objects"]) == (len(gone) - 2, 1)
-
-
-def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
-    """Somebody removed the object with the number, so that the retry of an orphan has the orphan's number: what its
-    driver knows to be safe, the orphan's workers do not know."""
-    world, kept, _ = busy_world(safety={"gate_every_seconds": 0})
-    orphan, workers = world.plan(), Recorder()
-    world.mark(orphan)
-    bulk_delete(orphan, workers)
-    of_the_orphan = len(workers.calls)
-    open_deleter(orphan.folder.uri).delete(
-        [f"{ledger.STEP}/{name}" for name in ("_try.json", "_SUCCESS.json")]
-    )
-    bulk_delete(driver(world, orphan), workers)
-
-    def sweeps(calls: Sequence[Any]) -> list[Any]:
-        return [config for _, config, _ in calls if "gate" in config.get("config", {})]
-
-    # A driver that was held up looks again under a watch of its own, so that each may have several.
-    early, late = (
-        {sweep["config"]["gate"]["watch"] for sweep in sweeps(calls)}
-        for calls in (workers.calls[:of_the_orphan], workers.calls[of_the_orphan:])
-    )
-    assert early
-    assert late
-    assert early.isdisjoint(late)
-    assert {sweep["stores"]["attempt"][1] for sweep in sweeps(workers.calls)} == {1}
-    assert world.data() == kept
 
 
 def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from dredge.runs.rendering import duration_text, render
+from dredge.runs.rendering import render
 from dredge.runs.report import render_html
-
-
-@pytest.mark.parametrize(
-    ("hours", "words"),
-    [
-        (0.0002, "0.72 s"),
-        (0.025, "1 min 30 s"),
-        (0.99999999, "1 h"),
-        (13.2, "13 h 12 min"),
-        (36, "36 h"),
-        (60.5, "2 days 12 h"),
-        (-0.5, "-30 min"),
-    ],
-)
-def test_durations_are_worded_for_people(hours: float, words: str) -> None:
-    assert duration_text(timedelta(hours=hours)) == words
 
 
 def test_a_report_shows_names_as_text_never_as_markup() -> None:

@@ -8,8 +8,6 @@ from datetime import timedelta
 import pytest
 
 from dredge.gc.index import store
-from dredge.gc.index.store import CommittedIndex
-from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import clean_up, own_files
@@ -17,7 +15,7 @@ from dredge.gc.save_report.own_files import ROOT
 from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.runs.versions import POINTER
-from tests.support.gc import World, make_world, summary_of
+from tests.support.gc import World, make_world
 from tests.support.own_files import below, folders, grown, removing, run
 
 
@@ -132,30 +130,6 @@ def test_an_unreadable_pointer_to_the_state_stops_the_removal() -> None:
     world.run(context)
     report = context.folder.read_json("report.json")
     assert report["warnings"]
-
-
-def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> None:
-    world = make_world(mode="auto", clean_every_days=10_000)
-    world.rules(400)
-    for number in range(6):
-        grown(world, number)
-        run(world, tuning={"index_parts_max": 1000})
-    united = run(world, tuning={"index_parts_max": 1})
-    many = below(world, "dredge/index/parts/")
-    world.age(days=8)
-    grown(world, 9)
-    context = run(world, tuning={"index_parts_max": 1000})
-    left = below(world, "dredge/index/parts/")
-    assert len(left) < len(many)
-    namespace, state = world.lake.namespace, context.state
-    index = CommittedIndex.load(state, namespace)
-    named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
-    assert left == {f"{ROOT}/dredge/{name}" for name in named}
-    assert not [name for name in index.superseded if f"{ROOT}/dredge/{name}" in below(world, "dredge/index/")]
-    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
-    grown(world, 10)
-    assert summary_of(run(world), "list_committed").counts["ranges_decoded"] == 1
-    assert united.plan.run_id in folders(world)
 
 
 def test_an_index_of_a_later_format_loses_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
