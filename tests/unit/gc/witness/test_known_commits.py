@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -82,16 +83,50 @@ def test_c1_after_the_database_is_restored_nothing_of_the_lost_days_is_deleted(
     assert work <= world.data()
 
 
-def test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed() -> None:
-    """All heads of the last mark are older than the backup."""
-    world = make_world(unsafe_grace_seconds=None, grace_hours=20)
-    world.rules(1)
+def test_commits_that_expired_or_whose_branch_is_gone_are_still_known() -> None:
+    world = make_world()
+    world.rules(5)
     world.upload("a", b"1")
     world.lake.commit("first")
+    world.lake.catalog.branches.create_branch("lake", "side", "main")
+    gone = world.upload("b", b"of the side", "side")
+    side = world.lake.commit("side", "side")
+    world.age(days=2)
+    world.collect()
+    world.lake.catalog.branches.delete_branch("lake", "side")
+    world.upload("c", b"3")
+    world.lake.commit("second")
+    world.age(days=9)
+    asked: list[str] = []
+    world.client.before = lambda name, given: asked.append(given[1]) if name == "commit" else None
+    world.collect()
+    assert asked.count(side.id) == 1, "one request a commit that left the active ones"
+    world.age(days=1)
+    asked.clear()
+    world.collect()
+    assert asked.count(side.id) == 1, "it is the newest that is not active"
+    assert gone not in world.data()
+    world.assert_readable()
+
+
+@pytest.mark.parametrize("dated_back_days", [0, 900])
+def test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed(
+    dated_back_days: int,
+) -> None:
+    """All heads of the last mark are older than the backup; its client may have chosen the date."""
+    world = make_world(unsafe_grace_seconds=None, grace_hours=20)
+    world.rules(1)
+    for number in range(6):
+        world.upload("a", b"%d" % number)
+        world.lake.commit(f"main {number}")
+    world.age(days=3)
+    world.upload("a", b"head")
+    world.lake.commit("head")
     backup = back_up(world)
     world.lake.catalog.branches.create_branch("lake", "side", "main")
     live = world.upload("b", b"2", "side")
-    commit = world.lake.commit("side", "side")
+    dated = world.lake.clock() - timedelta(days=dated_back_days)
+    commit = world.lake.commit("side", "side", date=dated)
     world.age(hours=2)
     world.collect()
     world.lake.catalog.branches.delete_branch("lake", "side")
