@@ -86,6 +86,18 @@ def test_params_are_these(dags: dict[str, DAG], name: str) -> None:
     assert set(dags[name].params) == set(PARAMS[name].split())
 
 
+def test_a_task_has_the_params_of_its_dag_and_no_copies(dags: dict[str, DAG]) -> None:
+    from airflow.sdk.definitions.param import process_params
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in dags.values():
+        stored = DagSerialization.to_dict(dag)["dag"]
+        assert {name for name, _ in stored["params"]} == set(dag.params)
+        assert [task for task in stored["tasks"] if task["__var"].get("params")] == []
+        for task in dag.tasks:
+            assert process_params(dag, task, {}, suppress_exception=True) == dag.params.dump()
+
+
 def test_a_form_deletes_nothing_unless_told(dags: dict[str, DAG]) -> None:
     for dag in dags.values():
         assert "dry_run" not in dag.params or dag.params["dry_run"] is True, dag.dag_id
