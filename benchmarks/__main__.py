@@ -29,7 +29,9 @@ _latency = click.option(
     multiple=True,
     help="Delay of each request to the S3 store and the lakeFS server; repeatable.",
 )
-_before = click.option("--before", type=click.File(), help="Rows of another revision, for the latency table.")
+_before = click.option(
+    "--before", type=click.File(), help="Rows of another revision (`--json`), for the tables."
+)
 _table = click.option("--write", is_flag=True, help="Put the tables into benchmarks/README.md.")
 
 
