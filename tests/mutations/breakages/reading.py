@@ -191,6 +191,13 @@ COMMITTED = (
         ("test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_one",),
     ),
     Breakage(
+        "another small range is taken for the one that its metarange names",
+        "dredge.lakefs.files.sstable.few",
+        "read_strictly",
+        Put("If", 1, False),
+        ("test_a_range_without_the_kernels_has_the_same_rows",),
+    ),
+    Breakage(
         "an empty list of active commits is believed",
         "dredge.gc.list_committed.history",
         "_read_server_list",
