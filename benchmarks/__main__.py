@@ -167,7 +167,7 @@ def scale(millions: tuple[float, ...], processes: int, before: TextIO | None, wr
 @_json
 @_table
 def start(before: TextIO | None, as_json: bool, write: bool) -> None:
-    """Measure what commands cost on tiny repositories."""
+    """Measure the cost of commands on tiny repositories."""
     from benchmarks import start as measured
 
     rows = [json.loads(line) for line in before or () if line.startswith("{")]

@@ -1,4 +1,4 @@
-"""What commands cost on tiny repositories: wall and CPU seconds of the process, and its peak memory."""
+"""Cost of commands on tiny repositories: wall and CPU seconds of the process, and its peak memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run() -> Iterator[dict[str, Any]]:
             yield {"command": name} | {key: min(each[key] for each in found) for key in found[0]}
 
 
-# A process of its own: the peak of a child begins with the memory of its parent.
+# A small process between: the peak of a child starts at the memory of its parent.
 _METER = """
 import json, os, subprocess, sys, time
 begun = time.perf_counter()
@@ -83,7 +83,7 @@ def compare(rows: list[dict[str, Any]]) -> str:
     """Return a table with a line for each command, and the figures of each revision."""
     revisions = list(dict.fromkeys(row["revision"] for row in rows))
     found = {(row["command"], row["revision"]): row for row in rows}
-    head = [f"{revision}: {what}" for revision in revisions for what in ("wall s", "CPU s", "MiB")]
+    head = [f"{revision}: {column}" for revision in revisions for column in ("wall s", "CPU s", "MiB")]
     cells = [
         [
             command,
