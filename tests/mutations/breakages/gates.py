@@ -94,7 +94,7 @@ GATES = (
         "an earlier look that arrives last opens the gate again",
         "dredge.runs.gate",
         "Gate._seen_at",
-        Put("BoolOp", 1, True, "values.1"),
+        Put("BoolOp", 2, True, "values.1"),
         ("test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing",),
     ),
     Breakage(
