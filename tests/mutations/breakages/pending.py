@@ -136,7 +136,7 @@ PENDING = (
         "a list is believed though a later one was left",
         "dredge.runs.pending.store",
         "_later",
-        Put("If", 1, False),
+        Put("If", 2, False),
         (
             "test_a_list_of_before_the_newest_one_is_not_believed",
             "test_a_list_of_before_a_dry_run_is_not_believed_though_no_state_came_since",

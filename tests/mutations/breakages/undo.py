@@ -258,7 +258,7 @@ UNDO = (
         "slices that objects came back into are listed once, however young those are",
         "dredge.gc.planning",
         "plan_run",
-        Rename("Attribute", 39, "started_at"),
+        Rename("Attribute", 43, "started_at"),
         ("test_what_is_too_young_is_listed_again_until_it_is_old",),
     ),
     Breakage(

@@ -242,16 +242,16 @@ def test_a_list_of_a_run_that_began_before_a_persons_word_counts_no_more() -> No
 
 
 def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
-    """A later version of it was removed, so that the one before has its own time."""
+    """Later versions of it and of its time were removed, so that only the state tells."""
     world = waiting()
-    pointer = f"{go(world).state.uri}/{store.POINTER}"
-    bucket, _, key = pointer.removeprefix("memory://").partition("/")
-    old = memory_store(bucket).objects[key]
+    bucket, _, folder = go(world).state.uri.removeprefix("memory://").partition("/")
+    objects = memory_store(bucket).objects
+    old = {key: objects[key] for key in (f"{folder}/{name}" for name in (store.POINTER, store.NEWEST))}
     stage_again(world, ORPHAN)
     world.age(hours=10)
     assert pending_rows(go(world))[ORPHAN]["status"] == LIVE
     world.lake.catalog.branches.reset_branch("lake", "main")
-    memory_store(bucket).objects[key] = old
+    objects.update(old)
     world.age(hours=10)
     assert go(world).plan.mode == "clean"
     assert ORPHAN in world.data()
