@@ -18,9 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.failures import places
@@ -39,6 +37,9 @@ from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.xid import descending_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SUCCESS = "_SUCCESS.json"
 INCOMPLETE = "_INCOMPLETE.json"

@@ -20,14 +20,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _AT_ONCE = 16
 _PART_BYTES_MAX = 1 << 20
@@ -208,6 +209,9 @@ class GroupedPart:
 
     @contextmanager
     def _opened(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
             yield pq.ParquetFile(
                 pa.PythonFile(_RangeFile(self._reader, self._part), mode="r"),
@@ -260,6 +264,9 @@ def _bounds(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     """Write a table as parquet. Hashes do not compress, and texts do not repeat: no dictionaries, no statistics."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     codecs = {field.name: "NONE" if pa.types.is_uint64(field.type) else "ZSTD" for field in table.schema}
     sink = pa.BufferOutputStream()
     pq.write_table(
@@ -272,6 +279,9 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
 def read_parquet(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a parquet file from memory, in this thread. Raises FormatError if not a parquet file, or without one of the
     columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     wanted = None if columns is None else list(columns)
     try:
         # Six times as fast as `pq.read_table` where files are small, and most are.

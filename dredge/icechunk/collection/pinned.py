@@ -40,17 +40,26 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 )
 
 
-def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet, ...]:
-    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks (of this or a referring
-    repository), and of the objects that these need.
+def ids_outside_manifests(run: Run) -> set[str]:
+    """Read the ids in the stored configuration and in referring repositories."""
+    return ids_in_config(run.reader) | ids_in_referring(run.plan.config.referring, run.options)
+
+
+def pinned_with_needs(
+    run: Run, mark: MarkOutput, step: str, outside: Collection[str]
+) -> tuple[LocatedSet, ...]:
+    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
+    need.
+
+    Args:
+        outside: from `ids_outside_manifests`.
     """
-    pins, configured = run.pinned(), ids_in_config(run.reader)
-    configured |= ids_in_referring(run.plan.config.referring, run.options)
-    virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])
+    pins = run.pinned()
+    virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(outside)])
     if not pins and not len(virtual):
         return ()
     held = {key for kind in FOLDERS if kind != "chunks" for key in _held(run, mark, kind, pins, virtual)}
-    held |= {_CHUNKS + name for name in configured}
+    held |= {_CHUNKS + name for name in outside}
     return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 

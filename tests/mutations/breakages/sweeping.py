@@ -47,7 +47,7 @@ SWEEP = (
         "the re-check does not read other repositories",
         "dredge.gc.bulk_delete.recheck",
         "recheck",
-        Put("Call", "look_at_referring", []),
+        Drop("AugAssign", 1),
         ("test_what_is_staged_there_after_the_mark_is_found_by_the_re_check",),
     ),
     Breakage(
