@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import nlargest
@@ -94,24 +94,26 @@ class Passed:
         return Witnessed(unnamed.metaranges, _write_parts(run, self.past, self.shown, self.files, unnamed))
 
 
-def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passed:
+def pass_witnesses(
+    run: Run, record: StepRecord, active: ActiveCommits, read_past: Callable[[], Past]
+) -> Passed:
     """Compare a mark with earlier marks.
 
     Args:
         active: the active commits, all read.
+        read_past: returns the record of earlier marks, which only runs with the lease replace.
 
     Raises:
         WitnessError: a witness refuses the mark.
         RefusedError: the metarange of an active commit is missing in the bucket.
     """
     with at_once() as ask:  # commits are read
-        past_read = ask(Past.read, run.state, run.plan.namespace)
         repository_read = ask(run.client.repository, run.plan.repository)
         ids = ask(compare_ids, Site.of_run(run))
         listed = ask(list_tables, run.reader)
         owns = owner.check_owner(run, record)
     # The owner's marks are no evidence about another server's commits.
-    past = past_read.result() if owns else Past()
+    past = read_past() if owns else Past()
     repository = repository_read.result()
     past = check_life(run, past, repository)
     shown = _shown_commits(active)
@@ -266,21 +268,18 @@ def _examples(past: Past, unknown: Sequence[str]) -> str:
     )
 
 
-def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
+def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], past: Past) -> set[str]:
     """Find the metaranges counted as active commits in a re-check, with or without a commit.
 
     Args:
         active: the active commits, all read.
         ranges: ids of the read ranges.
+        past: the record of earlier marks, which only runs with the lease replace.
 
     Raises:
         RefusedError: the metarange of an active commit is missing in the bucket.
     """
-    with at_once() as ask:
-        past_read = ask(Past.read, run.state, run.plan.namespace)
-        listed = list_tables(run.reader)
-    past = past_read.result()
-    files = demand_metaranges(run, listed, active.metaranges.values(), log.warning)
+    files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
     known = past.known({*_shown_commits(active).values()}, ranges)
     return find_unnamed(run, files, known, _since(run, past)).metaranges
 

@@ -7,7 +7,7 @@ from tests.mutations.edits import Drop, Keep, Put, Swap
 
 GATES = (
     Breakage("the loss of the lease is ignored", "dredge.runs.gate", "Gate.is_open",
-             Drop("Expr", "check_lease"),
+             Drop("Expr", "check_held"),
              ("test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request",)),
     Breakage("a driver that says nothing is believed", "dredge.runs.gate", "Gate.is_open",
              Put("BoolOp", 2, False, "values.1"),
@@ -18,7 +18,7 @@ GATES = (
     Breakage("a look counts for longer when the store's clock is set back", "dredge.runs.gate",
              "Gate._known_for", Drop("keyword", "seconds"),
              ("test_a_driver_that_died_is_silent_for_no_longer_when_the_stores_clock_is_set_back",)),
-    Breakage("an overtaken try goes on", "dredge.runs.gate", "Gate.is_open", Drop("Expr", "check"),
+    Breakage("an overtaken try goes on", "dredge.runs.gate", "Gate.is_open", Drop("Expr", "result"),
              ("test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun",)),
     Breakage("a watch that cannot look leaves the gate open", "dredge.runs.gate", "Watch.look",
              Drop("Assign", 4), ("test_a_look_that_fails_closes_the_gate_also_without_a_word",)),
@@ -34,7 +34,7 @@ GATES = (
     Breakage("a driver that slept while it looked is believed", "dredge.runs.gate", "Watch.look",
              Swap("Assign", 2), ("test_a_look_is_as_old_as_its_beginning",)),
     Breakage("a worker asks for the time before it reads what the driver saw", "dredge.runs.gate",
-             "Gate.is_open", Swap("Assign", "seen", 2),
+             "Gate.is_open", Swap("With", 1, 2),
              ("test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw",)),
     Breakage("an earlier look that arrives last opens the gate again", "dredge.runs.gate", "Gate._seen_at",
              Put("BoolOp", 1, True, "values.1"),

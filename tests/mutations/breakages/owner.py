@@ -31,7 +31,7 @@ OWNER = (
     Breakage("a copy stops production", "dredge.gc.witness.owner", "refuse", Put("If", 1, False),
              ("test_a_refusal_of_another_server_leaves_no_block",)),
     Breakage("a mark of another server leaves its commits and its id", "dredge.gc.check_limits.step",
-             "_check", Put("BoolOp", 1, True, "values.claim_namespace"),
+             "_check", Put("BoolOp", 1, True, "values.0"),
              ("test_a_dry_run_of_a_copy_goes_on_warns_and_leaves_nothing_that_counts",)),
     Breakage("production does not learn of another installation", "dredge.gc.witness.owner",
              "_warn_of_visitors", Put("If", "at", True),
