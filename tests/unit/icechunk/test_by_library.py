@@ -187,25 +187,6 @@ def test_approved_plan_is_applied_and_no_other(tmp_path: Path) -> None:
     assert expire(f"file://{tmp_path}", threshold, approved_digest=again.digest).plan.digest == again.digest
 
 
-@pytest.mark.parametrize(("size", "later"), [(2, 0), (2, 1), (3, 1), (3, 2), (9, 2)])
-def test_the_record_of_an_expiration_is_found_wherever_it_lies(tmp_path: Path, size: int, later: int) -> None:
-    ids = build(local_storage(tmp_path), LINE, 2, chunks=False)
-    settings = quiet().RepositoryConfig.default()
-    settings.num_updates_per_repo_info_file = size
-    library = quiet().Repository.open(local_storage(tmp_path), config=settings)
-
-    def busy(threshold: datetime, branches: bool, tags: bool) -> set[str]:
-        library.writable_session("main").commit("before", allow_empty=True)
-        released = set(library.expire_snapshots(threshold))
-        for number in range(later):
-            library.create_tag(f"late {number}", ids["3"])
-        return released
-
-    applied = expire_by_library(open_reader(f"file://{tmp_path}"), busy, threshold_at(tmp_path, ids, 2.5))
-    assert set(applied.plan.released) == {ids["1"], ids["2"]}
-    assert "before" in [entry.message for entry in applied.plan.before.snapshots.values()]
-
-
 def test_an_expiration_without_a_copy_of_the_state_before_it_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

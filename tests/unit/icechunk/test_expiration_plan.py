@@ -11,7 +11,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.icechunk.expiration import config, drawing, rules
 from dredge.icechunk.expiration.config import ExpireConfig
-from dredge.icechunk.expiration.drawing import draw_plan, plan_page
+from dredge.icechunk.expiration.drawing import plan_page
 from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, RefChange, default_rule, plan_expiration
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import instant
@@ -285,54 +285,6 @@ def test_digest_changes_with_the_history_and_with_the_decision() -> None:
     assert plan.digest != plan_expiration(history, at(3.5)).digest
     moved = history_of(Graph(LINEAR.nodes, {"main": "4", "other": "4"}), 1)
     assert plan.digest != plan_expiration(moved, at(2.5)).digest
-
-
-def sample(rule: str = "document") -> ExpirationPlan:
-    return plan_expiration(history_of(graph_of(scenarios()[0]), 1), instant(micros_of(7.5)), rule=rule)
-
-
-def shape(text: str) -> list[str]:
-    return [
-        f"{line.split('  ')[0]} {line[line.find('[') :]}" if "[" in line else line.split("  ")[0]
-        for line in text.splitlines()
-    ]
-
-
-def test_documents_sample_is_drawn_before_and_after() -> None:
-    before, after = draw_plan(sample()).split("\n\nafter\n")
-    assert shape(before) == [
-        "before",
-        "● 0",
-        "○ 1",
-        "○ 2",
-        "├─○ 3 [tag tag1]",
-        "│ × 6",
-        "│ ├─× 7",
-        "│ │ ├─● 8 [qa]  gets the parent 0",
-        "│ │ ● 9 [test]  gets the parent 0",
-        "│ ● 10",
-        "│ ● 11 [develop]",
-        "○ 4",
-        "○ 5 [tag tag2]",
-        "● 12",
-        "● 13",
-        "● 14 [main]",
-    ]
-    assert shape(after) == [
-        "● 0",
-        "├─○ 1",
-        "│ ○ 2",
-        "│ ├─○ 3 [tag tag1]",
-        "│ ○ 4",
-        "│ ○ 5 [tag tag2]",
-        "├─● 8 [qa]",
-        "├─● 9 [test]",
-        "├─● 10",
-        "│ ● 11 [develop]",
-        "● 12",
-        "● 13",
-        "● 14 [main]",
-    ]
 
 
 def test_page_of_a_plan_escapes_names_and_cuts_long_tables(monkeypatch: pytest.MonkeyPatch) -> None:

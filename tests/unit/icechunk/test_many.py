@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
+from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of
 from dredge.runs.clock import utc_now
 from dredge.runs.report import summarize
 from tests.support.icechunk import local_storage, quiet
@@ -86,11 +86,3 @@ def test_broken_repository_is_told_of_and_stops_no_other(lake: Path) -> None:
     summary = summarize(outcomes, utc_now())
     assert summary["counts"]["failed_repositories"] == 1
     assert summary["repositories"][0]["repository"] == uris[0], "those that need a look come first"
-
-
-def test_page_goes_where_it_was_asked_for_or_into_the_first_repository() -> None:
-    config = ManyConfig()
-    assert summary_root(config, None, ["s3://lake/a", "s3://lake/b"]) == "s3://lake/a/_dredge"
-    assert summary_root(config, "s3://runs/x/", ["s3://lake/a"]) == "s3://runs/x"
-    assert summary_root(ManyConfig(summary_root="s3://pages"), "s3://runs", []) == "s3://pages"
-    assert summary_root(config, None, []) == ""

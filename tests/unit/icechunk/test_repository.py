@@ -153,15 +153,6 @@ def line(tmp_path: Path) -> Line:
     return Line(tmp_path)
 
 
-def test_what_is_as_it_was_is_not_read_again(line: Line) -> None:
-    read, first = line.again()
-    assert read == line.names(line.known.entries) == {"0", "1", "2", "3", "4"}
-    assert len(line.reader.read) == len({*line.reader.read})
-    read, second = line.again()
-    assert read == set()
-    assert second.digest == first.digest == read_history(line.writer).digest
-
-
 def test_a_snapshot_that_was_edited_is_read_again_and_no_other(line: Line) -> None:
     line.again()
     line.edit("3", "2", "0")

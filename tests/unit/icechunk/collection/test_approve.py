@@ -15,7 +15,7 @@ from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.errors import AwaitingApprovalError, LeaseHeldError, RefusedError, RejectedError
 from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
-from dredge.icechunk.collection.outputs import ApproveOutput, ListCandidatesOutput, StateOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, StateOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     answer,
@@ -25,10 +25,8 @@ from dredge.icechunk.collection.steps import (
     find_question,
     put_question,
     read_report,
-    reopen_run,
     run_steps,
     save_report,
-    to_its_end,
 )
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.tasks import LocalRunner
@@ -128,19 +126,6 @@ def test_the_step_itself_lets_nobody_delete(v1: Repo) -> None:
     assert objects(v1.folder) == before
 
 
-def test_a_rejected_run_deletes_nothing_moves_no_state_and_says_so(repo: Repo) -> None:
-    run, before = waiting(repo), objects(repo.folder)
-    said(run, "rejected", by="eve")
-    with pytest.raises(RejectedError, match="eve"):
-        run_steps(run, HERE)
-    save_report(run)
-    report = read_report(run)
-    assert (report["outcome"], report["approval"]["by"]) == ("rejected", "eve")
-    assert report["what_to_do"].startswith("No action")
-    assert run.folder.read_summary(StateOutput.STEP) is None
-    assert objects(repo.folder) == before
-
-
 def stopping(run: Run, after: int) -> Callable[[str], Any]:
     made = [0]
 
@@ -197,18 +182,6 @@ def test_beyond_its_limits_a_run_that_may_ask_nobody_fails(v1: Repo) -> None:
         approve(run)
 
 
-def test_what_is_shown_names_the_repository_kinds_and_examples(repo: Repo) -> None:
-    run = waiting(repo)
-    question = put_question(run)
-    count = find_question(run).request.objects
-    assert question.subject.startswith(f"Delete {count} objects (")
-    assert question.subject.endswith(f"of Icechunk repository {repo.uri}?")
-    for kind in ("snapshots", "manifests", "chunks"):
-        assert f"unreachable {kind}" in question.body
-    assert "`chunks/" in question.body
-    assert question.digest == find_question(run).digest
-
-
 def test_a_run_that_waits_keeps_its_repository_until_its_time_is_over(v1: Repo) -> None:
     run = waiting(v1, approval_hours=3)
     question = put_question(run)
@@ -216,13 +189,3 @@ def test_a_run_that_waits_keeps_its_repository_until_its_time_is_over(v1: Repo) 
     assert datetime.fromisoformat(held["expires_at"]) > question.answer_until
     with pytest.raises(LeaseHeldError):
         make_lease(run.state).acquire("another")
-
-
-def test_a_local_run_goes_on_when_it_was_approved(v1: Repo, tmp_path: Path) -> None:
-    due = v1.collected(tmp_path)
-    run = v1.plan(max_delete_objects=0)
-    with pytest.raises(AwaitingApprovalError):
-        to_its_end(run, HERE)
-    said(run, through=ApproveOutput.COMMAND)
-    assert to_its_end(reopen_run(run.plan.run_uri), HERE)["outcome"] == "success"
-    assert objects(v1.folder) == due

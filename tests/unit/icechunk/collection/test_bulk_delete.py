@@ -14,7 +14,6 @@ import pytest
 from dredge.errors import (
     ConfigError,
     LeaseHeldError,
-    PartialError,
     RefusedError,
     UnavailableError,
 )
@@ -93,21 +92,6 @@ def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finish
         for row in table.to_pylist()
     ]
     assert set(attempts) == {2}
-
-
-def test_objects_that_the_key_pair_may_not_delete_are_no_promise_that_nothing_was_touched(
-    repo: Repo, delete_by: DeleteBy
-) -> None:
-    run = repo.guarded()
-    before = objects(repo.folder)
-    delete_by(failing("snapshots", 1, "AccessDenied"))
-    with pytest.raises(ConfigError):
-        bulk_delete(run, HERE)
-    assert objects(repo.folder) == before
-    delete_by(failing("manifests", 1, "AccessDenied"))
-    with pytest.raises(PartialError, match=r"\b5\b"):
-        bulk_delete(run, HERE)
-    assert bulk_delete(run, HERE).counts["failed_objects"] == 0
 
 
 def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_finishes(
@@ -425,25 +409,6 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     for owner, name in ((LocalReader, "get"), (StreamedCopier, "copy")):
         monkeypatch.setattr(owner, name, refusing(getattr(owner, name)))
     return archived.append
-
-
-@pytest.mark.parametrize("mode", ["clean", "optimized"])
-@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
-def test_what_cannot_be_copied_from_an_archive_stays_and_the_rest_of_the_garbage_goes(
-    v1: Repo, kind: str, mode: str, archive: Callable[[str], None], tmp_path: Path
-) -> None:
-    grown(v1)
-    left, before = v1.collected(tmp_path), objects(v1.folder)
-    ice = min(before[kind] - left[kind])
-    archive(f"{kind}/{ice}")
-    report = collect(v1.config(mode=mode, undo="quarantine"))
-    assert report["warnings"]
-    found = objects(v1.folder)
-    assert found[kind] == left[kind] | {ice}
-    assert found["chunks"] >= left["chunks"]
-    assert contents(v1.library, branch="main")[0] == 101
-    collect(v1.config(undo="quarantine"))
-    assert objects(v1.folder)["chunks"] == left["chunks"]
 
 
 def test_what_was_copied_beside_an_archived_manifest_comes_back_and_goes_again(

@@ -17,12 +17,10 @@ from dredge.icechunk.collection import index
 from dredge.icechunk.collection.check_limits import (
     GUARD,
     AbsentChunk,
-    canaries_among,
-    check_absent,
     sample_canaries,
 )
 from dredge.icechunk.collection.list_candidates.listing import NameRange
-from dredge.icechunk.collection.outputs import CheckLimitsOutput, ListCandidatesOutput, MarkOutput
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     bulk_delete,
@@ -37,7 +35,7 @@ from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant
-from dredge.icechunk.ids import decode_id, encode_ids, hash_of
+from dredge.icechunk.ids import decode_id, encode_ids
 from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
@@ -96,30 +94,6 @@ def test_candidates_that_were_counted_but_not_written_or_not_counted_stop_the_ru
     run.folder.write_summary(replace(found, counts={**found.counts, figure: found.counts[figure] + more}))
     with pytest.raises(RefusedError, match=f"{kind}_complete"):
         check_limits(run)
-
-
-def test_every_guard_says_what_it_found_about_these_very_candidates(repo: Repo) -> None:
-    run = repo.listed()
-    summary = check_limits(run)
-    kinds = ("snapshots", "transactions", "manifests", "chunks")
-    assert {item["rule"]: item["verdict"] for item in summary.details["findings"]} == dict.fromkeys(
-        (
-            *(f"{kind}_complete" for kind in kinds),
-            *("live_not_empty", "chunks_present", "transactions_present", "canaries", "lease_held"),
-            *("max_objects", "max_bytes", "max_percent"),
-        ),
-        "passed",
-    )
-    candidates = run.folder.read_summary(ListCandidatesOutput.STEP)
-    assert candidates is not None
-    guard = run.folder.read_json(GUARD)
-    assert guard["candidates_digest"] == candidates.digest
-    assert guard["verdict"] == summary.details["verdict"] == "passed"
-    assert guard["findings"] == summary.details["findings"]
-    keys = CheckLimitsOutput.of(summary).read_canaries(run.folder)
-    assert set(keys) == set(step.sample_canaries(run))
-    listed = ListCandidatesOutput.of(candidates)
-    assert summary.counts["listed_objects"] == listed.total("listed_objects")
 
 
 @pytest.mark.parametrize(("live", "verdict"), [(0, "refused"), (1, "passed")])
@@ -219,17 +193,6 @@ def test_canaries_of_a_preview_are_those_of_the_refs_that_will_be_left(repo: Rep
     assert tips == {f"snapshots/{history.branches['main']}"}
 
 
-def test_canaries_are_found_among_candidates_of_every_kind(repo: Repo) -> None:
-    run = repo.listed()
-    summary = run.folder.read_summary(ListCandidatesOutput.STEP)
-    assert summary is not None
-    candidates = ListCandidatesOutput.of(summary)
-    keys = {kind: candidates.keys(run.folder, kind) for kind in ("snapshots", "manifests", "chunks")}
-    asked = [min(some) for some in keys.values()]
-    assert set(canaries_among(run, [*asked, "chunks/" + "0" * 20], candidates)) == set(asked)
-    assert canaries_among(run, ["chunks/" + "0" * 20], candidates) == []
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_flipped_chunk_id_holds_the_run_and_the_true_chunk_stays(repo: Repo, seed: int) -> None:
     chunk = flip_chunk_id(repo.folder, random.Random(seed))
@@ -238,21 +201,6 @@ def test_flipped_chunk_id_holds_the_run_and_the_true_chunk_stays(repo: Repo, see
         collect(repo.config())
     assert objects(repo.folder) == before
     assert chunk in before["chunks"]
-
-
-def test_message_names_the_chunk_the_array_and_the_ways_out(repo: Repo) -> None:
-    flip_chunk_id(repo.folder, random.Random(1))
-    with pytest.raises(RefusedError) as caught:
-        collect(repo.config())
-    text = str(caught.value)
-    assert f"of /numbers, by manifests/{main_manifest(repo.folder).name})" in text
-    for words in (
-        "(chunk ",
-        "let the snapshots that need them expire",
-        "--keep-chunks",
-        "Nothing was deleted",
-    ):
-        assert words in text
 
 
 def test_chunk_lost_earlier_holds_too_until_nothing_names_it(repo: Repo) -> None:
@@ -366,33 +314,5 @@ def references(repo: Repo, manifests: Iterable[str]) -> set[Named]:
     return found
 
 
-def live_manifests(repo: Repo) -> set[str]:
-    nodes = read_history(open_reader(repo.uri)).snapshots
-    return {info.id for node in nodes for info in repo.library.list_manifest_files(node)}
-
-
 def chunk(name: str, manifest: str = "M", node_id: str = "N") -> AbsentChunk:
     return AbsentChunk(f"chunks/{name}", manifest, node_id, (2, 3))
-
-
-def test_absent_chunk_and_log_each_refuse_the_run_and_say_which_setting_helps(repo: Repo, run: Run) -> None:
-    name, *_ = min(references(repo, live_manifests(repo)))
-    mark, listed = outputs(run)
-    assert [found.verdict for found in check_absent(run, mark, listed)] == ["passed", "passed"]
-    (repo.folder / "chunks" / name).unlink()
-    there = min(chunk for chunk, *_ in references(repo, live_manifests(repo)) if chunk != name)
-    summary = replace(
-        listed.summary,
-        counts={**listed.counts, "chunks_absent": 2, "transactions_absent": 1},
-        details={
-            **listed.summary.details,
-            "absent": {"chunks": [f"{hash_of(one):016x}" for one in (name, there)]},
-        },
-    )
-    chunks, logs = check_absent(run, mark, ListCandidatesOutput.of(summary))
-    assert (chunks.rule, chunks.verdict, chunks.figure) == ("chunks_present", "refused", 1)
-    assert f"chunks/{name} (chunk " in chunks.text
-    assert f"chunks/{there}" not in chunks.text
-    assert "--keep-chunks" in chunks.text
-    assert (logs.rule, logs.verdict, logs.figure) == ("transactions_present", "refused", 1)
-    assert "--keep-transactions" in logs.text

@@ -27,7 +27,7 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.icechunk import counts_of
-from tests.support.icechunk_repo import Repo, change_number
+from tests.support.icechunk_repo import Repo
 
 IDS = [np.array(values, np.uint64) for values in ([1, 5, 9], [], [2**64 - 1])]
 ROWS = list(zip(("A", "B", "C"), map(NamedChunks, IDS), strict=True))
@@ -38,19 +38,6 @@ def _garbage(report: dict[str, Any]) -> dict[str, dict[str, int]]:
         kind: {name: figure for name, figure in figures.items() if not name.startswith("found_now")}
         for kind, figures in report["kinds"].items()
     }
-
-
-def test_second_run_reads_no_manifest_again(repo: Repo) -> None:
-    first = collect(repo.config(dry_run=True))
-    assert counts_of(first, "mark")["manifests_read"] == 9
-    second = collect(repo.config(dry_run=True))
-    assert counts_of(second, "mark")["manifests_read"] == 0
-    assert _garbage(second) == _garbage(first)
-    session = repo.library.writable_session("main")
-    change_number(session, 99)
-    session.commit("new")
-    third = collect(repo.config(dry_run=True))
-    assert counts_of(third, "mark")["manifests_read"] == 1
 
 
 def test_damaged_index_is_read_again_from_the_repository(repo: Repo) -> None:

@@ -188,18 +188,6 @@ def test_snapshot_that_nothing_names_is_garbage_once_it_is_old(v1: Past) -> None
     assert late not in v1.objects()["snapshots"]
 
 
-def test_branches_that_jobs_make_and_delete_ask_no_person_and_are_kept_for_the_time(past: Past) -> None:
-    past.commit()
-    repo = past.library
-    for number in range(3):
-        repo.create_branch(f"job-{number}", past.tip())
-        past.commit(f"job-{number}")
-        past.collect()
-        repo.delete_branch(f"job-{number}")
-        assert past.collect()["outcome"] == "success"
-    assert len(past.objects()["snapshots"]) == 5
-
-
 def test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age(v1: Past) -> None:
     v1.commit()
     repo = v1.library

@@ -267,26 +267,6 @@ def indexed(
         return rows
 
 
-def test_snapshot_that_the_index_has_is_not_read_again_unless_its_file_was_replaced(
-    v1: Repo, read: list[list[str]]
-) -> None:
-    run, live = v1.plan(tuning=Tuning(snapshots_per_task=2)), {v1.ids[node] for node in ("8", "9", "14")}
-    more = {*live, v1.ids["10"]}
-    rows = indexed(run, live)
-    assert [row.snapshot for row in rows] == sorted(live)
-    assert sorted(map(len, read)) == [1, 2]
-    assert {node for nodes in read for node in nodes} == live
-    for row in rows:
-        said = {info.id: info.num_chunk_refs for info in v1.library.list_manifest_files(row.snapshot)}
-        assert dict(zip(row.manifests, row.refs, strict=True)) == said
-    read.clear()
-    assert [row.snapshot for row in indexed(run, more)] == sorted(more)
-    assert read == [[v1.ids["10"]]]
-    read.clear()
-    assert len(indexed(run, more, [v1.ids["9"], v1.ids["1"]])) == 4
-    assert read == [[v1.ids["9"]]]
-
-
 def test_only_a_snapshot_of_which_two_reads_are_known_may_name_less_than_before(v1: Repo) -> None:
     run, one, other = v1.plan(), v1.ids["8"], v1.ids["9"]
     more = [
@@ -411,18 +391,6 @@ class Earlier:
         wanted = np.array([1, 2, 3, *more], np.uint64)
         (found,) = change.counted.counts(RunFolder(self.run.state, "r"), [wanted])
         return [int(one) for one in found]
-
-
-def test_counts_follow_what_became_of_manifests_since_the_earlier_run(v1: Repo) -> None:
-    earlier = Earlier(v1)
-    earlier.indexed("known", A=[1, 2], B=[2, 3])
-    change = earlier.change()
-    assert earlier.counts(change, *earlier.chunks) == [0, 1, 1, *[1] * len(earlier.chunks)]
-    assert (set(change.dropped), change.not_taken_away) == ({"A"}, 0)
-    assert change.read == {earlier.manifest: earlier.md5}
-    assert change.new == {
-        earlier.manifest: earlier.index.part_names.difference({"index/parts/known.ids"}).pop()
-    }
 
 
 def test_new_manifest_that_cannot_be_counted_stops_the_run(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

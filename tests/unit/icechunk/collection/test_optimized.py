@@ -48,7 +48,6 @@ from tests.support.icechunk_repo import (
 )
 
 HERE = LocalRunner()
-ALL_REFS = {"delete_expired_branches": True, "delete_expired_tags": True}
 
 
 def state_of(repo: Repo) -> RunState:

@@ -15,9 +15,6 @@ from airflow_dredge.operators.params import make_params
 from tests.support.icechunk_operators import Dated
 from tests.support.lakefs_operators import Pushed
 
-PARAMS: dict[str, Any] = {"older_than": "30d", "dry_run": False, "min_age_hours": 168}
-WEATHER = "s3://lake/weather"
-
 
 @pytest.fixture
 def variable(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
