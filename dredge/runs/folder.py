@@ -104,8 +104,17 @@ class RunFolder:
     def settle(self) -> None:
         """Wait until all parts are written; raises the first error. Call it before another process reads them; see
         `keeping`."""
-        if (parts := get_part_cache(self.uri)) is not None:
-            parts.settle()
+        try:
+            if (parts := get_part_cache(self.uri)) is not None:
+                parts.settle()
+        except BaseException:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Drop cached summaries, because one of them may not be in the store."""
+        if self._kept is not None:
+            self._kept.clear()
 
     @property
     def uri(self) -> str:
@@ -216,19 +225,11 @@ class RunFolder:
         if self._kept is not None:
             self._kept[summary.step] = summary if is_complete else None
         if is_complete and self.goes_on:
-            self.start(name, lambda: self._publish_kept(attempt, name, summary))
+            self.start(name, lambda: attempt.publish(name, to_sealed(summary)))
             return  # the next step looks at the number
         attempt.publish(name, to_sealed(summary))
         if not self.goes_on:
             attempt.check()
-
-    def _publish_kept(self, attempt: StepTry, name: str, summary: StepSummary) -> None:
-        try:
-            attempt.publish(name, to_sealed(summary))
-        except BaseException:
-            if self._kept is not None:
-                self._kept[summary.step] = None
-            raise
 
     def read_summary(self, step: str) -> StepSummary | None:
         """Read the summary of a complete step; None if it is not complete.

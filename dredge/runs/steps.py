@@ -110,7 +110,9 @@ def perform(
                     first, settled = ask(StepTry.claim_first, folder.writer, step), ask(folder.settle)
                     found = folder.read_valid_summaries(inputs)
                 attempt = first.result()
-                settled.result()
+                if (unwritten := settled.exception()) is not None:
+                    folder.forget()  # the summary of an input may be the one that was not written
+                    raise unwritten
             else:
                 found = folder.read_valid_summaries([*inputs, step])
             stored = found.pop(step, None)

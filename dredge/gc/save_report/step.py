@@ -67,6 +67,10 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
 def _complete(run: Run) -> dict[str, StepSummary]:
     """Read the summaries of all steps; {} if a step is not complete."""
     try:
+        run.folder.settle()
+    except DredgeError:
+        log.exception("the result of a step was not written")
+    try:
         found = run.folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
     except FormatError:
         return {}
