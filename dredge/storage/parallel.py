@@ -56,6 +56,17 @@ def get_ahead(
     mean size fit
     into `AHEAD_BYTES`.
     """
+    return zip(keys, map_ahead(get, keys, concurrency, len), strict=True)
+
+
+def map_ahead[T, R](
+    fn: Callable[[T], R], items: Sequence[T], concurrency: int, size: Callable[[R], int]
+) -> Iterator[R]:
+    """As `ordered_map`, with up to 64 small results in memory, if 64 of their mean size fit into `AHEAD_BYTES`.
+
+    Args:
+        size: bytes of a result.
+    """
     sizes = count = 0
 
     def window() -> int:
@@ -63,9 +74,9 @@ def get_ahead(
         return max(concurrency, min(_AHEAD_MAX, fitting))
 
     at_most = max(concurrency, _AHEAD_MAX) if concurrency > 1 else 1
-    for key, data in zip(keys, _ordered(get, keys, at_most, window), strict=True):
-        sizes, count = sizes + len(data), count + 1
-        yield key, data
+    for found in _ordered(fn, items, at_most, window):
+        sizes, count = sizes + size(found), count + 1
+        yield found
 
 
 def _ordered[T, R](

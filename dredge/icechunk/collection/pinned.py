@@ -32,7 +32,7 @@ from dredge.icechunk.repository import ids_in_config
 from dredge.sets.hashes import NONE, Hashes, to_bytes, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.protecting import is_archived
 
 _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
@@ -44,8 +44,13 @@ def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet
     """Hashes of the keys of pinned objects, of unreachable files with virtual chunks (of this or a referring
     repository), and of the objects that these need.
     """
-    pins, configured = run.pinned(), ids_in_config(run.reader)
-    configured |= ids_in_referring(run.plan.config.referring, run.options)
+    with at_once() as ask:
+        read, referring = (
+            ask(ids_in_config, run.reader),
+            ask(ids_in_referring, run.plan.config.referring, run.options),
+        )
+        pins = run.pinned()
+    configured = read.result() | referring.result()
     virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])
     if not pins and not len(virtual):
         return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from dredge.runs.tasks import (
     in_chunks,
     partition_function,
     round_robin,
+    waiting_function,
 )
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
@@ -184,6 +186,19 @@ def test_types_go_in_and_come_out_and_only_text_lies_between(stores: Stores, tmp
         Result(text="two c 2026", where="r1-t001"),
     ]
     assert {path.name.partition("-")[0] for path in (tmp_path / "run/joined/t001").iterdir()} == {"a", "c"}
+
+
+MET = threading.Barrier(2)
+
+
+@waiting_function
+def meet_another(run: WorkerRun, config: int, task: int) -> int:
+    MET.wait(20)
+    return config * task
+
+
+def test_tasks_that_wait_run_at_once_in_this_process_with_results_in_order(stores: Stores) -> None:
+    assert meet_another.spread(LocalRunner(), "joined", stores, 2, [1, 2, 3, 4]) == [2, 4, 6, 8]
 
 
 def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:

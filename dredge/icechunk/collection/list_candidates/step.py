@@ -46,6 +46,7 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LocatedSet
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import at_once
 
 _FOREIGN_SHOWN = 3
 
@@ -63,8 +64,11 @@ def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
 def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     mark = record.input(MarkOutput)
     tasks = list(_tasks(run, mark))
-    config, before = _config(run, mark), read_before(run, record)
-    results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
+    with at_once() as ask:
+        read = ask(read_before, run, record)
+        config = _config(run, mark)
+        results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
+    before = read.result()
     _record(record, tasks, results)
     if run.base is not None:
         find_chunks(run, runner, record, results, before, config.pinned)
