@@ -151,7 +151,7 @@ def read_history(
             listed = list_snapshots(reader) if files is None else files.result()
             snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), known, listed)
         finally:
-            upgraded.result()  # an upgrade explains what is missing
+            upgraded.result()  # an upgrade explains missing files
     history = History(
         spec_version=1,
         snapshots=snapshots,

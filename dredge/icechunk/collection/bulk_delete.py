@@ -231,11 +231,12 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     approval_of(run, record, ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    is_empty = not record.input(ListCandidatesOutput).total("candidates_objects")
     sweep_then_settle(
         record,
         what=f"the sweep of run {run.plan.run_id}",
         uri=run.folder.uri,
-        sweep=lambda: _sweep(run, runner, record),
+        sweep=lambda: refuse_alarmed(run) if is_empty else _sweep(run, runner, record),
         settle=lambda _: settle(run, record),
         has_begun=lambda: _REFS_LOOKED_AT in record.counts,
     )
@@ -247,9 +248,6 @@ def _check_chain(run: Run, record: StepRecord) -> None:
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    if not record.input(ListCandidatesOutput).total("candidates_objects"):
-        refuse_alarmed(run)
-        return
     marked = read_live_snapshots(run.folder, record.input(MarkOutput))
     keys = record.input(ListCandidatesOutput).keys(run.folder, "snapshots")
     candidates = {key.removeprefix(FOLDERS["snapshots"]) for key in keys}

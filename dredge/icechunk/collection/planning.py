@@ -83,9 +83,8 @@ def _plan(
     if mode != CLEAN and current.state is not None:
         if other := _swept_since(records.result(), current.state):
             mode, why = CLEAN, f"run {other} deleted since the run that it would build on"
-        elif stored.result().pending is None:
-            problem = stored.result().problem or "it is missing"
-            mode, why = CLEAN, f"the pending list cannot be used: {problem}"
+        elif (pending := stored.result()).pending is None:
+            mode, why = CLEAN, f"the pending list cannot be used: {pending.problem or 'it is missing'}"
     if current.problem:
         log.error(
             "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem

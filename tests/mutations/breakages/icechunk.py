@@ -44,8 +44,8 @@ ICECHUNK = (
     Breakage(
         "refs count that an upgrade is removing",
         "dredge.icechunk.repository",
-        "read_refs",
-        Drop("Expr", "_refuse_upgraded"),
+        "_refuse_upgraded",
+        Put("If", "exists", False),
         (
             "test_upgrade_that_has_removed_some_refs_stops_the_sweep",
             "test_history_of_an_upgrade_that_is_under_way_is_not_read_from_refs",

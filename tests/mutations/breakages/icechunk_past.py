@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Drop, Keep, Put, Rename
+from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 
 ICECHUNK_PAST = (
     Breakage(
@@ -103,7 +103,7 @@ ICECHUNK_PAST = (
         "a chunk goes that is the prefix of a container",
         "dredge.icechunk.collection.pinned",
         "pinned_with_needs",
-        Put("AugAssign", 1, frozenset()),
+        Put("AugAssign", "held", frozenset()),
         ("test_file_that_is_the_prefix_of_a_stored_container_stays",),
     ),
     Breakage(
@@ -116,8 +116,8 @@ ICECHUNK_PAST = (
     Breakage(
         "an optimized run builds on one before a sweep that failed",
         "dredge.icechunk.collection.planning",
-        "plan_collection",
-        Put("If", 1, False),
+        "_swept_since",
+        Always(None),
         ("test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run",),
     ),
     Breakage(

@@ -60,8 +60,8 @@ ICECHUNK_WAITING = (
     Breakage(
         "a state of Icechunk without a list is built on",
         "dredge.icechunk.collection.planning",
-        "_why_clean",
-        Put("If", 2, False),
+        "_plan",
+        Put("If", "pending", False),
         ("test_without_a_list_that_can_be_believed_everything_waits_anew_and_the_run_is_clean",),
     ),
     Breakage(
