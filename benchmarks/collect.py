@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -20,7 +19,7 @@ from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
 from benchmarks.cloud_store import CLOUDS, CloudLake, CloudStore, cloud_store
 from benchmarks.driver import RUN, SETTINGS
 from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake
-from benchmarks.latency import behind
+from benchmarks.latency import behind, free_port
 from benchmarks.measure import Meter
 from benchmarks.s3_store import S3Store, s3_store
 from benchmarks.shapes import SHAPES
@@ -73,7 +72,7 @@ def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "AKIABENCHMARK",
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "benchmark-secret",
     }
-    command = ["dredge", "serve", "--listen", f"127.0.0.1:{_server_port()}", "--json", *words]
+    command = ["dredge", "serve", "--listen", f"127.0.0.1:{free_port('lakefs')}", "--json", *words]
     env = {**os.environ, **keys, **environ}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -82,15 +81,6 @@ def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator
             yield {"LAKECTL_SERVER_ENDPOINT_URL": ready["endpoint"], **keys}, process.pid
         finally:
             process.terminate()
-
-
-@cache
-def _server_port() -> int:
-    """Return the same port for each server of this process: the owner record of a namespace contains the URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -80,7 +80,10 @@ def main() -> None:
         GCConfig, RUN | {"repository": repository} | json.loads(os.environ.get(SETTINGS, "{}"))
     )
     with timed("plan"):
-        plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
+        # In one process as on the command line; in the other engines a separate task takes the lease.
+        holder = f"benchmark {engine}"
+        lease = None if isinstance(runner, LocalRunner) else steps.acquire_lease(config, holder)
+        plan = steps.plan_run(config, lease)
     context = Run.open(plan.run_uri, plan=plan)
     suspects: dict[str, int] = {}
     todo: list[tuple[str, Callable[[], Any]]] = [

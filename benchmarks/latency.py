@@ -1,6 +1,6 @@
 """Servers with latency: a proxy that delays each request, and logs its begin and end.
 
-    python -m benchmarks.latency TARGET_PORT MILLISECONDS LOG    prints its own port, then serves
+    python -m benchmarks.latency PORT TARGET_PORT MILLISECONDS LOG    prints a line, then serves
 
 A request starts with a request line at the begin of the client's bytes. This holds for clients with one
 request at a time on a connection, as all of ours. The delay takes no CPU time, and requests on different
@@ -15,12 +15,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ _CHUNK = 1 << 18
 _LINE = re.compile(rb"([A-Z]{3,7} /[!-~]*) HTTP/1\.")
 type Span = tuple[float, float]
 """Begin and end, in seconds since the epoch."""
+type Request = tuple[float, float, str]
+"""Begin, end, and method with path."""
 
 
 @dataclass(slots=True)
@@ -57,20 +61,22 @@ class Proxy:
     """Forwards bytes, each request with a delay.
 
     Args:
+        port: of the proxy.
         target: port of the server on this machine.
         seconds: delay.
         log: request log: begin and end.
     """
 
-    def __init__(self, target: int, seconds: float, log: Path) -> None:
+    def __init__(self, port: int, target: int, seconds: float, log: Path) -> None:
+        self._port = port
         self._target = target
         self._seconds = seconds
         self._log = log.open("a", buffering=1)
 
     async def serve(self) -> None:
-        """Print the port, then serve forever."""
-        server = await asyncio.start_server(self._connect, "127.0.0.1", 0, limit=_CHUNK)
-        print(server.sockets[0].getsockname()[1], flush=True)
+        """Print a line, then serve forever."""
+        server = await asyncio.start_server(self._connect, "127.0.0.1", self._port, limit=_CHUNK)
+        print("ready", flush=True)
         await server.serve_forever()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,6 +117,15 @@ class Proxy:
             state.begun = None
 
 
+@cache
+def free_port(name: str) -> int:
+    """Return the same port for each server of a name: the owner record of a namespace contains the URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 @contextmanager
 def later(port: int, milliseconds: float, log: Path) -> Iterator[int]:
     """Run a proxy before a server on this machine; yields the proxy's port.
@@ -120,11 +135,14 @@ def later(port: int, milliseconds: float, log: Path) -> Iterator[int]:
         milliseconds: delay of each request.
         log: request log.
     """
-    command = [sys.executable, "-m", "benchmarks.latency", str(port), str(milliseconds), str(log)]
+    own = free_port(log.name)
+    words = [str(own), str(port), str(milliseconds), str(log)]
+    command = [sys.executable, "-m", "benchmarks.latency", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None
         try:
-            yield int(process.stdout.readline())
+            process.stdout.readline()
+            yield own
         finally:
             process.terminate()
 
@@ -158,36 +176,41 @@ def behind(environ: Mapping[str, str]) -> Iterator[tuple[dict[str, str], Callabl
             found[name] = urlunsplit(place._replace(netloc=f"127.0.0.1:{port}"))
 
         def figures(times: Mapping[str, Span]) -> dict[str, Any]:
-            spans = read_spans(logs)
-            return {"latency_ms": milliseconds, "chains": by_step(spans, {**times, WHOLE: (0.0, inf)})}
+            requests = read_requests(logs)
+            chains = by_step(requests, {**times, WHOLE: (0.0, inf)})
+            return {"latency_ms": milliseconds, "chains": chains}
 
         yield found, figures
 
 
-def read_spans(logs: Iterable[Path]) -> list[Span]:
+def read_requests(logs: Iterable[Path]) -> list[Request]:
     """Return all requests in some logs."""
-    lines = (line.split() for log in logs if log.exists() for line in log.read_text().splitlines())
-    return [(float(words[0]), float(words[1])) for words in lines if len(words) >= 2]
+    lines = (line.split(" ", 2) for log in logs if log.exists() for line in log.read_text().splitlines())
+    return [(float(words[0]), float(words[1]), words[2]) for words in lines if len(words) == 3]
 
 
-def longest_chain(spans: Iterable[Span]) -> int:
-    """Return the largest number of requests, each of which begins after the end of the previous one."""
-    count, last = 0, -inf
-    for begin, end in sorted(spans, key=lambda span: span[1]):
+def longest_chain(requests: Iterable[Request]) -> list[str]:
+    """Return the longest chain of requests, each of which begins after the end of the previous one."""
+    found, last = list[str](), -inf
+    for begin, end, asked in sorted(requests, key=lambda request: request[1]):
         if begin >= last:
-            count, last = count + 1, end
-    return count
+            found.append(asked)
+            last = end
+    return found
 
 
-def by_step(spans: Iterable[Span], steps: Mapping[str, Span]) -> dict[str, dict[str, int]]:
-    """Return requests and longest chain of each step; a request counts for the step in which it began."""
-    told = list(spans)
-    found = {}
+def by_step(requests: Iterable[Request], steps: Mapping[str, Span]) -> dict[str, dict[str, Any]]:
+    """Return the number of requests, the length of the longest chain, and its requests, of each step; a request counts
+    for the step in which it began."""
+    told = list(requests)
+    found: dict[str, dict[str, Any]] = {}
     for step, (first, last) in steps.items():
-        of_step = [span for span in told if first <= span[0] < last]
-        found[step] = {"requests": len(of_step), "chain": longest_chain(of_step)}
+        of_step = [request for request in told if first <= request[0] < last]
+        path = longest_chain(of_step)
+        found[step] = {"requests": len(of_step), "chain": len(path), "path": path}
     return found
 
 
 if __name__ == "__main__":
-    asyncio.run(Proxy(int(sys.argv[1]), float(sys.argv[2]) / 1000, Path(sys.argv[3])).serve())
+    proxy = Proxy(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) / 1000, Path(sys.argv[4]))
+    asyncio.run(proxy.serve())

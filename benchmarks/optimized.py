@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from benchmarks.collect import Surroundings, measure_run, ratios, surroundings
+from benchmarks.collect import Surroundings, check, measure_run, ratios, surroundings
 from benchmarks.driver import SETTINGS
 from benchmarks.generate import move
 from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake
@@ -99,7 +99,7 @@ def change(kv_url: str, repository: str, options: StorageOptions, objects: int) 
 
 
 def run(
-    store: str, shapes: Sequence[str], engine: str, changed: Sequence[int], with_kv: bool = True
+    store: str, shapes: Sequence[str], engine: str, changed: Sequence[int | None], with_kv: bool = True
 ) -> Iterator[dict[str, Any]]:
     """Measure each shape and yield a row a run.
 
@@ -107,7 +107,7 @@ def run(
         store: one of STORES.
         shapes: names of SHAPES.
         engine: one of ENGINES.
-        changed: objects uploaded between the runs, for each shape; a percent of its objects when 0.
+        changed: objects uploaded between the runs, for each shape; 0 changes nothing, None a percent of its objects.
         with_kv: read the staging records.
     """
     with surroundings(store, [engine]) as beside:
@@ -115,7 +115,7 @@ def run(
             shape = SHAPES[name]
             lake: Lake = S3Lake(shape, beside.store) if beside.store else CopiedLake(LocalLake(shape))
             runner = _Runner(lake, store, engine, beside, with_kv)
-            yield from _measure(lake, runner, objects or shape.objects // 100)
+            yield from _measure(lake, runner, shape.objects // 100 if objects is None else objects)
             if isinstance(lake, CopiedLake):
                 shutil.rmtree(lake.folder)
 
@@ -147,17 +147,22 @@ def _measure(lake: Lake, run_once: _Runner, objects: int) -> Iterator[dict[str, 
     whole = lake.present()
     cold = run_once("clean", "cold")
     kv = lake.serve[lake.serve.index("--kv") + 1]
-    begun = time.perf_counter()
-    done = change(kv, lake.shape.name, StorageOptions.from_env(os.environ | lake.environ), objects)
-    print(f"{lake.shape.name}: {done} in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    if objects:
+        begun = time.perf_counter()
+        done = change(kv, lake.shape.name, StorageOptions.from_env(os.environ | lake.environ), objects)
+        print(f"{lake.shape.name}: {done} in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     time.sleep(3)
     before = lake.present()
     yield cold | ratios(cold, bare) | {"deleted": len(whole - before)}
     optimized = run_once("optimized", "warm")
     between = lake.present()
+    if not objects:  # the truth of the lake is still true
+        optimized |= check(lake)
     yield optimized | ratios(optimized, bare) | {"changed": objects, "deleted": len(before) - len(between)}
     again = run_once("clean", "warm")
     missed = len(between) - len(lake.present())
+    if not objects:
+        again |= check(lake)
     yield again | ratios(again, bare) | {"changed": objects, "deleted": missed}
     if missed:
         raise SystemExit(f"the optimized run on {lake.shape.name} missed {missed} objects")

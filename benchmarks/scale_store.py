@@ -25,18 +25,10 @@ import pyarrow as pa
 
 from dredge.errors import NotFoundError
 from dredge.storage.keys import in_range
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.local import store as local
 from dredge.storage.location import Location
-from dredge.storage.model import (
-    LISTING_SCHEMA,
-    NOT_SENT,
-    DeleteOutcome,
-    Level,
-    MaySend,
-    ObjectInfo,
-    SkippedName,
-    always,
-)
+from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.xid import new_descending_xid
 
 DESCRIPTION, DELETED, COUNTERS = "virtual.json", "deleted.bits", "requests"

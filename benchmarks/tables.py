@@ -102,7 +102,7 @@ def by_latency(rows: Sequence[Row]) -> str:
     cells = []
     for row in ours:
         counts = [row["chains"].get(step) for step in (*TASKS, WHOLE)]
-        figures = [row[name] for name in ("steps", "wall", "deleted", "missed", "lost")]
+        figures = [row.get(name, "") for name in ("steps", "wall", "deleted", "missed", "lost")]
         chains = [f"{count['requests']}; {count['chain']}" if count else "" for count in counts]
         cells.append([_name(row), row.get("revision", "before"), f"{row['latency_ms']:g}", *figures, *chains])
     about = "Of each step: requests; the longest chain among them."

@@ -107,7 +107,8 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     from dredge.runs.tasks import LocalRunner
 
     with LocalRunner(processes) as runner:
-        _show_outcome(steps.Run.open(steps.plan_run(config).run_uri), runner, as_json)
+        plan = steps.plan_run(config)
+        _show_outcome(steps.Run.open(plan.run_uri, plan=plan), runner, as_json)
 
 
 @command.command("resume")

@@ -90,7 +90,9 @@ def foreign_runs(run: Run) -> list[str]:
     found = []
     for folder in run.reader.list_level(f"{RUNS}/").folders:
         run_id = folder.rstrip("/").rpartition("/")[2]
-        if not is_run_id(run_id) or descending_time(run_id) < run.plan.created_at.replace(microsecond=0):
+        if run_id == run.plan.run_id or not is_run_id(run_id):
+            continue
+        if descending_time(run_id) < run.plan.created_at.replace(microsecond=0):
             continue
         if f"{folder}{PLAN}" not in {info.key for info in run.reader.list_level(folder).objects}:
             found.append(run_id)

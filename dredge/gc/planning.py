@@ -18,7 +18,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -131,13 +131,15 @@ def plan_run(
     with at_once() as ask:
         state_read = ask(StateStore(state, options).current, repository.name, repository.namespace)
         pins = ask(read_pins, state)
-        clocks = _compare_clocks(server, store, clock, config.safety.clock_skew_seconds_max)
-    now = clocks.now
-    run_id = new_descending_xid(now)
-    with at_once() as ask:
+        now, ahead = compare_store(store, clock, config.safety.clock_skew_seconds_max)
+        run_id = new_descending_xid(now)
+        conditions = ask(demand_conditions, state)
+        comparison = ask(compare_server, server, store.now, config.safety.clock_skew_seconds_max)
         way = ask(choose_way, config.undo, repository.namespace, f"{root}/{run_id}", options)
         listed = ask(find_list, state, repository.namespace, repository.created_at, now)
-        check_plan(Site(state, server, repository.name, run_id), config.dry_run)
+        check_plan(Site(state, server, repository.name, run_id, store.now), config.dry_run)
+    conditions.result()
+    server_ahead = comparison.result()
     undo = way.result()
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     current = _with_list(state_read.result(), listed.result())
@@ -157,36 +159,36 @@ def plan_run(
             if lease is None
             else repository_lease.renew(lease)
         )
-    plan = Plan(
-        run_id=run_id,
-        repository=repository.name,
-        namespace=repository.namespace,
-        run_uri=f"{root}/{run_id}",
-        created_at=now,
-        cutoff=cutoff(now, config, inventory),
-        store_ahead_seconds=clocks.store_ahead_seconds,
-        server_ahead_seconds=clocks.server_ahead_seconds,
-        lease=grant,
-        config=config,
-        default_branch=repository.default_branch,
-        mode=mode,
-        why_mode=why,
-        state=None if current.state is None else current.version,
-        state_etag=current.etag,
-        covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
-        again=again,
-        namespaces=namespaces,
-        inventory=inventory,
-        undo=undo,
-    )
-    try:
-        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
-        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
-    except DredgeError:
-        if lease is None:  # no run will release it
-            with suppress(DredgeError):
-                repository_lease.release(grant)
-        raise
+        plan = Plan(
+            run_id=run_id,
+            repository=repository.name,
+            namespace=repository.namespace,
+            run_uri=f"{root}/{run_id}",
+            created_at=now,
+            cutoff=cutoff(now, config, inventory),
+            store_ahead_seconds=ahead,
+            server_ahead_seconds=server_ahead,
+            lease=grant,
+            config=config,
+            default_branch=repository.default_branch,
+            mode=mode,
+            why_mode=why,
+            state=None if current.state is None else current.version,
+            state_etag=current.etag,
+            covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
+            again=again,
+            namespaces=namespaces,
+            inventory=inventory,
+            undo=undo,
+        )
+        try:
+            data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
+            open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
+        except DredgeError:
+            if lease is None:  # no run will release it
+                with suppress(DredgeError):
+                    repository_lease.release(grant)
+            raise
     expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), expecting.result)
     if expect is not None:
         log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
@@ -217,25 +219,14 @@ def _refer_no_more(
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Clocks:
-    """The store's time and the differences of clocks; see `Plan`."""
-
-    now: datetime
-    store_ahead_seconds: float
-    server_ahead_seconds: float | None
-
-
-def _compare_clocks(server: LakeFS, store: StoreClock, clock: Clock, seconds_max: float) -> _Clocks:
+def compare_store(store: StoreClock, clock: Clock, seconds_max: float) -> tuple[datetime, float]:
+    """Return the store's time, and its difference to this machine's in seconds. Raises RefusedError if they differ too
+    much."""
     before = clock()
     now = store.now()
     ahead = (now - before).total_seconds()
     check_clocks(ahead, seconds_max)
-    with at_once() as ask:
-        conditions = ask(demand_conditions, store.writer)
-        server_ahead = ask(compare_server, server, store.now, seconds_max)
-    conditions.result()
-    return _Clocks(now, ahead, server_ahead.result())
+    return now, ahead
 
 
 class TellsTime(Protocol):

@@ -38,7 +38,7 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform
 from dredge.runs.rendering import number_of
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
-from dredge.storage.model import STORAGE_CLASS
+from dredge.storage.listing_schema import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
 from dredge.undo.preflight import (
     LIST_PRICE,

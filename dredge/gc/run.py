@@ -11,10 +11,10 @@ from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.namespaces import Keys
 from dredge.inventory.manifest import Inventory
 from dredge.lakefs import LakeFS, LakeFSClient
-from dredge.runs.clock import BEGINNING, END, Clock, Coverage, utc_now
+from dredge.runs.clock import BEGINNING, END, Clock, Coverage, running_seconds, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease, LeaseGrant
-from dredge.runs.payload import from_versioned
+from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.run import PlannedRun
 from dredge.runs.versions import Version
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
@@ -137,14 +137,17 @@ class Run(PlannedRun[Plan]):
         Raises:
             ConfigError: no such run, or planned by another version.
         """
+        # A caller with a plan has just written it, under its lease.
+        written, held_at = ({}, None) if plan is None else ({PLAN: to_json(plan)}, running_seconds())
         plan = plan or read_plan(run_uri, options)
         return cls(
             plan=plan,
-            folder=RunFolder(open_writer(run_uri, options), plan.run_id),
+            folder=RunFolder(open_writer(run_uri, options), plan.run_id, written=written),
             reader=open_reader(plan.namespace, options),
             state=open_state(plan.namespace, options),
             clock=clock,
             options=options,
+            _held_at=held_at,
             _client=client,
         )
 

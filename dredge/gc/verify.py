@@ -35,7 +35,7 @@ from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
-from dredge.storage.lookup import LOOKS_PER_PAGE, find_neighbours
+from dredge.storage.lookup import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, find_neighbours
 
 log = logging.getLogger("dredge")
 
@@ -170,7 +170,8 @@ def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str
 
 def missing_of(run: Run, living: list[Canary]) -> list[Canary]:
     """The missing objects among some live objects."""
-    with ThreadPoolExecutor(run.plan.config.tuning.threads, thread_name_prefix="stat") as pool:
+    at_once = run.plan.config.tuning.threads * LOOKUPS_A_THREAD
+    with ThreadPoolExecutor(at_once, thread_name_prefix="stat") as pool:
         found = pool.map(lambda canary: lacks(run.reader, canary.address), living)
         missing = [canary for canary, lacking in zip(living, found, strict=True) if lacking]
     # lakeFS returns some keys decoded or without a query, and then means another key.
@@ -364,7 +365,8 @@ def choose(
 
 def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looked:
     """Look up runs of names in byte order."""
-    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+    at_once = threads if any(len(names) > 1 for names in runs) else threads * LOOKUPS_A_THREAD
+    with ThreadPoolExecutor(at_once, thread_name_prefix="verify") as pool:
         found = list(pool.map(lambda names: _look(reader, names), runs))
     return Looked(sum(item.names for item in found), [name for item in found for name in item.there])
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.icechunk.maintenance import STATE
-from dredge.icechunk.repository import spec_version
 from dredge.runs.report import Outcome, lost, reported
 from dredge.settings import check_settings, read_settings, setting
 from dredge.storage import StorageOptions, open_reader
@@ -124,6 +123,9 @@ def _meant(uri: str, options: StorageOptions | None) -> Iterator[str]:
 
 
 def _why_not(uri: str, options: StorageOptions | None) -> str:
+    # Not at module level: DAG files and `--help` import this module for its settings, and list nothing.
+    from dredge.icechunk.repository import spec_version
+
     try:
         spec_version(open_reader(uri, options))
     except NotFoundError as error:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.inventory.manifest import InventoryFile, Layout
 from dredge.storage import open_reader
-from dredge.storage.model import LISTING_SCHEMA
+from dredge.storage.listing_schema import LISTING_SCHEMA
 
 
 @contextmanager

@@ -15,16 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.failures import places
 from dredge.runs.parts import (
+    BY_DIGEST,
     cache_parts,
     check_digest,
     get_part_cache,
@@ -38,6 +37,9 @@ from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.xid import descending_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SUCCESS = "_SUCCESS.json"
 INCOMPLETE = "_INCOMPLETE.json"
@@ -53,10 +55,16 @@ class RunFolder:
         attempt: the writing try; None outside a step.
         call: id of a task's call, for the keys of its parts. A lost task may still run beside its repetition and see
             other data, so neither may replace files of the other.
+        written: immutable JSON files written by this process, by name; see `read_once`.
     """
 
     def __init__(
-        self, writer: ObjectWriter, run_id: str, attempt: StepTry | None = None, call: str = ""
+        self,
+        writer: ObjectWriter,
+        run_id: str,
+        attempt: StepTry | None = None,
+        call: str = "",
+        written: Mapping[str, Any] | None = None,
     ) -> None:
         self.writer = writer
         self.run_id = run_id
@@ -64,6 +72,7 @@ class RunFolder:
         self.call = call
         self.goes_on = False
         self._kept: dict[str, Any] | None = None
+        self._written = written or {}
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
@@ -110,10 +119,18 @@ class RunFolder:
     def publish_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON object for people, unless a later try of the step wrote it. Raises OvertakenError if there is a
         later try."""
-        if self.attempt is None:
+        attempt = self.attempt
+        if attempt is None:
             self.write_json(name, value)
         else:
-            self.attempt.publish(name, value)
+            self.start(name, lambda: attempt.publish(name, value))
+
+    def start(self, name: str, write: Callable[[], object]) -> None:
+        """Write an object beside other work if parts are cached; `settle` waits for it."""
+        if (parts := get_part_cache(self.uri)) is None:
+            write()
+        else:
+            parts.start(name, write)
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file.
@@ -151,16 +168,17 @@ class RunFolder:
 
     def read_bytes(self, part: PartInfo) -> bytes:
         """Read a part's bytes. Raises FormatError if missing, or not the bytes that were written."""
-        parts = get_part_cache(self.uri)
-        data = None if parts is None else parts.get(part.key)
-        if data is None:
-            try:
-                data = self.writer.get(part.key)
-            except NotFoundError:
-                raise FormatError(f"run {self.run_id}: {part.name} is missing. Start a new run.") from None
-            if parts is not None:
-                parts.put(part.key, data)
+        parts, key = get_part_cache(self.uri), part.key
+        if parts is None:
+            parts, key = get_part_cache(BY_DIGEST), part.sha256
+        kept = None if parts is None else parts.get(key)
+        try:
+            data = self.writer.get(part.key) if kept is None else kept
+        except NotFoundError:
+            raise FormatError(f"run {self.run_id}: {part.name} is missing. Start a new run.") from None
         check_digest(part, data, f"run {self.run_id}")
+        if parts is not None and kept is None:
+            parts.put(key, data)
         return data
 
     def read_ahead(self, parts: Iterable[PartInfo]) -> None:
@@ -186,7 +204,8 @@ class RunFolder:
 
     def write_summary(self, summary: StepSummary) -> None:
         """Write a step's summary; it completes the step, or marks it as incomplete by its status. Raises OvertakenError
-        if there is a later try. Readers ignore a late summary."""
+        if there is a later try. Readers ignore a late summary. Where several steps run (`keeping`), a complete step's
+        is written while the next step claims its try; `settle` waits for it."""
         self.settle()
         is_complete = summary.status in _COMPLETE
         name = f"{summary.step}/{SUCCESS if is_complete else INCOMPLETE}"
@@ -194,11 +213,22 @@ class RunFolder:
             self.write_json(name, to_sealed(summary))
             return
         attempt = StepTry(self.writer, summary.step, summary.try_number)
-        attempt.publish(name, to_sealed(summary))
-        if not self.goes_on:  # else the next step looks at the number
-            attempt.check()
         if self._kept is not None:
             self._kept[summary.step] = summary if is_complete else None
+        if is_complete and self.goes_on:
+            self.start(name, lambda: self._publish_kept(attempt, name, summary))
+            return  # the next step looks at the number
+        attempt.publish(name, to_sealed(summary))
+        if not self.goes_on:
+            attempt.check()
+
+    def _publish_kept(self, attempt: StepTry, name: str, summary: StepSummary) -> None:
+        try:
+            attempt.publish(name, to_sealed(summary))
+        except BaseException:
+            if self._kept is not None:
+                self._kept[summary.step] = None
+            raise
 
     def read_summary(self, step: str) -> StepSummary | None:
         """Read the summary of a complete step; None if it is not complete.
@@ -230,7 +260,7 @@ class RunFolder:
         """
         before = self._kept, self.goes_on
         with cache_parts(self.uri):
-            self._kept = {} if self._kept is None else self._kept
+            self._kept = dict(self._written) if self._kept is None else self._kept
             self.goes_on = self.goes_on or goes_on
             try:
                 yield

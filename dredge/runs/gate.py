@@ -26,12 +26,13 @@ from datetime import datetime, timedelta
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
-from dredge.runs.lease import LEASE, LeaseGrant, check_lease
+from dredge.runs.lease import LEASE, LeaseGrant, check_held, read_lease
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import ObjectWriter, exists, store_clock
 from dredge.storage.model import MaySend
+from dredge.storage.parallel import at_once
 from dredge.storage.probe import PROBE, probe_of
 
 log = logging.getLogger("dredge")
@@ -144,11 +145,13 @@ class Gate:
         now = running_seconds()
         if self._looked is not None and now - self._looked < self._config.trusted_seconds:
             return True
-        seen = self._seen_at()
+        with at_once() as ask:
+            held, number = ask(read_lease, self._state, LEASE), ask(self.attempt.check)
+            seen = self._seen_at()
         asked = running_seconds()
         store_now = store_clock(self._state, "", self._probe)
-        check_lease(self._state, LEASE, self._config.lease, store_now)
-        self.attempt.check()
+        check_held(self._state, LEASE, self._config.lease, held.result(), store_now)
+        number.result()
         # This machine may have slept since it asked for the time.
         store_now += timedelta(seconds=running_seconds() - asked)
         # One from the future is of any age: the store's clock was set back since, or another server of it is ahead.
@@ -177,10 +180,10 @@ class Gate:
         number = self.number
         return lambda: self.lets_through() and self.number == number
 
-    def _read_published(self, named: int) -> None:
-        """Read the publication in the look, or a later one if it exists."""
+    def _read_published(self, named: int, is_later: bool) -> None:
+        """Read the publication in the look, or a later one if `is_later` found one."""
         where, number = self._config.published, max(self.number, named)
-        if not where:
+        if number == self.number and not is_later:
             return
         while exists(self._folder.writer, _publication(where, number + 1)):
             number += 1
@@ -196,12 +199,17 @@ class Gate:
 
     def _seen_at(self) -> datetime | None:
         """Return the store's time when the newest look began; None if the gate is closed, or without a look."""
+        writer, where = self._folder.writer, self._config.published
+        with at_once() as ask:
+            look = ask(self._folder.read_json, self._config.watch)
+            shut = ask(exists, writer, _shut(self._config.watch))
+            later = bool(where) and exists(writer, _publication(where, self.number + 1))
         try:
-            seen = self._folder.read_json(self._config.watch)
+            seen = look.result()
         except NotFoundError:
             return None
-        if seen["open"] and not exists(self._folder.writer, _shut(self._config.watch)):
-            self._read_published(seen["published"])
+        if seen["open"] and not shut.result():
+            self._read_published(seen["published"], later)
             return datetime.fromisoformat(seen["at"])
         return None
 

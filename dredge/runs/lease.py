@@ -53,7 +53,7 @@ class LeaseGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class HeldLease:
     """The contents of the lease object; holder "" is a released lease."""
 
     holder: str
@@ -194,7 +194,7 @@ class Lease:
             stop.set()
             thread.join()
 
-    def _refuse_other(self, held: _Held | None, holder: str, now: datetime) -> None:
+    def _refuse_other(self, held: HeldLease | None, holder: str, now: datetime) -> None:
         if held is not None and held.holder not in ("", holder) and held.expires_at > now:
             # Runs of the command line hold it under their id (`runs.run.local_holder`).
             local = held.holder.startswith("run ")
@@ -209,11 +209,11 @@ class Lease:
                 held.holder,
             )
 
-    def _read(self) -> _Held | None:
-        return _read(self._writer, self._key)
+    def _read(self) -> HeldLease | None:
+        return read_lease(self._writer, self._key)
 
     def _written(
-        self, holder: str, fencing: int, now: datetime, old: _Held | None, least: datetime | None = None
+        self, holder: str, fencing: int, now: datetime, old: HeldLease | None, least: datetime | None = None
     ) -> LeaseGrant | None:
         """Replace the lease object, with an expiry not before `least`; None if another process changed it."""
         expires = now + self._ttl if least is None else max(now + self._ttl, least)
@@ -247,7 +247,13 @@ class Lease:
 
 def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime | None = None) -> None:
     """Check a grant with a reader; see `Lease.check`."""
-    held = _read(reader, key)
+    check_held(reader, key, grant, read_lease(reader, key), now)
+
+
+def check_held(
+    reader: ObjectReader, key: str, grant: LeaseGrant, held: HeldLease | None, now: datetime | None = None
+) -> None:
+    """Check a grant by a lease that was read; see `Lease.check`."""
     if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
         raise _lost(reader, key, grant, held)
     if now is not None and now >= held.expires_at:
@@ -260,13 +266,14 @@ def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime
 def read_lease_end(reader: ObjectReader, key: str) -> datetime | None:
     """Return until when a lease was in use: its release, or its expiry; None if it was never taken. Raises FormatError
     if it is damaged."""
-    held = _read(reader, key)
+    held = read_lease(reader, key)
     if held is None:
         return None
     return held.written_at if held.holder == "" else held.expires_at
 
 
-def _read(reader: ObjectReader, key: str) -> _Held | None:
+def read_lease(reader: ObjectReader, key: str) -> HeldLease | None:
+    """Read a lease; None if it was never taken. Raises FormatError if it is damaged."""
     tagged = read_tagged(reader, key)
     if tagged is None:
         return None
@@ -275,7 +282,7 @@ def _read(reader: ObjectReader, key: str) -> _Held | None:
         value = json.loads(data)
         expires = datetime.fromisoformat(value["expires_at"])
         written = datetime.fromisoformat(value.get("written_at", value["expires_at"]))
-        return _Held(value["holder"], value["fencing"], expires, written, etag)
+        return HeldLease(value["holder"], value["fencing"], expires, written, etag)
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
             f"{reader.uri}/{key} is not a lease ({error}). Nothing was touched. Look who wrote it, then"
@@ -283,7 +290,7 @@ def _read(reader: ObjectReader, key: str) -> _Held | None:
         ) from None
 
 
-def _lost(reader: ObjectReader, key: str, grant: LeaseGrant, held: _Held | None) -> LeaseHeldError:
+def _lost(reader: ObjectReader, key: str, grant: LeaseGrant, held: HeldLease | None) -> LeaseHeldError:
     now = f"{held.holder or 'no run'} (number {held.fencing})" if held is not None else "no run"
     return LeaseHeldError(
         f"{reader.uri}/{key}: the lease of {grant.holder} (number {grant.fencing}) is lost, it is held by"

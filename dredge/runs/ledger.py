@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.runs.folder import RunFolder
-from dredge.runs.parts import grouped_bytes, parquet_bytes, read_parquet
+from dredge.runs.parts import get_part_cache, grouped_bytes, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
 from dredge.storage import NOT_SENT, DeleteOutcome
 
@@ -74,7 +74,10 @@ def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int
     """
     nonce = uuid.uuid4().hex[:8]
     name = f"{STEP}/_raw/{part}/{attempt:03d}-{turn:03d}-{number:05d}-{nonce}.parquet"
-    folder.writer.put(name, parquet_bytes(rows))
+    data = parquet_bytes(rows)
+    folder.writer.put(name, data)
+    if (kept := get_part_cache(folder.uri)) is not None:
+        kept.put(name, data)
 
 
 def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: int, fencing: int) -> pa.Table:
@@ -106,7 +109,10 @@ def read_raw_with_time(folder: RunFolder, part: str) -> tuple[pa.Table, datetime
     times: dict[str, datetime] = {}
     for batch in folder.writer.list(f"{STEP}/_raw/{part}/"):
         times |= dict(zip(batch["key"].to_pylist(), batch["last_modified"].to_pylist(), strict=True))
-    tables = [read_parquet(data) for _, data in folder.writer.get_many(sorted(times))]
+    kept = get_part_cache(folder.uri)
+    found = {name: None if kept is None else kept.get(name) for name in sorted(times)}
+    found.update(folder.writer.get_many([name for name, data in found.items() if data is None]))
+    tables = [read_parquet(data) for data in found.values() if data is not None]
     return (pa.concat_tables(tables) if tables else SCHEMA.empty_table()), max(times.values(), default=None)
 
 

@@ -15,19 +15,20 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _AT_ONCE = 16
 _PART_BYTES_MAX = 1 << 20
@@ -36,13 +37,14 @@ _BYTES_MAX = 64 << 20
 
 
 class PartCache:
-    """A cache of bytes by key: pending writes, and recently used small parts."""
+    """A cache of bytes by key: pending writes, and recently used small parts, up to `bytes_max` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = _BYTES_MAX) -> None:
         self.users = 0
+        self._bytes_max = bytes_max
         self._found: OrderedDict[str, bytes] = OrderedDict()
         self._found_bytes = 0
-        self._writes: dict[str, tuple[Future[str | None], bytes]] = {}
+        self._writes: dict[str, tuple[Future[Any], bytes]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts")
         self._lock = threading.Lock()
 
@@ -62,7 +64,7 @@ class PartCache:
         with self._lock:
             self._found_bytes += len(data) - len(self._found.pop(key, b""))
             self._found[key] = data
-            while self._found_bytes > _BYTES_MAX:
+            while self._found_bytes > self._bytes_max:
                 self._found_bytes -= len(self._found.popitem(last=False)[1])
 
     def write(self, writer: ObjectWriter, key: str, data: bytes) -> None:
@@ -82,6 +84,11 @@ class PartCache:
             }
             self._writes[key] = self._pool.submit(writer.put, key, data), data
         self.put(key, data)
+
+    def start(self, key: str, write: Callable[[], object]) -> None:
+        """Start to write an object that is not read through the cache."""
+        with self._lock:
+            self._writes[key] = self._pool.submit(write), b""
 
     def settle(self) -> None:
         """Wait for all writes; raises the first error."""
@@ -106,13 +113,17 @@ def get_part_cache(uri: str) -> PartCache | None:
     return _KEPT.get(uri)
 
 
+BY_DIGEST = "by digest"
+"""Instead of a URI: the cache of parts of other folders, by SHA-256."""
+
+
 @contextmanager
-def cache_parts(uri: str) -> Iterator[None]:
+def cache_parts(uri: str, bytes_max: int = _BYTES_MAX) -> Iterator[None]:
     """Cache parts of a run folder's URI within the block. At the end of the outermost block all parts are written, or
     an error is raised.
     """
     with _LOCK:
-        kept = _KEPT.setdefault(uri, PartCache())
+        kept = _KEPT.setdefault(uri, PartCache(bytes_max))
         kept.users += 1
     try:
         yield
@@ -198,6 +209,9 @@ class GroupedPart:
 
     @contextmanager
     def _opened(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
             yield pq.ParquetFile(
                 pa.PythonFile(_RangeFile(self._reader, self._part), mode="r"),
@@ -250,6 +264,9 @@ def _bounds(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     """Write a table as parquet. Hashes do not compress, and texts do not repeat: no dictionaries, no statistics."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     codecs = {field.name: "NONE" if pa.types.is_uint64(field.type) else "ZSTD" for field in table.schema}
     sink = pa.BufferOutputStream()
     pq.write_table(
@@ -262,6 +279,9 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
 def read_parquet(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a parquet file from memory, in this thread. Raises FormatError if not a parquet file, or without one of the
     columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     wanted = None if columns is None else list(columns)
     try:
         # Six times as fast as `pq.read_table` where files are small, and most are.

@@ -13,14 +13,16 @@ from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.steps import PLAN, StepRecord, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
-from dredge.runs.tasks import PartitionFunction, Stores, TaskRunner, log_progress
+from dredge.runs.tasks import LocalRunner, PartitionFunction, Stores, TaskRunner, log_progress
 from dredge.runs.versions import Current, State
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
 from dredge.storage.parallel import at_once
 
 _HELD_SECONDS = 60
+_KEPT_BYTES = 32 << 20
 
 
 class RunPlan(Protocol):
@@ -108,10 +110,18 @@ class PlannedRun[P: RunPlan](ABC):
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Run several steps in this process; see `RunFolder.keeping`."""
-        self._held_at = None
-        with self.folder.keeping(goes_on=True):
-            yield
+        """Run several steps in this process; see `RunFolder.keeping`. Immutable files of the store are read once."""
+        try:
+            with (
+                self.folder.keeping(goes_on=True),
+                cache_parts(self.reader.uri, _KEPT_BYTES),
+                cache_parts(BY_DIGEST, _KEPT_BYTES),
+                at_once() as ask,
+            ):
+                ask(self.store_now)  # the first step that needs the store's clock finds it read
+                yield
+        finally:
+            self._held_at = None
 
     def _hold_lease(self) -> None:
         held_at, now = self._held_at, running_seconds()
@@ -140,7 +150,8 @@ class PlannedRun[P: RunPlan](ABC):
         """
         if not tasks:
             return []
-        self.folder.settle()  # tasks may read what the driver wrote
+        if not (isinstance(runner, LocalRunner) and runner.processes == 0):
+            self.folder.settle()  # tasks in other processes may read what the driver wrote
         with log_progress(self.folder, step, unit, total) as progress:
             stores = Stores(
                 run_uri=self.folder.uri,

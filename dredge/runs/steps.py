@@ -107,9 +107,10 @@ def perform(
             if folder.goes_on:  # a step without a try has no result
                 right()
                 with at_once() as ask:
-                    first = ask(StepTry.claim_first, folder.writer, step)
+                    first, settled = ask(StepTry.claim_first, folder.writer, step), ask(folder.settle)
                     found = folder.read_valid_summaries(inputs)
                 attempt = first.result()
+                settled.result()
             else:
                 found = folder.read_valid_summaries([*inputs, step])
             stored = found.pop(step, None)

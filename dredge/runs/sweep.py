@@ -160,6 +160,10 @@ class DeletingTask:
         self._protect = protect
         self._still_used = still_used
 
+    def is_open(self) -> bool:
+        """Whether the gate is open; see `Gate.is_open`."""
+        return self._gate.is_open()
+
     def undone(self, part: PartInfo, folder: str) -> pa.Table:
         """Read the candidates of a part without a final outcome. `folder`: prefix of all candidates, with its slash.
         Raises FormatError if a candidate has another prefix."""

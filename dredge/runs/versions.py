@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.conditional import read_tagged
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.parts import BY_DIGEST, get_part_cache
 from dredge.runs.payload import NewerFormatError, to_json
 from dredge.runs.rendering import duration_text
 from dredge.runs.summary import PartInfo
@@ -163,12 +164,15 @@ class VersionStore[S: State](ABC):
             DredgeError: it is missing.
             ValueError: it is damaged.
         """
-        data = self.writer.get(name)
+        kept = None if sha256 is None else get_part_cache(BY_DIGEST)
+        data = (None if kept is None or sha256 is None else kept.get(sha256)) or self.writer.get(name)
         digest = hashlib.sha256(data).hexdigest()
         if digest != sha256 and (
             sha256 is not None or digest[:16] != name.removesuffix(".json").rpartition("-")[2]
         ):
             raise ValueError("its bytes do not match its digest")
+        if kept is not None:
+            kept.put(digest, data)
         return self.parse(json.loads(data))
 
     def advance(self, state: S, before: Current[S], attempt: int = 0) -> Version:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dredge.storage.lookup import exists
 from dredge.storage.model import (
     CHANGED,
-    LISTING_SCHEMA,
     NOT_SENT,
     STORE_HOLD,
     DeleteOutcome,
@@ -39,7 +38,6 @@ from dredge.storage.undo import NULL_VERSION, ObjectCopier, ObjectVersion, Versi
 
 __all__ = [
     "CHANGED",
-    "LISTING_SCHEMA",
     "NOT_SENT",
     "NULL_VERSION",
     "STORE_HOLD",

@@ -7,12 +7,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from dredge.errors import NotFoundError
-from dredge.storage.model import LISTING_SCHEMA, ObjectReader
+from dredge.storage.model import ObjectReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def exists(reader: ObjectReader, key: str) -> bool:
@@ -29,6 +30,9 @@ LOOKS_PER_PAGE = 12
 """Lookups of single objects at the price of a page of a listing. Amazon S3 charges a page like 12.5 of them,
 and takes five to ten times as long for one; versitygw takes 80 times as long (21 ms of its processor, and a quarter
 of one for a look)."""
+
+LOOKUPS_A_THREAD = 8
+"""Lookups in flight for each listing in flight: a lookup is short, and waits for the network most of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,11 @@ def find_neighbours(reader: ObjectReader, prefix: str, names: Sequence[str]) -> 
     Raises:
         FormatError: this store cannot list between these names; single lookups may still work.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from dredge.storage.listing_schema import LISTING_SCHEMA
+
     first = 0
     # The first name itself must be listed too, so the listing starts after a name one character shorter.
     for batch in reader.list(prefix, names[0][:-1], names[-1] + "\0"):

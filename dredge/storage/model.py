@@ -12,24 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
 from urllib.parse import quote
 
-import pyarrow as pa
-
-LISTING_SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("etag", pa.string()),
-    ]
-)
-"""Columns of every listing batch; `key` is relative to the reader's URI, `etag` has no quotes."""
-STORAGE_CLASS = "storage_class"
-"""An additional column, if the store has it: class or tier of each object, by a name unique to the store
-(`GLACIER`, `GCS_COLDLINE`, `AZURE_ARCHIVE`); null for none, and for the plain one (STANDARD, Hot)."""
-LISTING_SCHEMA_WITH_CLASS = LISTING_SCHEMA.append(pa.field(STORAGE_CLASS, pa.string()))
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 type Outcome = Literal["deleted", "missing", "kept", "failed", "not_addressable"]
 

@@ -12,16 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
-from dredge.storage.model import (
-    LISTING_SCHEMA,
-    NOT_SENT,
-    DeleteOutcome,
-    MaySend,
-    ObjectInfo,
-    ObjectStream,
-    always,
-)
+from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, ObjectInfo, ObjectStream, always
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
 

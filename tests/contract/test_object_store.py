@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.storage import LISTING_SCHEMA, StorageOptions, open_writer, store_clock
-from dredge.storage.model import LISTING_SCHEMA_WITH_CLASS
+from dredge.storage import StorageOptions, open_writer, store_clock
+from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from tests.support.object_stores import Stores
 
 ODD_NAMES = [

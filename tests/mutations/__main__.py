@@ -1,4 +1,4 @@
-"""`./run test breakages [NAMES]`: break each guard, or those whose names have some text, and see who notices.
+"""`./run test breakages [NAMES]`: break each guard, or those whose name or module has some text, and see who notices.
 
 The product and its tests are imported once. Each breakage has a process of its own, forked from there, in which the
 code of one function is another. Where processes of a test import the product anew, or more than functions change, the
@@ -41,8 +41,12 @@ _OPTIONS = ["--timeout=120", "-q", "-x", "--assert=plain", "-p", "no:cacheprovid
 
 def main(arguments: Sequence[str]) -> int:
     """Break guards; gives 1 when a breakage is noticed by nobody, or tests fail without any."""
-    chosen = [each for each in BREAKAGES if not arguments or any(part in each.name for part in arguments)]
-    assert chosen, f"no breakage has a name with {' or '.join(arguments)}"
+    chosen = [
+        each
+        for each in BREAKAGES
+        if not arguments or any(part in each.name or part in each.module for part in arguments)
+    ]
+    assert chosen, f"no breakage has a name or module with {' or '.join(arguments)}"
     began = time.monotonic()
     here = {test for each in chosen for test in find_tests(each.tests) if not test.startswith(_ANEW)}
     _import_tests(here)

@@ -293,7 +293,7 @@ class DecisionScene:
         wait(pace)
         seen = self._look(run_id, cutoff, marked_at, pace)
         client: Any = SimpleNamespace(commit=self._commit_or_404)
-        if find_unknown(client, "lake", self.past, seen.shown):
+        if find_unknown(client, "lake", self.past, seen.shown, {}):
             self.blocked = True
             states["refused: known commits"] += 1
             return

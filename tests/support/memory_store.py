@@ -18,17 +18,9 @@ import pyarrow as pa
 from dredge.errors import ConfigError, ConflictError, NotFoundError
 from dredge.storage.drivers import KINDS, Driver
 from dredge.storage.keys import in_range, is_text
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
-from dredge.storage.model import (
-    LISTING_SCHEMA,
-    NOT_SENT,
-    DeleteOutcome,
-    Level,
-    MaySend,
-    ObjectInfo,
-    SkippedName,
-    always,
-)
+from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.storage.schemes import DRIVERS
 from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Uploads

@@ -27,10 +27,12 @@ from dredge.gc.referring import Referred, look_at_referring
 from dredge.gc.retention.kept_sets import collect_paths, find_extra
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
+from dredge.gc.witness.record import Past
 from dredge.lakefs import Rules
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import ShardedSet
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -114,8 +116,11 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
     # so heads and tags of the time of the scan count too.
     tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
-    scan = scan_staging(run, where)
-    active = find_active(run, ask_dangling=False)
+    with at_once() as ask:
+        past = ask(Past.read, run.state, run.plan.namespace)
+        # With the key-value store one proof that it is the server's own covers both reads.
+        scan = scan_staging(run, where, with_commits=True)
+        active = find_active(run, ask_dangling=False, read=scan.commits)
     take_in_heads(run, active, scan.heads)
     take_in_tags(run, active, tags)
     subtracted.rules = active.rules
@@ -126,7 +131,8 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
         if commit not in subtracted.commits
     }
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
-    unnamed = find_unnamed_now(run, active, subtracted.ranges | ranges.keys()) - subtracted.unnamed
+    unnamed = find_unnamed_now(run, active, subtracted.ranges | ranges.keys(), past.result())
+    unnamed -= subtracted.unnamed
     unite_ranges(ranges, read_ranges(run, runner, f"{where}/unnamed", unnamed).items())
     if active.all_commits:
         ranges.update(_all_files(run, subtracted, active))

@@ -69,7 +69,10 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     guards = record.input(CheckLimitsOutput)
-    _check_chain(run, record)
+    with at_once() as ask:
+        newest = ask(record.attempt.check)  # an overtaken try must leave no record of a deletion
+        _check_chain(run, record)
+    newest.result()
     if run.plan.dry_run:
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
@@ -106,17 +109,18 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
     if not parts:
         return
-    record.attempt.check()  # an overtaken try must leave no record of a deletion
-    with at_once() as ask:
-        mark = ask(Subtracted.of_mark, run, record.input(ListCommittedOutput))
-        _note_deletion(run, record)
-    subtracted = mark.result()
+    subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
-        figures = recheck(run, runner, subtracted, where)
+        with at_once() as ask:
+            # Written before the first round deletes.
+            noted = None if turn else ask(_note_deletion, run, record)
+            figures = recheck(run, runner, subtracted, where)
+        if noted is not None:
+            noted.result()
         record.details.setdefault("rechecks", []).append(figures)
         watch = _delete(run, runner, record, tasks, subtracted, turn)
         if watch is None:
@@ -157,7 +161,7 @@ def _delete(
             ask(lambda: check_before_deleting(Site.of_run(run))),
             ask(lambda: refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")),
             ask(lambda: _check_chain(run, record)),
-            ask(lambda: record.attempt.check()),
+            ask(lambda: _hold(run, record)),
         ]
         sharing, pins_read = ask(lambda: check_sharing(run)), ask(read_pins, run.state)
         approval = ask(approval_of, run, record, ApproveOutput)
@@ -179,10 +183,14 @@ def _delete(
         nested=tuple(sorted(kept)),
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # no more waiting for an answer
     with watching_refs(run, subtracted, keys, kept, names_of(pins), veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None
+
+
+def _hold(run: Run, record: StepRecord) -> None:
+    record.attempt.check()
+    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # no more waiting for an answer
 
 
 def _gate(run: Run, keys: WatchKeys) -> GateConfig:

@@ -30,6 +30,7 @@ from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import open_deleter
+from dredge.storage.parallel import at_once
 from dredge.undo.pins import PINNED
 from dredge.undo.protecting import GROUP_KEYS, protection
 from dredge.undo.ways import OFF, QUARANTINE
@@ -84,8 +85,11 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
     deleting = DeletingTask(run, deleter, config.gate, config.turn, protect, used.codes_of)
     keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
     holds = Holds.of(run.folder, config.holds)
+    with at_once() as ask:  # the first part is read beside the first check of the gate
+        ask(deleting.is_open)
+        first = [deleting.undone(part, DATA) for part in task.candidates[:1]]
     for part in task.candidates:
-        rows = deleting.undone(part, DATA)
+        rows = first.pop() if first else deleting.undone(part, DATA)
         kept = _codes_of_kept(run, config, holds, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
         doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.part_stem(part)}")

@@ -85,16 +85,18 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
     if raised is not None:
         raised = _finish_alarm(run, raised, judged)
     _record(record, checked.run_id, found, judged)
-    write_checked(
-        run.state,
-        checked,
-        run.folder.label,
-        run.plan.run_id,
-        run.store_now(),
-        found.sweeps,
-        found.live[~contains(unfinished, found.live)],
-    )
-    still_open = alarms.open_alarms(run.state)
+    with at_once() as ask:
+        opened = ask(alarms.open_alarms, run.state)
+        write_checked(
+            run.state,
+            checked,
+            run.folder.label,
+            run.plan.run_id,
+            run.store_now(),
+            found.sweeps,
+            found.live[~contains(unfinished, found.live)],
+        )
+    still_open = opened.result()
     if not still_open:
         return None
     error = alarms.alarm_error(f"run {run.plan.run_id}: live objects had been deleted", still_open)

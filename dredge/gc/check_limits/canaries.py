@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.gc.index.files import get_file, get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -36,6 +37,7 @@ from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
+from dredge.storage.parallel import at_once
 
 _AT_ONCE = 64
 # Objects listed from each place.
@@ -96,12 +98,13 @@ def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
     places = [_Place(branch.id, "", min(each, sizes.page)) for branch in branches]
     places += _places(run, branches, each, chance, sizes)
     places = list(dict.fromkeys(places))  # a small branch has fewer places than samples
-    shown = _spread(lambda place: _list(run, place), places)
-    changed = _changed(run, branches, places, each, chance, sizes.page)
-    found = [(place.branch, stats) for place, answer in zip(places, shown, strict=True) for stats in answer]
-    for branch, answer in zip(
-        (branch for branch, _ in changed), _spread(lambda item: _stat(run, *item), changed), strict=True
-    ):
+    with at_once() as ask:
+        shown = ask(_spread, lambda place: _list(run, place), places)
+        changed = _changed(run, branches, places, each, chance, sizes.page)
+        answers = _spread(lambda item: _stat(run, *item), changed)
+    listed = zip(places, shown.result(), strict=True)
+    found = [(place.branch, stats) for place, answer in listed for stats in answer]
+    for (branch, _), answer in zip(changed, answers, strict=True):
         found.extend((branch, stats) for stats in answer)
     return list(_canaries(found, plan.namespace))
 
@@ -160,7 +163,7 @@ def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
     """The ranges of a metarange; empty if damaged (other steps report it)."""
     key = METADATA + metarange_id
     try:
-        return read_metarange(run.reader.get(key), key).ranges
+        return read_metarange(get_file(run.reader, metarange_id), key).ranges
     except (NotFoundError, FormatError):
         return ()
 
@@ -178,7 +181,7 @@ def _tables(
             small.append(item.id)
     found = {}
     try:
-        for key, data in run.reader.get_many([METADATA + item for item in small]):
+        for key, data in get_files(run.reader, small):
             table = SeekableTable(data, key, RANGES)
             if table.count:
                 found[key.removeprefix(METADATA)] = table

@@ -326,6 +326,6 @@ def ask_guards(check: Check) -> list[Finding]:
     """The findings of all guards; requests run side by side."""
     with at_once() as ask:
         namespaces, sampled = ask(lambda: check.namespaces), ask(lambda: check.sampled)
-        asked = {guard: ask(guard, check) for guard in (lease_held, no_other_collector)}
+        asked = {guard: ask(guard, check) for guard in (lease_held, no_other_collector, staging_not_gone)}
     namespaces.result(), sampled.result()
     return [asked[guard].result() if guard in asked else guard(check) for guard in GUARDS]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.index.files import get_file, get_files
 from dredge.gc.index.ranges import decode_entries, read_facts
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
@@ -162,7 +163,7 @@ def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Sea
 
 def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -> pa.Table:
     key = METADATA + range_id
-    entries = decode_entries(reader.get(key), key, count)
+    entries = decode_entries(get_file(reader, range_id), key, count)
     ranks = np.flatnonzero(contains(sizes, entries.sizes))
     columns = [
         pa.array([range_id] * len(ranks), pa.string()),
@@ -269,7 +270,7 @@ def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> lis
         if metarange:
             branches[metarange].append(branch)
     heads: list[Head] = []
-    for key, data in run.reader.get_many([METADATA + metarange for metarange in sorted(branches)]):
+    for key, data in get_files(run.reader, sorted(branches)):
         ranges, before = [], 0
         for item in read_metarange(data, key).ranges:
             if item.id in places.ranges:

@@ -70,13 +70,17 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list[Canary]]) -> None:
-    record.attempt.check()  # files of an overtaken try would be newer than those of the later one
     committed = record.input(ListCommittedOutput)
-    leaves = claim_namespace(run) and not committed.is_what_if
-    check = _prove(run, runner, record, leaves, sample)
+    with at_once() as ask:
+        claimed = ask(claim_namespace, run)
+        record.attempt.check()  # files of an overtaken try would be newer than those of the later one
+    leaves = claimed.result() and not committed.is_what_if
+    with at_once() as ask:  # the mark is complete
+        left = [ask(leave_record, run, committed), ask(leave_id, run, record)] if leaves else []
+        check = _prove(run, runner, record, leaves, sample)
+    for item in left:
+        item.result()
     if leaves:
-        leave_record(run, committed)
-        leave_id(run, record)
         leave(run, record, check.known, check.pending.bits, check.pending.parts)
     alarm = check_again(run, runner, record)
     findings = ask_guards(check)

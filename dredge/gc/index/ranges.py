@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.gc.index.files import get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -277,7 +278,7 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
     infos: list[RangeInfo] = []
     named: dict[str, npt.NDArray[np.int32]] = {}
     try:
-        for key, data in reader.get_many([METADATA + metarange for metarange in ids]):
+        for key, data in get_files(reader, ids):
             metarange_id = key.removeprefix(METADATA)
             records = read_table(data, key, kind=METARANGES, expected_id=metarange_id).records
             for record in records:

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.gc.index.files import get_files
 from dredge.gc.index.ranges import Metaranges, RangeHashes, Ranges, decode, read_files
 from dredge.gc.index.store import CommittedIndex, read_part
-from dredge.gc.namespaces import METADATA
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, shard_of
@@ -119,7 +119,7 @@ def addresses_of(
 def _decode(reader: ObjectReader, namespace: str, ranges: Ranges) -> Iterator[RangeHashes]:
     ordered = sorted(ranges, key=lambda item: (ranges[item].min_key, item))  # neighbours share blocks
     try:
-        yield from decode(reader.get_many([METADATA + item for item in ordered]), ranges, namespace)
+        yield from decode(get_files(reader, ordered), ranges, namespace)
     except NotFoundError as error:
         raise RefusedError(
             f"a range is missing: {error}. The addresses of its commits are unknown."

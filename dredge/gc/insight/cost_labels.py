@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.gc.index.files import get_files
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.namespaces import METADATA
@@ -251,7 +252,7 @@ def _look_inside(reader: ObjectReader, ranges: Ranges, depth: int, namespace: st
     latest: dict[str, bytes] = {}
 
     def remembering() -> Iterator[tuple[str, bytes]]:
-        for key, data in reader.get_many([METADATA + item for item in ordered]):
+        for key, data in get_files(reader, ordered):
             latest.clear()
             latest[key] = data
             yield key, data

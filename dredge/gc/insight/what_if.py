@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
+from dredge.gc.index.files import get_files
 from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
 from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards, with_metaranges
 from dredge.gc.insight.base_run import BaseRun, History
@@ -233,7 +234,7 @@ class _Named:
         for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
             sets.add(place[int(self.bits[item.range_id])], item.addresses)
         for pattern, ranges in self.paths:
-            for key, data in base.reader.get_many([METADATA + range_id for range_id in ranges]):
+            for key, data in get_files(base.reader, list(ranges)):
                 facts = ranges[key.removeprefix(METADATA)]
                 sets.add(0, addresses_below(data, key, facts, pattern, base.plan.namespace))
 

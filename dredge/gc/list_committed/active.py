@@ -27,6 +27,7 @@ from dredge.gc.list_committed.history import (
     known_commit,
     load_graph,
 )
+from dredge.gc.mark_uncommitted import ReadCommits
 from dredge.gc.retention.kept_sets import KeptSet
 from dredge.gc.retention.policy import main_parent
 from dredge.gc.run import Run
@@ -101,17 +102,18 @@ class ActiveCommits:
         return {branch.commit_id for branch in self.branches}
 
 
-def find_active(run: Run, ask_dangling: bool = True) -> ActiveCommits:
+def find_active(run: Run, ask_dangling: bool = True, read: ReadCommits | None = None) -> ActiveCommits:
     """Find every commit whose objects must stay.
 
     Args:
         ask_dangling: whether to follow the lines of young dangling commits.
+        read: see `find_history`.
 
     Raises:
         RefusedError: an answer that could hide active commits.
         FormatError: a damaged answer.
     """
-    found = find_history(run)
+    found = find_history(run, read)
     branches, graph, warnings = found.branches, found.graph, found.warnings
     sources: dict[str, set[str]] = {"heads": {branch.commit_id for branch in branches}}
     if found.all_commits:

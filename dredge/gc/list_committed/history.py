@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.config import AUTO
-from dredge.gc.mark_uncommitted import RepositoryRecords, StoreCheck, read_checked
+from dredge.gc.mark_uncommitted import ReadCommits, RecordedCommits, StoreCheck, read_checked
 from dredge.gc.namespaces import key_of
 from dredge.gc.retention.active import active_commits
 from dredge.gc.run import Run
@@ -60,8 +60,11 @@ class Found:
     warnings: list[str] = field(default_factory=list)  # for the report
 
 
-def find_history(run: Run) -> Found:
+def find_history(run: Run, read: ReadCommits | None = None) -> Found:
     """Read refs and history, and find the commits active by lakeFS's rules.
+
+    Args:
+        read: refs and commits of the key-value store, from `scan_staging`; None reads them.
 
     Raises:
         RefusedError: an answer that could hide active commits, or a head without its commit.
@@ -71,23 +74,16 @@ def find_history(run: Run) -> Found:
         return _from_server(run)
     with at_once() as ask:
         rules = ask(run.client.rules, run.plan.repository)
-        recorded, check = read_checked(run.client, run.plan.repository, run.plan.namespace, _Recorded)
+        recorded, check = read or read_checked(
+            run.client, run.plan.repository, run.plan.namespace, RecordedCommits
+        )
     found = _from_records(run, recorded, rules.result())
     if run.plan.config.live_source == AUTO and not check.doubt:
         return found
     return _unite(found, _from_server(run), check)
 
 
-class _Recorded:
-    """Refs and commits of the key-value store."""
-
-    def __init__(self, records: RepositoryRecords) -> None:
-        self.branches = [Ref(branch.name, branch.commit_id) for branch in records.branches()]
-        self.tags = records.tags()
-        self.commits = records.commits()  # last, so they include the commits of the refs
-
-
-def _from_records(run: Run, recorded: _Recorded, rules: Rules | None) -> Found:
+def _from_records(run: Run, recorded: RecordedCommits, rules: Rules | None) -> Found:
     plan = run.plan
     branches = _in_order(run, recorded.branches)
     refs = [*branches, *(recorded.tags if plan.config.keep_tags else ())]

@@ -16,16 +16,16 @@ from typing import Literal
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.gc.index.files import get_files
 from dredge.gc.index.ranges import RangeHashes, Ranges, RangeShare, decode
 from dredge.gc.index.store import CommittedIndex, IndexPart, NewPart, read_part, write_part
 from dredge.gc.list_committed.tables import COUNTS, EXPIRED, SIZES
-from dredge.gc.namespaces import METADATA, Keys
+from dredge.gc.namespaces import Keys
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import Counted, Hashes, split, write_counted, write_hashes
 from dredge.storage import ObjectReader
-from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -41,8 +41,6 @@ TO_EXPLAIN = (DROPPED_EXPIRED, EXPIRED)
 
 _PART_VALUES = 2_000_000
 _BUFFER_VALUES = 8_000_000
-_AT_ONCE = 16
-
 type Purpose = Literal["index", "explain", "subtract"]
 
 
@@ -214,9 +212,8 @@ def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterat
     if lenient:
         yield from _decode_leniently(reader, ranges, keys)
         return
-    files = reader.get_many([METADATA + range_id for range_id in ranges])
     try:
-        yield from decode(files, ranges, keys.namespace, keys.own)
+        yield from decode(get_files(reader, list(ranges)), ranges, keys.namespace, keys.own)
     except NotFoundError as error:
         raise RefusedError(
             f"a range of an active commit is missing: {error}. Its live objects are unknown."
@@ -228,19 +225,11 @@ def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterat
 
 
 def _decode_leniently(reader: ObjectReader, ranges: Ranges, keys: Keys) -> Iterator[RangeHashes]:
-    def read(range_id: str) -> tuple[str, bytes | DredgeError]:
+    for key, data in get_files(reader, list(ranges), lenient=True):
         try:
-            return range_id, reader.get(METADATA + range_id)
+            yield from list(decode([(key, data)], ranges, keys.namespace, keys.own))
         except DredgeError as error:
-            return range_id, error
-
-    for range_id, found in ordered_map(read, list(ranges), _AT_ONCE):
-        try:
-            if isinstance(found, DredgeError):
-                raise found
-            yield from list(decode([(METADATA + range_id, found)], ranges, keys.namespace, keys.own))
-        except DredgeError as error:
-            log.info("range %s of an expired commit cannot be read: %s", range_id, error)
+            log.info("%s, a range of an expired commit, cannot be read: %s", key, error)
 
 
 class _Sorter:

@@ -28,12 +28,14 @@ from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
+from dredge.gc.witness.record import Past
 from dredge.lakefs import Commit
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -116,7 +118,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base | None) -> _History:
-    active = find_active(run)
+    with at_once() as ask:
+        past = ask(Past.read, run.state, run.plan.namespace)
+        active = find_active(run)
     for warning in active.warnings:
         record.warn(warning)
     # Heads of the time when staging was read count as well.
@@ -124,7 +128,7 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     take_in_heads(run, active, seen)
     heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
-    passed = pass_witnesses(run, record, active)
+    passed = pass_witnesses(run, record, active, past.result)
     earlier = None if base is None else base.metaranges()
     named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
     witnessed = passed.count_unnamed(run, record, named)

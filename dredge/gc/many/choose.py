@@ -26,7 +26,6 @@ from typing import Any
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
-from dredge.lakefs.files.gc_files import COMMITS, UNCOMMITTED
 from dredge.runs.lease import LEASE, read_lease_end
 from dredge.settings import check_settings, read_settings, setting
 from dredge.storage import ObjectReader, StorageOptions, open_reader
@@ -189,6 +188,8 @@ def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
         if f"{folder}{PLAN}" not in {info.key for info in objects}:
             # The id has the start of a run; its files are written at its end.
             yield run_id, max([began, *(info.last_modified for info in objects)])
+    from dredge.lakefs.files.gc_files import COMMITS, UNCOMMITTED
+
     for place in (UNCOMMITTED, COMMITS):
         yield from ((run_id, began) for _, run_id, began in _newest(reader, f"{place}/"))
 

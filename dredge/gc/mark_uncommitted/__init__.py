@@ -8,6 +8,8 @@ staging       the step: scans and key-value records, until they are proved compl
 
 from dredge.gc.mark_uncommitted.kv_store import (
     KVAccess,
+    ReadCommits,
+    RecordedCommits,
     RepositoryRecords,
     StoreCheck,
     list_branches,
@@ -21,6 +23,8 @@ __all__ = [
     "BranchReader",
     "KVAccess",
     "MarkUncommittedOutput",
+    "ReadCommits",
+    "RecordedCommits",
     "RepositoryRecords",
     "StagedFiles",
     "StoreCheck",

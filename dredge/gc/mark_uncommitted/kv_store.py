@@ -240,6 +240,18 @@ class RepositoryRecords:
         return row.value if row is not None and row.key == key else None
 
 
+class RecordedCommits:
+    """Refs and commits of a store."""
+
+    def __init__(self, records: RepositoryRecords) -> None:
+        self.branches = [Ref(branch.name, branch.commit_id) for branch in records.branches()]
+        self.tags = records.tags()
+        self.commits = records.commits()  # last, so they include the commits of the refs
+
+
+type ReadCommits = tuple[RecordedCommits, StoreCheck]
+
+
 @dataclass(frozen=True, slots=True)
 class StoreCheck:
     """The conclusions from the records of a store."""

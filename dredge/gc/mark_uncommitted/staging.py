@@ -52,6 +52,8 @@ from dredge.errors import RefusedError
 from dredge.gc.config import AUTO
 from dredge.gc.mark_uncommitted.kv_store import (
     KVAccess,
+    ReadCommits,
+    RecordedCommits,
     RepositoryRecords,
     StoreCheck,
     list_branches,
@@ -157,6 +159,7 @@ class Records:
     rows: int = 0  # number of records, without tombstones
     unseen: int = 0  # distinct addresses missing from the server's answer
     missing: int = 0  # distinct addresses of the server's answer without a record
+    commits: RecordedCommits | None = None  # read after the staging records, if they were asked for
 
     @property
     def exact(self) -> bool:
@@ -176,12 +179,15 @@ class Records:
         }
 
 
-def read_records(run: Run, files: StagedFiles, shown: Hashes, access: KVAccess | None = None) -> Records:
+def read_records(
+    run: Run, files: StagedFiles, shown: Hashes, access: KVAccess | None = None, with_commits: bool = False
+) -> Records:
     """Read every staging record of the repository.
 
     Args:
         files: takes the addresses missing from the server's answer.
         shown: hashes of the server's uncommitted addresses, sorted and distinct; empty without a scan.
+        with_commits: read refs and commits as well, after the staging records.
 
     Raises:
         ConfigError: no access, or no such store.
@@ -191,9 +197,13 @@ def read_records(run: Run, files: StagedFiles, shown: Hashes, access: KVAccess |
     log.info("run %s: reading all staging records from the key-value store; usually seconds", run.plan.run_id)
     sink = _Sink(files, shown)
     plan = run.plan
-    records, check = read_checked(
-        run.client, plan.repository, plan.namespace, lambda found: _read(run, found, sink), access
-    )
+
+    def read(found: RepositoryRecords) -> Records:
+        records = _read(run, found, sink)
+        records.commits = RecordedCommits(found) if with_commits else None
+        return records
+
+    records, check = read_checked(run.client, plan.repository, plan.namespace, read, access)
     sink.finish()
     records.check = check
     records.unseen, records.missing = sink.unseen, sink.missing
@@ -279,6 +289,7 @@ class Staging:
     heads: set[tuple[str, str]] = field(default_factory=set)
     proof: Proof | None = None  # of the last scan; None if the records are the proof
     records: Records | None = None  # of the key-value store; None without it
+    commits: ReadCommits | None = None  # of the key-value store, if its records are the proof
 
     def see_branches(self, run: Run) -> dict[str, str]:
         """List the branches, and record their heads; return head by name."""
@@ -296,16 +307,22 @@ class Staging:
         return scan
 
 
-def scan_staging(run: Run, where: str) -> Staging:
-    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete. Raises
-    RefusedError: no proof of completeness within the limits."""
+def scan_staging(run: Run, where: str, with_commits: bool = False) -> Staging:
+    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete.
+
+    Args:
+        with_commits: where the key-value store's records alone are the proof, read its commits as well, after them.
+
+    Raises:
+        RefusedError: no proof of completeness within the limits.
+    """
     staging = Staging(StagedFiles(run.folder, where))
     deadline = running_seconds() + run.plan.config.safety.scan_deadline_seconds
     if not run.plan.config.read_kv:
         _scan_until_proved(run, staging, deadline)
         return staging
     if run.plan.config.live_source == AUTO:
-        if _read_records_alone(run, staging):
+        if _read_records_alone(run, staging, with_commits):
             return staging
         _scan_until_proved(run, staging, deadline)
     else:
@@ -321,9 +338,9 @@ def scan_staging(run: Run, where: str) -> Staging:
     return staging
 
 
-def _read_records_alone(run: Run, staging: Staging) -> bool:
+def _read_records_alone(run: Run, staging: Staging, with_commits: bool) -> bool:
     """Read the staging records; return whether they are proved complete. Their addresses are live in both cases."""
-    records = read_records(run, staging.files, NONE)
+    records = read_records(run, staging.files, NONE, with_commits=with_commits)
     staging.heads |= records.heads | records.check.heads
     if records.check.doubt:
         log.warning(
@@ -331,6 +348,7 @@ def _read_records_alone(run: Run, staging: Staging) -> bool:
         )
         return False
     staging.records, staging.branches = records, records.branches
+    staging.commits = None if records.commits is None else (records.commits, records.check)
     staging.rows = sum(part.rows for part in staging.files.addresses)
     return True
 

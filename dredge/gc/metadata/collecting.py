@@ -232,10 +232,10 @@ class _Collection:
             return (
                 "no run of lakefs_gc has left a complete mark here, so an older database would not be noticed"
             )
-        if lost := past.active_metaranges - found.files:
+        if lost := past.seen_metaranges - found.files:
             return (
-                f"metarange {min(lost)} of an active commit of the last mark of lakefs_gc has no commit now: lakeFS's"
-                " database was restored from a backup, or is another one"
+                f"metarange {min(lost)} of a commit of the last mark of lakefs_gc has no commit now: lakeFS's database"
+                " was restored from a backup, or is another one"
                 f" (`dredge gc lost {self.run.plan.repository}` lists the lost commits)"
             )
         if found.missing:

@@ -24,7 +24,7 @@ from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.pending.rows import Mask
-from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
+from dredge.runs.pending.store import Expected, PendingList, Stored, fetch_list, leave_list, read_list
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes
@@ -72,7 +72,7 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
         RefusedError: a newer version of Dredge wrote it.
     """
     with at_once() as ask:
-        newest_read = ask(StateStore(state).newest)
+        newest_read, fetched = ask(StateStore(state).newest), ask(fetch_list, state)
         expected = expected_list(state, namespace, created_at)
     bounds = [] if expected.valid_from is None else [(expected.valid_from, expected.why)]
     with suppress(FormatError):  # an unreadable pointer is no evidence against the list
@@ -83,7 +83,7 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
     if bounds:
         valid_from, why = max(bounds)
         expected = replace(expected, valid_from=valid_from, why=why)
-    return read_list(state, expected, now)
+    return read_list(state, expected, now, fetched.result())
 
 
 def expected_list(state: ObjectReader, namespace: str, created_at: datetime | None) -> Expected:
@@ -93,19 +93,32 @@ def expected_list(state: ObjectReader, namespace: str, created_at: datetime | No
     return expected if said is None else replace(expected, valid_from=said.at, why=_SAID[said.kind])
 
 
-def note_list(run: Run, record: StepRecord) -> Known:
-    """Read the list before a run and add it to the files of subtract.
+def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
+    """Read the list before a run, and whether the server keeps the id of a mark.
 
     Args:
         record: of subtract.
 
     Raises:
-        RefusedError: an optimized run has no usable list, or a newer version of Dredge wrote it.
+        RefusedError: a newer version of Dredge wrote it.
     """
-    plan, created_at = run.plan, _created_at(record)
     with at_once() as ask:
         keeps = ask(keeps_id, Site.of_run(run))
-        stored = find_list(run.state, plan.namespace, created_at, run.store_now())
+        stored = find_list(run.state, run.plan.namespace, _created_at(record), run.store_now())
+    return stored, keeps.result()
+
+
+def note_list(run: Run, record: StepRecord, stored: Stored, keeps: bool) -> Known:
+    """Add the list before a run to the files of subtract.
+
+    Args:
+        record: of subtract.
+        stored: from `read_before`, as `keeps`.
+
+    Raises:
+        RefusedError: an optimized run has no usable list.
+    """
+    plan = run.plan
     if stored.pending is None and plan.mode != CLEAN:
         raise RefusedError(
             f"run {plan.run_id} needs the pending list of earlier runs, which is not usable any more:"
@@ -113,7 +126,7 @@ def note_list(run: Run, record: StepRecord) -> Known:
         )
     if stored.problem:
         record.warn(f"the wait of all objects starts again: {stored.problem}")
-    grace = plan.config.grace(plan.undo.way, keeps.result())
+    grace = plan.config.grace(plan.undo.way, keeps)
     known = Known(etag=stored.etag, pending=stored.pending, grace=grace)
     data = json.dumps(to_json(known), sort_keys=True).encode()
     rows = 0 if known.pending is None else known.pending.rows

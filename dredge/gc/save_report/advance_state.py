@@ -162,7 +162,7 @@ def _write_server_report(run: Run, record: StepRecord, state: RunState) -> None:
     server_run = (record.input(MarkUncommittedOutput).server_runs or [run.plan.run_id])[-1]
     uri = f"{run.plan.namespace.rstrip('/')}/{UNCOMMITTED}/{server_run}"
     data = json.dumps(saved, indent=1, sort_keys=True).encode()
-    open_writer(uri, run.options).put("report.json", data)
+    run.folder.start(uri, lambda: open_writer(uri, run.options).put("report.json", data))
 
 
 def compact_index(run: Run, committed: StepSummary) -> None:

@@ -39,17 +39,20 @@ _TABLES = (
 )
 
 
-def write_analysis(run: Run) -> None:
-    """Write the costs of objects and the effects of other rules; an optimized run copies those of a clean run."""
+def write_analysis(run: Run) -> dict[str, Any] | None:
+    """Write the costs of objects and the effects of other rules; an optimized run copies those of a clean run. Returns
+    the written object, or None."""
     if not run.plan.config.tuning.report_names_max:
-        return
+        return None
     try:
         with foreseen(f"the figures in the report of run {run.plan.run_id}", run.folder.uri):
             found = _count(run) if run.plan.mode == CLEAN else _of_earlier(run)
             if found is not None:
                 run.folder.write_json(ANALYSIS, found)
+            return found
     except DredgeError as error:
         log.warning("run %s: the costs of objects are missing in its report: %s", run.plan.run_id, error)
+    return None
 
 
 def _count(run: Run) -> dict[str, Any] | None:
@@ -61,10 +64,13 @@ def _count(run: Run) -> dict[str, Any] | None:
         text = f"Not counted here: active ranges have {names:,} entries. `dredge gc cost` counts them."
         return {"about": text}
     proposals = as_now(base.rules) + by_days(base.rules, DAYS)
+    with at_once() as ask:
+        foreseen_read = ask(what_if, base, proposals)
+        cost = cost_of(base).tables()
     return {
         "about": f"At the time of this run, {run.plan.created_at:%Y-%m-%d %H:%M} UTC.",
-        "cost": cost_of(base).tables(),
-        "foreseen": [to_json(item) for item in what_if(base, proposals)],
+        "cost": cost,
+        "foreseen": [to_json(item) for item in foreseen_read.result()],
     }
 
 
@@ -82,12 +88,19 @@ def _of_earlier(run: Run) -> dict[str, Any] | None:
     return None
 
 
-def sections(folder: RunFolder, results: RunResults) -> list[dict[str, Any]]:
-    """Return the sections of a run's report."""
-    with at_once() as ask:
-        forecast_read = ask(_read, folder, FORECAST)
-        found = _read(folder, ANALYSIS)
-    forecast = forecast_read.result()
+def read_forecast(folder: RunFolder) -> dict[str, Any] | None:
+    """Return the expected work of a run, or None."""
+    return _read(folder, FORECAST)
+
+
+def sections(
+    folder: RunFolder,
+    results: RunResults,
+    forecast: Mapping[str, Any] | None,
+    analysis: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the sections of a run's report. `analysis`: from `write_analysis`; None reads it."""
+    found = analysis or _read(folder, ANALYSIS)
     made = [] if found is None else list(_sections(found))
     if forecast is not None:
         made.append(

@@ -30,7 +30,7 @@ from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import PLAN, Plan, Run, parse_plan
 from dredge.gc.save_report.advance_state import StateOutput
-from dredge.gc.save_report.analysis import sections
+from dredge.gc.save_report.analysis import read_forecast, sections
 from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.results import (
     ENDED,
@@ -54,7 +54,7 @@ from dredge.runs.report import render_html
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import at_once, ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -90,19 +90,25 @@ class SaveReportOutput(StepOutput):
 
 
 def write_report(
-    run: Run, known: Mapping[str, StepSummary] | None = None, attempt: StepTry | None = None
+    run: Run,
+    known: Mapping[str, StepSummary] | None = None,
+    attempt: StepTry | None = None,
+    analysis: Mapping[str, Any] | None = None,
 ) -> StepSummary:
     """Write the report of a run and the summary of the step.
 
     Args:
         known: summaries of complete steps, read after the claim of the try. A repeated step writes a later report.
         attempt: of this step; None claims one.
+        analysis: of `write_analysis`, if it was written before.
     """
     started = run.clock()
     folder, plan = run.folder, run.plan
     attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
-    report = build_report(folder, plan, known)
-    parts = write_deleted(folder, attempt)
+    with at_once() as ask:
+        deleted = ask(write_deleted, folder, attempt)
+        report = build_report(folder, plan, known, analysis)
+    parts = deleted.result()
     folder.settle()
     files = {
         REPORT: json.dumps(report, sort_keys=True).encode(),
@@ -145,15 +151,22 @@ def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str
 
 
 def build_report(
-    folder: RunFolder, plan: Plan, known: Mapping[str, StepSummary] | None = None
+    folder: RunFolder,
+    plan: Plan,
+    known: Mapping[str, StepSummary] | None = None,
+    analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Build the JSON object of `report.json`; `dredge.runs.report` lists the fields of the page.
 
     Args:
         known: summaries of complete steps, if read before.
+        analysis: of `write_analysis`, if it was written before.
     """
-    results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
-    cleaned = StepResult.read(folder, OwnFilesOutput.STEP)
+    with at_once() as ask:
+        cleaned_read = ask(StepResult.read, folder, OwnFilesOutput.STEP)
+        forecast_read = ask(read_forecast, folder)
+        results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
+    cleaned = cleaned_read.result()
     committed, guards = results.of(ListCommittedOutput), results.of(CheckLimitsOutput)
     swept = results.of(BulkDeleteOutput)
     counts = _counts(results)
@@ -184,7 +197,7 @@ def build_report(
         "over_limit": _over_limit(guards),
         "steps": [_step(result) for result in results.steps.values()],
         "requests": work_of(results.summaries),
-        "sections": sections(folder, results),
+        "sections": sections(folder, results, forecast_read.result(), analysis),
     }
 
 

@@ -33,9 +33,11 @@ def save_report(run: Run) -> StepSummary:
     # Claimed before the first read: steps may be repeated while this try sleeps.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
-        complete = _complete(run)
-        # A try asleep until the end of its run would renew the lease, with no task left to release it.
-        attempt.check()
+        with at_once() as ask:
+            # A try asleep until the end of its run would renew the lease, with no task left to release it.
+            newest = ask(attempt.check)
+            complete = _complete(run)
+        newest.result()
         return _end(run, attempt, complete)
 
 
@@ -45,8 +47,9 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
         analysis = ask(write_analysis, run)
         try:
             if complete and not run.plan.dry_run:
+                compacted = ask(compact_index, run, complete[ListCommittedOutput.STEP])
                 advance_state(run)
-                compact_index(run, complete[ListCommittedOutput.STEP])
+                compacted.result()
             # Compaction takes long, so another try may have begun.
             if complete and attempt.is_newest():
                 clean_up(run)
@@ -55,8 +58,7 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
             error = found
         if not complete:
             distrust_state(run)
-    analysis.result()
-    summary = write_report(run, {} if error else complete, attempt)
+    summary = write_report(run, {} if error else complete, attempt, analysis.result())
     if error is not None:
         raise error
     return summary

@@ -27,7 +27,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.storage import ObjectReader
-from dredge.storage.model import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
+from dredge.storage.listing_schema import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
 
 # Objects outside `data/` are only counted for a warning; beyond this number the exact count does not matter.
 _OUTSIDE_MAX = 1_000_000

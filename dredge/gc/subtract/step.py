@@ -19,7 +19,7 @@ from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA, nested_folders
-from dredge.gc.pending.known import note_list
+from dredge.gc.pending.known import note_list, read_before
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state import base_of
@@ -40,6 +40,7 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import read_hashes, split, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
+from dredge.storage.parallel import at_once
 from dredge.undo.pins import active_pins, sets_of
 
 _SHARDS = f"{SubtractOutput.STEP}/shards"
@@ -57,13 +58,16 @@ def subtract(run: Run, runner: TaskRunner) -> StepSummary:
 
 def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.input(ListCommittedOutput).refuse_other_readings()
-    listing, config = record.input(SliceListingOutput), _config(run, record)
+    listing = record.input(SliceListingOutput)
     rows = sum(part.rows for part in listing.listed)
     # The objects of an inventory are looked up in the store, like those of earlier runs.
     from_listing = [] if listing.from_inventory else listing.listed
-    listed = _compare(run, runner, config, from_listing, sum(part.rows for part in from_listing))
+    with at_once() as ask:
+        before = ask(read_before, run, record)
+        config = _config(run, record)
+        listed = _compare(run, runner, config, from_listing, sum(part.rows for part in from_listing))
     record.parts.extend(listed.parts)
-    known = note_list(run, record)
+    known = note_list(run, record, *before.result())
     looked_up = look_into(run, runner, record, config, known)
     record.parts.extend(looked_up.parts)
     found = listed + looked_up.candidates

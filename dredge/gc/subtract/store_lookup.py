@@ -27,14 +27,12 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.storage import ObjectInfo, ObjectReader
-from dredge.storage.lookup import LOOKS_PER_PAGE, PAGE_ROWS, find_neighbours
-from dredge.storage.model import STORAGE_CLASS
+from dredge.storage.listing_schema import STORAGE_CLASS
+from dredge.storage.lookup import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, PAGE_ROWS, find_neighbours
 from dredge.storage.parallel import ordered_map
 
 _SHARD_BITS = 6
 _ROWS_PER_TASK = 1000
-# Single lookups for each concurrent page: a lookup is short, and waits for the network most of the time.
-_LOOKUPS_A_THREAD = 4
 # So many refused objects of a folder are taken for a policy without single lookups, and the folder is listed; fewer are
 # held.
 _REFUSED_MIN = 4
@@ -220,7 +218,7 @@ def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[An
     close = [names for names in _by_folder(addresses) if len(names) >= LOOKS_PER_PAGE]
     answers = _listed(partial(_list, reader), close, threads)
     rest = [address for address in addresses if address not in answers]
-    single = ordered_map(partial(_stat, reader), rest, threads * _LOOKUPS_A_THREAD)
+    single = ordered_map(partial(_stat, reader), rest, threads * LOOKUPS_A_THREAD)
     answers.update(zip(rest, single, strict=True))
     refused = _by_folder([address for address in rest if isinstance(answers[address], _Refused)])
     many = [names for names in refused if len(names) >= _REFUSED_MIN]

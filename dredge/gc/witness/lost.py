@@ -114,7 +114,7 @@ class LostCommits:
             for commit in graph.values()
         }
         files = list_tables(reader)
-        unknown = find_unknown(client, name, past, shown)
+        unknown = find_unknown(client, name, past, shown, files)
         since = past.since(now, timedelta(days=keep_unnamed_days))
         known = past.known({*shown.values(), *history.named})
         unnamed = sort_out(reader, state, repository.namespace, files, known, cutoff=now, since=since).lost

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -50,6 +52,7 @@ log = logging.getLogger("dredge")
 UNKNOWN, CREATED_AGAIN = "known_commits", "created_again"
 """Kinds of refusals."""
 _AT_ONCE = 16
+_INACTIVE_ASKED = 4
 _EXAMPLES_MAX = 5
 
 
@@ -91,28 +94,30 @@ class Passed:
         return Witnessed(unnamed.metaranges, _write_parts(run, self.past, self.shown, self.files, unnamed))
 
 
-def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passed:
+def pass_witnesses(
+    run: Run, record: StepRecord, active: ActiveCommits, read_past: Callable[[], Past]
+) -> Passed:
     """Compare a mark with earlier marks.
 
     Args:
         active: the active commits, all read.
+        read_past: returns the record of earlier marks, which only runs with the lease replace.
 
     Raises:
         WitnessError: a witness refuses the mark.
         RefusedError: the metarange of an active commit is missing in the bucket.
     """
     with at_once() as ask:  # commits are read
-        past_read = ask(Past.read, run.state, run.plan.namespace)
         repository_read = ask(run.client.repository, run.plan.repository)
         ids = ask(compare_ids, Site.of_run(run))
         listed = ask(list_tables, run.reader)
         owns = owner.check_owner(run, record)
     # The owner's marks are no evidence about another server's commits.
-    past = past_read.result() if owns else Past()
+    past = read_past() if owns else Past()
     repository = repository_read.result()
     past = check_life(run, past, repository)
     shown = _shown_commits(active)
-    check_known(run, past, shown)
+    check_known(run, past, shown, listed.result())
     if owns:
         owner.check_id(run, ids.result())
     files = demand_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
@@ -166,16 +171,17 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
     return replace(past, record=None, commits=COMMITS.empty_table())
 
 
-def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
+def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> None:
     """Ask the server for active commits of the last complete mark outside this mark, and for its newest inactive ones.
 
     Args:
         shown: ids of the commits of this mark.
+        files: metarange files by id.
 
     Raises:
         WitnessError: the server does not know some of them.
     """
-    unknown = find_unknown(run.client, run.plan.repository, past, shown)
+    unknown = find_unknown(run.client, run.plan.repository, past, shown, files)
     if not unknown:
         return
     record, name = past.record, run.plan.repository
@@ -193,18 +199,22 @@ def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
     )
 
 
-def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[str]) -> list[str]:
-    """Find the commits of the last complete mark that the server does not know: active ones, and the newest others.
+def find_unknown(
+    client: LakeFS, repository: str, past: Past, shown: Collection[str], files: Files
+) -> list[str]:
+    """Find the commits of the last complete mark that the server does not know.
 
-    Each commit outside `shown` costs a request. `LakeFS.commit` repeats a 404 with a shorter prefix of the id (L42). A
-    commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
+    It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any older
+    database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a shorter
+    prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
+
+    Args:
+        shown: ids of the commits that the server shows.
+        files: metarange files by id.
 
     Returns:
         Ids, sorted.
     """
-    asked: Sequence[str] = sorted({*past.active, *past.newest_inactive}.difference(shown))
-    if asked:
-        log.info("%s: asking lakeFS for %d commits of the last mark", repository, len(asked))
 
     def is_known(commit_id: str) -> bool:
         instead = past.restored.get(commit_id)
@@ -212,8 +222,27 @@ def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[
             instead is not None and (instead in shown or knows_commit(client, repository, instead))
         )
 
-    known = ordered_map(is_known, asked, _AT_ONCE)
-    return [commit_id for commit_id, found in zip(asked, known, strict=True) if not found]
+    def ask(commits: set[str]) -> set[str]:
+        asked = sorted(commits.difference(shown))
+        if asked:
+            log.info("%s: asking lakeFS for %d commits of the last mark", repository, len(asked))
+        known = ordered_map(is_known, asked, _AT_ONCE)
+        return {commit_id for commit_id, found in zip(asked, known, strict=True) if not found}
+
+    inactive = past.inactive
+    # Clients choose the dates of commits, and equal content shares a file: neither order alone finds each lost one.
+    by_date = islice(inactive, _INACTIVE_ASKED)
+    by_file = nlargest(_INACTIVE_ASKED, inactive.keys(), key=lambda item: _written(files, inactive[item]))
+    first = {*past.active, *by_date, *by_file}
+    unknown = ask(first)
+    if unknown:  # a person gives up or restores all of them at once
+        unknown |= ask({*inactive} - first)
+    return sorted(unknown)
+
+
+def _written(files: Files, metarange_id: str) -> float:
+    found = files.get(metarange_id)
+    return 0.0 if found is None else found.last_modified.timestamp()
 
 
 def knows_commit(client: LakeFS, repository: str, commit_id: str) -> bool:
@@ -239,21 +268,18 @@ def _examples(past: Past, unknown: Sequence[str]) -> str:
     )
 
 
-def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
+def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], past: Past) -> set[str]:
     """Find the metaranges counted as active commits in a re-check, with or without a commit.
 
     Args:
         active: the active commits, all read.
         ranges: ids of the read ranges.
+        past: the record of earlier marks, which only runs with the lease replace.
 
     Raises:
         RefusedError: the metarange of an active commit is missing in the bucket.
     """
-    with at_once() as ask:
-        past_read = ask(Past.read, run.state, run.plan.namespace)
-        listed = list_tables(run.reader)
-    past = past_read.result()
-    files = demand_metaranges(run, listed, active.metaranges.values(), log.warning)
+    files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
     known = past.known({*_shown_commits(active).values()}, ranges)
     return find_unnamed(run, files, known, _since(run, past)).metaranges
 

@@ -292,9 +292,13 @@ def leave_id(run: Run, record: StepRecord) -> None:
         UnavailableError: the server did not keep the id.
     """
     site = Site.of_run(run)
-    compared = compare_ids(site)
+    with at_once() as ask:
+        repository = ask(site.client.repository, site.repository)
+        right = ask(run.check_right, run.store_now())  # a later try may have left its id
+        compared = compare_ids(site)
+    right.result()
     check_id(run, compared)
-    if write_id(site, compared):
+    if write_id(site, compared, repository.result()):
         return
     owner = read_owner(run.state)
     if has_consent(site, owner):
@@ -395,9 +399,12 @@ def _without_id(repository: str) -> str:
 
 
 def _warn_of_visitors(site: Site, owner: Owner, record: StepRecord) -> None:
-    last = read_ids(site.state).last
+    with at_once() as ask:
+        ids = ask(read_ids, site.state)
+        visitors = read_visitors(site.state, owner)
+    last = ids.result().last
     since = owner.since if last is None else last.at
-    for visitor in read_visitors(site.state, owner):
+    for visitor in visitors:
         if visitor.at < since:
             continue
         kind = "a dry run" if visitor.dry_run else "a refused run with deletions"

@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dredge.errors import ConflictError, FormatError, UnavailableError
 from dredge.gc.run import Run
-from dredge.lakefs import Environment, LakeFS
+from dredge.lakefs import Environment, LakeFS, Repository
 from dredge.runs.conditional import read_tagged, replace_tagged, replaced_tag
 from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
@@ -80,21 +81,23 @@ class Site:
 
     Attributes:
         state: the folder of lease and index.
+        clock: the store's; None asks the store each time.
     """
 
     state: ObjectWriter
     client: LakeFS
     repository: str
     run_id: str
+    clock: Callable[[], datetime] | None = None
 
     @classmethod
     def of_run(cls, run: Run) -> Site:
         """Return the site of a collection's run."""
-        return cls(run.state, run.client, run.plan.repository, run.plan.run_id)
+        return cls(run.state, run.client, run.plan.repository, run.plan.run_id, run.store_now)
 
     def now(self) -> datetime:
         """Return the store's time."""
-        return store_clock(self.state, "")
+        return store_clock(self.state, "") if self.clock is None else self.clock()
 
 
 def read_owner(state: ObjectReader) -> Owner | None:
@@ -227,11 +230,12 @@ def read_ids(state: ObjectReader) -> MarkIds:
     return _read_ids(state)[1]
 
 
-def write_id(site: Site, compared: Compared | None = None) -> bool:
+def write_id(site: Site, compared: Compared | None = None, repository: Repository | None = None) -> bool:
     """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids.
 
     Args:
         compared: the current ids; None reads them.
+        repository: None reads it.
 
     Returns:
         False if the user may not set metadata, or the server has no such call.
@@ -240,10 +244,8 @@ def write_id(site: Site, compared: Compared | None = None) -> bool:
         ConflictError: another process changed the namespace's record.
         UnavailableError: the server did not keep the id.
     """
-    with at_once() as ask:
-        repository = ask(site.client.repository, site.repository)
-        compared = compared or compare_ids(site)
-    created_at = repository.result().created_at
+    compared = compared or compare_ids(site)
+    created_at = (repository or site.client.repository(site.repository)).created_at
     value = site.run_id or f"command-{uuid.uuid4().hex}"
     new = MarkId(value=value, run_id=site.run_id, at=site.now())
     # Intent, server, confirmation: after a kill at any step the server has one of the namespace's two ids. The id of

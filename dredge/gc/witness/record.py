@@ -202,9 +202,6 @@ def _own_settings(run: Run) -> Kept:
     return Kept.of(run.plan.config) if before is None else before.kept
 
 
-INACTIVE_ASKED = 4  # one would do, but clients may choose the date of a commit
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """Known metaranges and ranges.
@@ -287,25 +284,18 @@ class Past:
         return [item for item in found if item not in self.given_up or self.given_up[item] < left_at]
 
     @property
-    def newest_inactive(self) -> list[str]:
-        """Ids of the newest inactive commits of the last complete mark; none after a later `forget-lost`.
-
-        A database from before such a commit lacks all later ones, too. Otherwise no mark asks for a commit that
-        expired, got a branch again, and was lost with the database.
-        """
-        if not self.compares:
-            return []
+    def inactive(self) -> dict[str, str]:
+        """Metarange by id of the last complete mark's inactive commits, newest first, without given-up ones."""
         given_up = pc.is_in(self.commits["commit_id"], pa.array(list(self.given_up), pa.string()))
         rows = self.commits.filter(pc.invert(pc.or_(self.commits["active"], given_up)))
-        rows = rows.filter(pc.is_valid(rows["created_at"]))
-        order = [("created_at", "descending"), ("commit_id", "ascending")]
-        found: list[str] = rows.sort_by(order).slice(0, INACTIVE_ASKED)["commit_id"].to_pylist()
-        return found
+        rows = rows.sort_by([("created_at", "descending"), ("commit_id", "ascending")])
+        return dict(zip(rows["commit_id"].to_pylist(), rows["metarange_id"].to_pylist(), strict=True))
 
     @property
-    def active_metaranges(self) -> set[str]:
-        """Metaranges of `active`."""
-        rows = self.commits.filter(pc.is_in(self.commits["commit_id"], pa.array(self.active, pa.string())))
+    def seen_metaranges(self) -> set[str]:
+        """Metaranges of the commits of the last complete mark, without given-up commits."""
+        seen = pa.array([*self.active, *self.inactive], pa.string())
+        rows = self.commits.filter(pc.is_in(self.commits["commit_id"], seen))
         return set(filter(None, rows["metarange_id"].to_pylist()))
 
     @property

@@ -41,7 +41,7 @@ from dredge.icechunk.collection.outputs import (
     MarkOutput,
     read_live_snapshots,
 )
-from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.pinned import ids_outside_manifests, pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.witness.operations import read_old_refs
@@ -286,7 +286,7 @@ def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteCon
         ),
         delete_keys=run.plan.config.tuning.delete_keys,
         alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},
-        pinned=pinned_with_needs(run, record.input(MarkOutput), STEP),
+        pinned=pinned_with_needs(run, record.input(MarkOutput), STEP, ids_outside_manifests(run)),
         undo=run.plan.undo.way,
     )
 

@@ -91,7 +91,7 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         AlarmError: an earlier run had deleted one of the chunks; it was restored where possible.
         FormatError: a manifest differs from the index, or cannot be read any more.
     """
-    refuse_deleted_ids(run, [*mark.virtual_chunks, *candidates.new_chunks])
+    refuse_deleted_ids(run, [*mark.virtual_chunks, *candidates.new_chunks, *candidates.outside])
     count, examples = candidates.counts["chunks_absent"], list[str]()
     if count:
         wanted = candidates.absent_chunks

@@ -34,6 +34,7 @@ _VIRTUAL = "virtual-"
 
 FOUND = "found-"
 """Prefix of the files of found objects; the files of candidates begin with their kind."""
+OUTSIDE = "outside.ids"
 _NEW_CHUNKS = "new-chunks-"
 CANARIES = "canaries.json"
 REPORT = "report.json"
@@ -224,6 +225,11 @@ class ListCandidatesOutput(StepOutput):
     def new_chunks(self) -> list[PartInfo]:
         """Sets of the chunks of new manifests that earlier runs did not count (optimized runs)."""
         return self.parts(_NEW_CHUNKS)
+
+    @property
+    def outside(self) -> list[PartInfo]:
+        """Set of the ids in the stored configuration and in referring repositories."""
+        return self.parts(OUTSIDE)
 
     @property
     def absent_chunks(self) -> Ids:

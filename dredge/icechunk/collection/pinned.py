@@ -40,22 +40,29 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 )
 
 
-def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet, ...]:
-    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks (of this or a referring
-    repository), and of the objects that these need.
-    """
+def ids_outside_manifests(run: Run) -> set[str]:
+    """Read the ids in the stored configuration and in referring repositories."""
     with at_once() as ask:
-        read, referring = (
-            ask(ids_in_config, run.reader),
-            ask(ids_in_referring, run.plan.config.referring, run.options),
-        )
-        pins = run.pinned()
-    configured = read.result() | referring.result()
-    virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])
+        referring = ask(ids_in_referring, run.plan.config.referring, run.options)
+        found = ids_in_config(run.reader)
+    return found | referring.result()
+
+
+def pinned_with_needs(
+    run: Run, mark: MarkOutput, step: str, outside: Collection[str]
+) -> tuple[LocatedSet, ...]:
+    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
+    need.
+
+    Args:
+        outside: from `ids_outside_manifests`.
+    """
+    pins = run.pinned()
+    virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(outside)])
     if not pins and not len(virtual):
         return ()
     held = {key for kind in FOLDERS if kind != "chunks" for key in _held(run, mark, kind, pins, virtual)}
-    held |= {_CHUNKS + name for name in configured}
+    held |= {_CHUNKS + name for name in outside}
     return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 

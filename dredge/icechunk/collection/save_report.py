@@ -85,22 +85,12 @@ def _is_complete(run: Run) -> bool:
 
 
 def _distrust(run: Run) -> None:
-    # No later run may build on a state that this run could not read, or has made untrue.
+    # No later run may build on a state that this run could not read.
     if (built_on := run.plan.state) is None:
         return
-    if why := _kept_chunks(run) or _could_not_read(run) or lost_list(run):
+    if why := _could_not_read(run) or lost_list(run):
         log.error("%s is not used again, and the next run is a clean one: %s", built_on.name, why)
         StateStore(run.state, run.options).distrust(built_on, why)
-
-
-def _kept_chunks(run: Run) -> str | None:
-    config, step = run.plan.config, BulkDeleteOutput.STEP
-    if not config.keep_chunks or config.dry_run:
-        return None
-    if run.folder.read_summary(step) is None and run.folder.read_incomplete(step) is None:
-        return None
-    # Only a listing finds the chunks of the deleted manifests.
-    return f"run {run.plan.run_id} kept all chunks and deleted manifests"
 
 
 def _could_not_read(run: Run) -> str | None:

@@ -6,7 +6,8 @@ purge      old copies and old versions, right after a complete mark, except obje
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,10 @@ from dredge.icechunk.collection.check_limits import PRESENT
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
+from dredge.icechunk.collection.pinned import ids_outside_manifests
 from dredge.icechunk.collection.planning import plan_collection
-from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.run import Run, read_plan
+from dredge.icechunk.collection.state import StateStore
 from dredge.icechunk.collection.steps import find_garbage
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
@@ -55,7 +58,7 @@ def mark_for_purge(
         RefusedError: a witness refuses the mark, or a live object is missing.
         FormatError: a live file is missing or damaged.
     """
-    config = CollectConfig(uri=uri, mode=CLEAN)
+    config = _config_of_mark(uri, options)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     refuse_alarmed(run)
     found = find_garbage(run, runner).details["findings"]
@@ -67,9 +70,23 @@ def mark_for_purge(
     return run
 
 
+def _config_of_mark(uri: str, options: StorageOptions | None) -> CollectConfig:
+    """A clean dry run that keeps at least what the last run with deletions kept."""
+    config, state = CollectConfig(uri=uri, mode=CLEAN), open_state(uri, options)
+    last = StateStore(state, options).current(uri, spec_version(open_reader(uri, options))).state
+    if last is None:
+        return config
+    found = read_plan(last.run_uri, options).config
+    return replace(
+        config,
+        referring_repositories=found.referring_repositories,
+        keep_lost_days=max(config.keep_lost_days, found.keep_lost_days),
+    )
+
+
 def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
-    """Hashes of deleted objects still live in the mark."""
-    live = _live_ids(marked)
+    """Return deleted objects that the mark finds live, or that the configuration or a referring repository names."""
+    live = _live_ids(marked, ids_outside_manifests(marked))
     found: list[Hashes] = []
     for swept in runs:
         for part in swept.candidates:
@@ -83,13 +100,13 @@ def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> 
     return LiveSet((LocatedSet(purge.folder.uri, ShardedSet(0, {0: part})),))
 
 
-def _live_ids(marked: Run) -> dict[str, sets.Ids]:
+def _live_ids(marked: Run, outside: Collection[str]) -> dict[str, sets.Ids]:
     summary = marked.folder.read_summary(MarkOutput.STEP)
     assert summary is not None
     output = MarkOutput.of(summary)
     parts = {kind: [output.live(kind)] for kind in OBJECT_FOLDERS if kind != "chunks"}
     parts["chunks"] = [part for shard in output.chunk_shards for part in shard]
-    virtual = sets.read_ids(marked.folder, output.virtual)
+    virtual = sets.unite([sets.read_ids(marked.folder, output.virtual), sets.of_names(outside)])
     return {
         kind: sets.unite([virtual, *(sets.read_ids(marked.folder, part) for part in parts.get(kind, ()))])
         for kind in FOLDERS

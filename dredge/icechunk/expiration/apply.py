@@ -180,7 +180,7 @@ def expire_by_library(
         gone = _delete_refs(reader, gone, delete_ref)
         plan = plan_for(read_history(reader))
         if plan.is_empty:
-            return Applied(asked, (), gone, before=before)
+            return Applied(plan, (), gone, before=before)
     by_library = delete_ref is None
     released = expire(threshold, delete_expired_branches and by_library, delete_expired_tags and by_library)
     with partial_after(

@@ -9,12 +9,15 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.icechunk.expiration.rules import RULES
 from dredge.settings import HOURS_MAX, check_settings, read_settings, setting
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+")
+
+
+# The names in `rules`, which DAG files and `--help` need not load.
+RULES = ("document", "spec_v1", "spec_v2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class ExpireConfig:
         "Rule",
         "Empty: Icechunk's own rule. `document` and `spec_v1` can be applied to spec 1 only.",
         default=None,
-        choices=tuple(RULES),
+        choices=RULES,
     )
     delete_expired_branches: bool = setting(
         "Delete expired branches", "Also delete branches whose tip is expired; never main.", default=False

@@ -19,10 +19,15 @@ They return -1, or the place of the damage.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 NATIVE, INLINE, VIRTUAL = 0, 1, 2
+
+# A process reads so many bytes of bodies without numba, which takes half a second and 100 MiB to load.
+_FEW = 1 << 20
+_read = 0
 
 
 def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, lengths, coords, places):  # type: ignore[no-untyped-def]
@@ -348,6 +353,16 @@ def uncovered(u32, cover, words):  # type: ignore[no-untyped-def]
                 if u32[word] and not cover[word]:
                     return word * 4
     return -1
+
+
+def loop_for(name: str, size: int) -> Callable[..., int]:
+    """The loop of this module for a body of `size` bytes: in Python while a process has read little, then compiled."""
+    global _read
+    _read += size
+    if _read > _FEW or "numba" in sys.modules:
+        return compiled(name)
+    loop: Callable[..., int] = globals()[name]
+    return loop
 
 
 @functools.cache

@@ -26,7 +26,7 @@ import pyarrow as pa
 from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
-from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
+from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, loop_for
 from dredge.icechunk.format.snapshots import check_name
 from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
 from dredge.icechunk.ids import (
@@ -183,7 +183,7 @@ def parse_manifest(
     """Read a manifest."""
     opened, buffer, manifest_id = _open(data, name, limits)
     views = views_of(opened)
-    loop = walk or compiled("walk_refs")
+    loop = walk or loop_for("walk_refs", opened.size)
     arrays = tuple(_array(buffer, views, table, refs, loop) for table, refs in _arrays(buffer, limits))
     return Manifest(manifest_id, opened.spec_version, arrays)
 
@@ -219,7 +219,7 @@ def _named(
     out = np.empty(total, dtype=np.uint64)
     texts, frames = np.empty((total, 2), np.uint32), np.empty((total, 2), np.uint32)
     filled = np.zeros(3, dtype=np.int64)
-    run = loop or compiled("native_hashes")
+    run = loop or loop_for("native_hashes", opened.size)
     cover = account(opened, whole=False).cover
     for vector in vectors:
         damaged = run(*views, vector.start, vector.count, out, texts, frames, filled, cover)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import FileType, Opened, ReadLimits, open_file
-from dredge.icechunk.format.kernels import compiled
+from dredge.icechunk.format.kernels import loop_for
 
 type Cover = npt.NDArray[np.uint8]
 type Slot = tuple[int, int, str]
@@ -168,7 +168,7 @@ def account(
     found = np.empty(opened.size // _ID_BYTES + 2 if uses else 1, np.int64)
     arrays = schema.kinds, schema.widths, schema.below, schema.firsts
     wanted = schema.wanted if uses else -1
-    loop = run or compiled("account")
+    loop = run or loop_for("account", opened.size)
     damaged = loop(*views_of(opened), *arrays, frames, cover, wanted, found, whole)
     if damaged >= 0:
         raise _damaged(opened, damaged)
@@ -178,7 +178,7 @@ def account(
 def check_covered(opened: Opened, cover: Cover, run: Callable[..., int] | None = None) -> None:
     """Check that all unmarked bytes are zero."""
     _, _, words = views_of(opened)
-    place = (run or compiled("uncovered"))(words, cover, len(cover))
+    place = (run or loop_for("uncovered", opened.size))(words, cover, len(cover))
     if place >= 0:
         raise _damaged(opened, place)
 

@@ -31,6 +31,7 @@ from dredge.runs.pending.rows import FOUND, PENDING, Turn, advance
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage.parallel import at_once
 
 FORMAT = 2
 FOLDER = "pending"
@@ -105,19 +106,46 @@ class Stored:
     problem: str = ""
 
 
-def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The bytes of the pointer with its ETag and time, and of the time of the newest list; None if absent."""
+
+    pointer: tuple[str, datetime | None, bytes] | None
+    newest: bytes | None
+
+
+def fetch_list(state: ObjectReader) -> Fetched:
+    """Read the pointer and the time of the newest list, which is written after it."""
+    with at_once() as ask:
+        newest_read = ask(state.get, NEWEST)
+        try:
+            # One answer gives all three, so the tag and the time are those of these bytes.
+            with state.open_read(POINTER) as stream:
+                pointer = stream.info.etag or "", stream.info.last_modified, b"".join(stream)
+        except NotFoundError:
+            return Fetched(None, None)
+    try:
+        return Fetched(pointer, newest_read.result())
+    except NotFoundError:
+        return Fetched(pointer, None)
+
+
+def read_list(
+    state: ObjectReader, expected: Expected, now: datetime, fetched: Fetched | None = None
+) -> Stored:
     """Read the list, and check whether a run may use it.
+
+    Args:
+        fetched: None reads it.
 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
         UnavailableError: the store does not answer.
     """
-    try:
-        # One answer gives all three, so the tag and the time are those of these bytes.
-        with state.open_read(POINTER) as stream:
-            etag, written_at, data = stream.info.etag or "", stream.info.last_modified, b"".join(stream)
-    except NotFoundError:
+    found = fetched or fetch_list(state)
+    if found.pointer is None:
         return Stored()
+    etag, written_at, data = found.pointer
     try:
         pending = from_versioned(PendingList, json.loads(data), FORMAT)
     except NewerFormatError as error:
@@ -125,7 +153,9 @@ def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
     except (FormatError, ValueError) as error:
         return Stored(etag=etag, problem=f"{POINTER} cannot be read ({error})")
     problem = (
-        _why_not(pending, expected, now, written_at) or _later(state, pending) or _damage(state, pending)
+        _why_not(pending, expected, now, written_at)
+        or _later(found.newest, pending)
+        or _damage(state, pending)
     )
     return Stored(etag=etag, pending=None if problem else pending, problem=problem)
 
@@ -147,11 +177,11 @@ def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at
     return ""
 
 
-def _later(state: ObjectReader, pending: PendingList) -> str:
-    try:
-        newest = from_versioned(_Newest, json.loads(state.get(NEWEST)), 1)
-    except NotFoundError:
+def _later(data: bytes | None, pending: PendingList) -> str:
+    if data is None:
         return ""
+    try:
+        newest = from_versioned(_Newest, json.loads(data), 1)
     except (FormatError, ValueError) as error:
         return f"{NEWEST} cannot be read ({error})"
     if pending.left_at < newest.left_at:

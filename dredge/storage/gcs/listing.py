@@ -26,7 +26,8 @@ import pyarrow as pa
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.storage.gcs.wire import Place, ask, bucket_url
 from dredge.storage.keys import is_text
-from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
+from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
+from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import GcsOptions
 
 FIELDS = "name,size,updated,generation,md5Hash,crc32c,storageClass"

@@ -28,7 +28,8 @@ import pyarrow as pa
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
 from dredge.process import sync
 from dredge.storage.keys import is_plain, is_text
-from dredge.storage.model import LISTING_SCHEMA, Level, ObjectInfo, SkippedName
+from dredge.storage.listing_schema import LISTING_SCHEMA
+from dredge.storage.model import Level, ObjectInfo, SkippedName
 
 RESERVED = ".dredge-tmp~"
 """Prefix of the names of unfinished writes, never listed and never addressed."""

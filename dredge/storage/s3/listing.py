@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
+from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
+from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import check_order, cut_root
 from dredge.storage.s3.access import PAGE_XML

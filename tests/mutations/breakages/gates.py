@@ -10,7 +10,7 @@ GATES = (
         "the loss of the lease is ignored",
         "dredge.runs.gate",
         "Gate.is_open",
-        Drop("Expr", "check_lease"),
+        Drop("Expr", "check_held"),
         ("test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request",),
     ),
     Breakage(
@@ -38,7 +38,7 @@ GATES = (
         "an overtaken try goes on",
         "dredge.runs.gate",
         "Gate.is_open",
-        Drop("Expr", "check"),
+        Drop("Expr", "result"),
         ("test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun",),
     ),
     Breakage(
@@ -87,7 +87,7 @@ GATES = (
         "a worker asks for the time before it reads what the driver saw",
         "dredge.runs.gate",
         "Gate.is_open",
-        Swap("Assign", "seen", 2),
+        Swap("With", 1, 2),
         ("test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw",),
     ),
     Breakage(

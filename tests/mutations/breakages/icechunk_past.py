@@ -76,7 +76,7 @@ ICECHUNK_PAST = (
         "copies of files go in which virtual chunks lie",
         "dredge.icechunk.collection.undo",
         "_live_ids",
-        Drop("List", 2, "elts.0"),
+        Drop("List", 3, "elts.0"),
         ("test_reference_to_a_file_that_a_run_deleted_is_an_alarm_and_its_copy_stays",),
     ),
     Breakage(
@@ -102,9 +102,30 @@ ICECHUNK_PAST = (
     Breakage(
         "a chunk goes that is the prefix of a container",
         "dredge.icechunk.collection.pinned",
-        "pinned_with_needs",
-        Put("AugAssign", "held", frozenset()),
+        "ids_outside_manifests",
+        Put("Call", "ids_in_config", frozenset()),
         ("test_file_that_is_the_prefix_of_a_stored_container_stays",),
+    ),
+    Breakage(
+        "deleted objects are not compared with what other repositories name",
+        "dredge.icechunk.collection.outputs",
+        "ListCandidatesOutput.outside",
+        Put("Return", 1, []),
+        ("test_a_deleted_chunk_that_another_repository_reads_comes_back",),
+    ),
+    Breakage(
+        "copies of chunks go that other repositories read",
+        "dredge.icechunk.collection.undo",
+        "find_live",
+        Put("Call", "ids_outside_manifests", frozenset()),
+        ("test_copies_of_chunks_that_another_repository_reads_are_not_purged",),
+    ),
+    Breakage(
+        "a purge does not know the repositories that the last run knew",
+        "dredge.icechunk.collection.undo",
+        "_config_of_mark",
+        Drop("Call", "replace", "keywords.referring_repositories"),
+        ("test_copies_of_chunks_that_another_repository_reads_are_not_purged",),
     ),
     Breakage(
         "a tab hides an id in a location",
@@ -152,7 +173,7 @@ ICECHUNK_PAST = (
         "a lost tip is not kept",
         "dredge.icechunk.collection.mark.step",
         "choose_roots",
-        Keep("BinOp", 3, "left"),
+        Keep("BinOp", 2, "left"),
         ("test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age",),
     ),
     Breakage(

@@ -23,6 +23,13 @@ METADATA = (
         ),
     ),
     Breakage(
+        "files of commits go that were inactive in the last mark and that an older database does not know",
+        "dredge.gc.witness.record",
+        "Past.seen_metaranges",
+        Drop("Starred", 2),
+        ("test_files_of_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_stay",),
+    ),
+    Breakage(
         "files go where no mark would tell of an older database",
         "dredge.gc.metadata.collecting",
         "_Collection._why_not",

@@ -72,7 +72,7 @@ OWNER = (
         "a mark of another server leaves its commits and its id",
         "dredge.gc.check_limits.step",
         "_check",
-        Put("BoolOp", 1, True, "values.claim_namespace"),
+        Put("BoolOp", 1, True, "values.0"),
         ("test_a_dry_run_of_a_copy_goes_on_warns_and_leaves_nothing_that_counts",),
     ),
     Breakage(

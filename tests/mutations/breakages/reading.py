@@ -254,7 +254,7 @@ OPTIMIZED = (
         "dredge.gc.list_committed.read_ranges",
         "_Sorter.add",
         Drop("Expr", 2),
-        (HISTORIES,),
+        ("test_a_difference_adds_what_is_new_and_takes_away_what_is_dropped",),
     ),
     Breakage(
         "what new ranges name does not count",

@@ -144,8 +144,8 @@ RECORDS = (
     ),
     Breakage(
         "commits are read before branches",
-        "dredge.gc.list_committed.history",
-        "_Recorded.__init__",
+        "dredge.gc.mark_uncommitted.kv_store",
+        "RecordedCommits.__init__",
         Swap("Assign", "branches", 2),
         ("test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_and_loses_nothing",),
     ),

@@ -14,7 +14,7 @@ UNDO = (
         "what a snapshot that came back shared with others goes",
         "dredge.icechunk.collection.pinned",
         "pinned_with_needs",
-        Drop("Tuple", 4, "elts.1"),
+        Drop("Return", 2, "value.elts.1"),
         ("test_what_a_snapshot_that_came_back_needs_stays_with_it",),
     ),
     Breakage(

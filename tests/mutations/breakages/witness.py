@@ -7,10 +7,10 @@ from tests.mutations.edits import Drop, Put, Swap
 
 WITNESS = (
     Breakage(
-        "inactive commits of the last mark are not asked for",
-        "dredge.gc.witness.record",
-        "Past.newest_inactive",
-        Put("If", 1, True),
+        "inactive commits of the last mark with a chosen date are not asked for",
+        "dredge.gc.witness.mark",
+        "find_unknown",
+        Put("Call", "nlargest", []),
         ("test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed",),
     ),
     Breakage(
@@ -112,6 +112,6 @@ WITNESS = (
         "dredge.gc.check_limits.step",
         "_check",
         Drop("BoolOp", 1, "values.1"),
-        ("test_a_commit_of_a_tag_must_be_known_although_a_dry_run_did_not_keep_tags",),
+        ("test_marks_of_another_server_and_what_ifs_leave_no_row",),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.format import kernels
-from dredge.icechunk.format.envelope import FileType, close_file, open_file
+from dredge.icechunk.format.envelope import FileType, Opened, close_file, open_file
 from dredge.icechunk.format.manifests import named_chunks, parse_manifest
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant, parse_parentage, parse_snapshot
@@ -211,6 +211,41 @@ def test_loops_that_account_for_a_body_do_the_same_compiled_and_in_python(lake: 
             with pytest.raises(FormatError):
                 check_covered(opened, slow.cover, run=kernels.uncovered)
         check_covered(opened, np.ones_like(slow.cover), run=kernels.uncovered)
+
+
+def _outcome(opened: Opened, run: Callable[..., int] | None) -> tuple[str, list[int], list[int]]:
+    try:
+        found = account(opened, whole=opened.file_type != FileType.MANIFEST, run=run)
+    except FormatError as error:
+        return str(error), [], []
+    return "", found.cover.tolist(), found.uses.tolist()
+
+
+def _hashes(data: bytes, name: str, loop: Callable[..., int] | None) -> tuple[str, list[int]]:
+    try:
+        return "", named_chunks(data, name, loop=loop).native.tolist()
+    except FormatError as error:
+        return str(error), []
+
+
+def test_a_damaged_body_ends_alike_compiled_and_in_python(lake: Path) -> None:
+    rng = random.Random(5)
+    refused = 0
+    for kind, name, data in files(lake):
+        opened = open_file(data, name, FileType(data[37]))
+        for _ in range(300):
+            body = bytearray(opened.body)
+            for _ in range(rng.choice([1, 1, 3])):
+                body[rng.randrange(len(body))] = rng.choice([0, 255, rng.randrange(256)])
+            damaged = close_file(opened.header, bytes(body))
+            again = open_file(damaged, name, FileType(data[37]))
+            fast = _outcome(again, kernels.compiled("account"))
+            assert _outcome(again, kernels.account) == fast
+            refused += bool(fast[0])
+            if kind == "manifests":
+                slow = _hashes(damaged, name, kernels.native_hashes)
+                assert slow == _hashes(damaged, name, kernels.compiled("native_hashes"))
+    assert refused > 100
 
 
 def test_manifest_without_arrays_names_nothing(lake: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.icechunk.expiration import drawing
+from dredge.icechunk.expiration import config, drawing, rules
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.drawing import draw_plan, plan_page
 from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, RefChange, default_rule, plan_expiration
@@ -79,6 +79,10 @@ def test_a_plan_that_changes_any_one_thing_is_not_empty(change: dict[str, object
     other = replace(empty, **change)  # type: ignore[arg-type]
     assert not other.is_empty
     assert other.digest != empty.digest
+
+
+def test_every_rule_that_can_be_chosen_is_there() -> None:
+    assert set(config.RULES) == set(rules.RULES)
 
 
 def test_each_spec_has_the_rule_that_the_library_applies_to_it() -> None:

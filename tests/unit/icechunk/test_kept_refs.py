@@ -142,3 +142,25 @@ def test_a_branch_that_moves_during_its_deletion_is_told(
         expire(f"file://{tmp_path}", datetime.now(UTC), **BOTH, keep_refs="nothing")
     assert tips[0] in str(caught.value)
     library.create_branch("old", tips[0])
+
+
+def test_a_snapshot_that_a_new_branch_holds_is_not_recorded_as_released(tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), LINE, 2)
+    library = quiet().Repository.open(local_storage(tmp_path))
+
+    def busy(ref: Ref) -> None:
+        if ref.kind == "tag":
+            library.create_branch("job", ids["1"])
+        delete_ref(library, ref)
+
+    done = apply.expire_by_library(
+        open_reader(f"file://{tmp_path}"),
+        lambda *_: pytest.fail("nothing is left to expire"),
+        datetime.now(UTC),
+        **BOTH,
+        kept_refs=lambda _: ["branch:job"],
+        delete_ref=busy,
+    )
+    assert {ref.label for ref in done.refs_deleted} == {"branch:rel-1", "branch:old", "tag:v1"}
+    assert done.plan.released == ()
+    assert ids["1"] in done.plan.after.live()

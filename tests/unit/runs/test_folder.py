@@ -12,6 +12,7 @@ import pytest
 
 from dredge.errors import DefectError, FormatError, OvertakenError, RefusedError, UnavailableError
 from dredge.runs.folder import RunFolder
+from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
 from dredge.runs.steps import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
@@ -193,3 +194,24 @@ def test_damage_is_met_until_the_step_is_done(folder: RunFolder) -> None:
     assert folder.read_damage("s") == "part-0 is gone"
     complete_step(folder, attempt)
     assert folder.read_damage("s") is None
+
+
+def test_what_other_folders_have_is_read_once_by_a_process_with_several_steps(folder: RunFolder) -> None:
+    part = folder.write_table("listing", 0, ROWS)
+    with cache_parts(BY_DIGEST):
+        assert folder.read_part(part).equals(ROWS)
+        open_deleter(folder.uri).delete([part.name])
+        assert folder.read_part(part).equals(ROWS)
+    with pytest.raises(FormatError):
+        folder.read_part(part)
+
+
+def test_bytes_that_are_not_those_that_were_written_are_not_kept(folder: RunFolder) -> None:
+    part = folder.write_table("listing", 0, ROWS)
+    data = folder.writer.get(part.name)
+    with cache_parts(BY_DIGEST):
+        folder.writer.put(part.name, data[:-1])
+        with pytest.raises(FormatError):
+            folder.read_part(part)
+        folder.writer.put(part.name, data)
+        assert folder.read_part(part).equals(ROWS)

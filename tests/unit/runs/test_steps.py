@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError
+from dredge.errors import FormatError, RefusedError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.steps import PLAN, StepRecord, breaks, check_chain, collect_links, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
@@ -135,3 +137,57 @@ def test_a_chain_names_everything_that_a_result_was_made_from() -> None:
 def test_a_summary_of_another_step_is_refused() -> None:
     with pytest.raises(FormatError):
         Second.of(StepSummary("first", "r1", "success", NOW, NOW))
+
+
+class Slow:
+    """A writer whose summaries wait until a step claimed its try."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self.claimed = threading.Event()
+        self.fails = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        if key == "first/_SUCCESS.json":
+            assert self.claimed.wait(30)
+            if self.fails:
+                raise UnavailableError("no answer")
+        if key == "second/_try.json":
+            self.claimed.set()
+        found: str | None = self._writer.put_if_absent(key, data)
+        return found
+
+
+def test_a_summary_is_written_while_the_next_step_claims_its_try_and_before_it_works(
+    folder: RunFolder,
+) -> None:
+    slow: Any = Slow(folder.writer)
+    several = RunFolder(slow, "r1")
+    seen: list[bool] = []
+    with several.keeping(goes_on=True):
+        perform(several, "first", [], nothing, clock)
+        perform(
+            several,
+            "second",
+            ["first"],
+            lambda _: seen.append(folder.read_summary("first") is not None),
+            clock,
+        )
+    assert seen == [True]
+    assert folder.read_summary("second") is not None
+
+
+def test_a_step_does_not_work_after_a_summary_that_could_not_be_written(folder: RunFolder) -> None:
+    slow: Any = Slow(folder.writer)
+    slow.fails = True
+    several = RunFolder(slow, "r1")
+    worked: list[StepRecord] = []
+    with several.keeping(goes_on=True):
+        perform(several, "first", [], nothing, clock)
+        with pytest.raises(UnavailableError):
+            perform(several, "second", ["first"], worked.append, clock)
+        assert not worked
+        assert several.read_summary("first") is None

@@ -37,7 +37,6 @@ from dredge.icechunk.collection.list_candidates.named import (
     write_by_shard,
 )
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, is_virtual
-from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
@@ -238,7 +237,13 @@ def _ids_of(reader: ObjectReader, state_uri: str, manifest: str, wanted: sets.Id
     return found
 
 
-def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Sequence[NameResult]) -> None:
+def find_in_inventory(
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    dead: Sequence[NameResult],
+    pinned: tuple[LocatedSet, ...],
+) -> None:
     """Find deletable chunks, and absent live chunks.
 
     Raises:
@@ -266,7 +271,7 @@ def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Se
         foreign=sum(result.foreign for result in read),
     )
     shards = [[result.shards for result in read], [result.shards for result in dead]]
-    absent = _select(run, runner, record, mark, [item for group in shards for item in group], totals)
+    absent = _select(run, runner, record, [item for group in shards for item in group], totals, pinned)
     totals["absent"] = _ask_for_absent(run, runner, record, mark, absent)
     record.counts.update({f"chunks_{name}": value for name, value in totals.items()})
     record.counts["inventory_rows"] = sum(result.rows for result in read)
@@ -289,11 +294,11 @@ def _select(
     run: Run,
     runner: TaskRunner,
     record: StepRecord,
-    mark: MarkOutput,
     found: Sequence[dict[int, PartInfo]],
     totals: Counter[str],
+    pinned: tuple[LocatedSet, ...],
 ) -> list[PartInfo]:
-    settings = run.plan.config.tuning
+    settings, mark = run.plan.config.tuning, record.input(MarkOutput)
     tasks = [
         SelectTask(shard=shard, rows=[parts[shard] for parts in found if shard in parts], live=live)
         for shard, live in enumerate(mark.chunk_shards)
@@ -302,7 +307,7 @@ def _select(
         cutoff=run.plan.cutoff,
         candidate_rows=settings.candidate_rows,
         threads=settings.threads,
-        pinned=pinned_with_needs(run, mark, ListCandidatesOutput.STEP),
+        pinned=pinned,
         keep_all="chunks" in run.plan.config.kept_kinds,
     )
     results: list[SelectResult] = run.spread(

@@ -37,7 +37,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, waiting_function
 from dredge.sets.live import LocatedSet, in_any
-from dredge.storage import LISTING_SCHEMA, ObjectReader
+from dredge.storage import ObjectReader
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.parallel import ordered_map
 
 UNREACHABLE = "unreachable"

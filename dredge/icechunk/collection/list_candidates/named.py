@@ -30,7 +30,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, partition_function, waiting_function
 from dredge.sets.live import CountedSet, LocatedSet
-from dredge.storage import LISTING_SCHEMA, ObjectInfo, ObjectReader
+from dredge.storage import ObjectInfo, ObjectReader
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.parallel import ordered_map
 
 NAMED = pa.schema(

@@ -14,7 +14,7 @@ and no data depends on these files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -22,6 +22,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates import listing
@@ -36,8 +37,8 @@ from dredge.icechunk.collection.list_candidates.listing import (
     write_candidates,
 )
 from dredge.icechunk.collection.list_candidates.waiting import find_waited, read_before
-from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
-from dredge.icechunk.collection.pinned import pinned_with_needs
+from dredge.icechunk.collection.outputs import OUTSIDE, ListCandidatesOutput, MarkOutput
+from dredge.icechunk.collection.pinned import ids_outside_manifests, pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.repository import read_repo_info
@@ -66,14 +67,18 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     tasks = list(_tasks(run, mark))
     with at_once() as ask:
         read = ask(read_before, run, record)
-        config = _config(run, mark)
+        outside = ids_outside_manifests(run)
+        record.parts.append(
+            sets.write_ids(run.folder, f"{ListCandidatesOutput.STEP}/{OUTSIDE}", sets.of_names(outside))
+        )
+        config = _config(run, mark, outside)
         results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
     before = read.result()
     _record(record, tasks, results)
     if run.base is not None:
         find_chunks(run, runner, record, results, before, config.pinned)
     elif run.plan.inventory is not None:
-        find_in_inventory(run, runner, record, of_dead(run, runner, record, mark.chunk_bits))
+        find_in_inventory(run, runner, record, of_dead(run, runner, record, mark.chunk_bits), config.pinned)
     if run.base is None and (drift := find_drift(run, runner, record)) is not None:
         record.details["drift"] = drift
     _refuse_absent(run, record)
@@ -82,7 +87,7 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     find_waited(run, runner, record, before)
 
 
-def _config(run: Run, mark: MarkOutput) -> ListConfig:
+def _config(run: Run, mark: MarkOutput, outside: Collection[str]) -> ListConfig:
     return ListConfig(
         cutoff=run.plan.cutoff,
         candidate_rows=run.plan.config.tuning.candidate_rows,
@@ -91,7 +96,7 @@ def _config(run: Run, mark: MarkOutput) -> ListConfig:
         chunk_bits=mark.chunk_bits if run.base is None else 0,
         chunk_shards=mark.chunk_shards if run.base is None else [],
         kept_kinds=run.plan.config.kept_kinds,
-        pinned=pinned_with_needs(run, mark, ListCandidatesOutput.STEP),
+        pinned=pinned_with_needs(run, mark, ListCandidatesOutput.STEP, outside),
         new_manifests=None if run.base is None else mark.new_manifests,
     )
 

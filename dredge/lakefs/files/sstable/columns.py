@@ -24,6 +24,7 @@ import pyarrow as pa
 from dredge.compiled import kernels
 from dredge.kernels import interface as k
 from dredge.lakefs.files.sstable.envelope import RANGES, Envelope, read_envelope
+from dredge.lakefs.files.sstable.few import read_few
 from dredge.lakefs.files.sstable.layout import TRAILER_SIZE, Handle, damaged, load_block
 from dredge.lakefs.files.sstable.reader import index_partitions
 
@@ -79,7 +80,8 @@ def read_addresses(
     Raises:
         FormatError: damaged, no range of entries, or not the expected range. The message names file and place.
     """
-    return _Decoder(tuple(columns)).decode(data, name, expected).batch(tuple(columns))
+    ((_, rows),) = decode_ranges([(name, data)], columns, {name: expected} if expected else None)
+    return rows
 
 
 def decode_ranges(
@@ -101,9 +103,14 @@ def decode_ranges(
         FormatError: as `read_addresses`.
     """
     wanted = tuple(columns)
-    decoder = _Decoder(wanted)
+    decoder: _Decoder | None = None
     for name, data in files:
-        yield name, decoder.decode(data, name, (expected or {}).get(name)).batch(wanted)
+        known = (expected or {}).get(name)
+        rows = read_few(data, name, wanted, known.count if known else None, known.max_key if known else b"")
+        if rows is None:
+            decoder = decoder or _Decoder(wanted)
+            rows = decoder.decode(data, name, known).batch(wanted)
+        yield name, rows
 
 
 @dataclass(frozen=True, slots=True)

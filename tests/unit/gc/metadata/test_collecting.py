@@ -172,6 +172,32 @@ def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_los
     world.assert_readable()
 
 
+def test_files_of_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_stay() -> None:
+    """Without the right to set metadata no id tells of the older database."""
+    world = versioned()
+    world.client.may_update = False
+    world.rules(1)
+    world.collect(dry_run=True)
+    consent_without_id("lake", "no such right", client=world.client)
+    noon = back_up(world)
+    world.lake.catalog.branches.create_branch("lake", "side", "main")
+    world.upload("new", b"afternoon", "side")
+    commit = world.lake.commit("expires", "side")
+    world.age(hours=2)
+    world.collect(dry_run=True)
+    world.lake.catalog.branches.delete_branch("lake", "side")
+    world.age(days=3)
+    world.collect(dry_run=True)
+    world.lake.catalog.branches.create_branch("lake", "again", commit.id)
+    restore(world, noon)
+    world.client.may_update = False
+    for _ in range(3):
+        world.age(days=4)
+        summary = collect(world, keep_unnamed_days=30)
+    assert summary.counts["confirmed_files"] == 0
+    assert is_readable(world, commit.metarange_id)
+
+
 def test_where_no_mark_would_show_an_older_database_nothing_goes() -> None:
     world = noted()
     state = open_state(world.lake.namespace)

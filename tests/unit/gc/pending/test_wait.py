@@ -242,7 +242,7 @@ def test_a_list_of_a_run_that_began_before_a_persons_word_counts_no_more() -> No
 
 
 def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
-    """A later version of it was removed, so that the one before has its own time."""
+    """A later version of it was removed, so that the one before has its own time. The newest list's note is lost."""
     world = waiting()
     pointer = f"{go(world).state.uri}/{store.POINTER}"
     bucket, _, key = pointer.removeprefix("memory://").partition("/")
@@ -252,6 +252,7 @@ def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
     assert pending_rows(go(world))[ORPHAN]["status"] == LIVE
     world.lake.catalog.branches.reset_branch("lake", "main")
     memory_store(bucket).objects[key] = old
+    del memory_store(bucket).objects[key.replace(store.POINTER, store.NEWEST)]
     world.age(hours=10)
     assert go(world).plan.mode == "clean"
     assert ORPHAN in world.data()

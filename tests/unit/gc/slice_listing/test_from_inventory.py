@@ -17,7 +17,7 @@ from dredge.gc.slice_listing.items import Listed
 from dredge.gc.slice_listing.step import ReadConfig
 from dredge.gc.steps import slice_listing
 from dredge.gc.subtract import SubtractOutput
-from dredge.storage.model import LISTING_SCHEMA
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of
 from tests.support.inventories import Inventory, rows_of, table_of

@@ -27,7 +27,7 @@ from dredge.hashing import hash64
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.storage import open_writer
-from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
+from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.xid import new_descending_xid
 from tests.support import memory_store as memory
 from tests.support.gc import Parallel, World, make_world

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -106,16 +107,24 @@ def test_commits_that_expired_or_whose_branch_is_gone_are_still_known() -> None:
     world.assert_readable()
 
 
-def test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed() -> None:
-    """All heads of the last mark are older than the backup."""
+@pytest.mark.parametrize("dated_back_days", [0, 900])
+def test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database_is_missed(
+    dated_back_days: int,
+) -> None:
+    """All heads of the last mark are older than the backup; its client may have chosen the date."""
     world = make_world(unsafe_grace_seconds=None, grace_hours=20)
     world.rules(1)
-    world.upload("a", b"1")
-    world.lake.commit("first")
+    for number in range(6):
+        world.upload("a", b"%d" % number)
+        world.lake.commit(f"main {number}")
+    world.age(days=3)
+    world.upload("a", b"head")
+    world.lake.commit("head")
     backup = back_up(world)
     world.lake.catalog.branches.create_branch("lake", "side", "main")
     live = world.upload("b", b"2", "side")
-    commit = world.lake.commit("side", "side")
+    dated = world.lake.clock() - timedelta(days=dated_back_days)
+    commit = world.lake.commit("side", "side", date=dated)
     world.age(hours=2)
     world.collect()
     world.lake.catalog.branches.delete_branch("lake", "side")

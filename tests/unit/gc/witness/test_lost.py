@@ -209,6 +209,31 @@ def test_what_a_person_gives_up_is_garbage_and_the_statement_is_kept() -> None:
     assert not find(world).found
 
 
+def test_expired_commits_lost_with_the_database_are_given_up_all_at_once() -> None:
+    world = make_world()
+    world.rules(1)
+    world.upload("a", b"old")
+    world.lake.commit("old")
+    world.age(days=2)
+    world.collect()
+    backup = back_up(world)
+    for number in range(9):
+        world.upload("b", b"%d" % number)
+        world.lake.commit(f"after the backup {number}")
+    world.age(days=3)
+    world.collect()
+    restore(world, backup)
+    with pytest.raises(WitnessError):
+        world.collect()
+    assert [item.kind for item in find(world).found] == [KNOWN] * 9
+    forget_lost(world.client, "lake", "Monday's state is wanted", 30)
+    refuse_and_lift(world)
+    for _ in range(3):
+        world.age(days=1)
+        world.collect()
+    world.assert_readable()
+
+
 def test_what_is_lost_after_a_statement_is_refused_again() -> None:
     world, _ = lost_days()
     forget_lost(world.client, "lake", "Monday's state is wanted", 30)

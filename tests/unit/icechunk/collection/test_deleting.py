@@ -18,7 +18,8 @@ from dredge.runs.gate import GateConfig, write_look
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
-from dredge.storage import LISTING_SCHEMA, store_clock
+from dredge.storage import store_clock
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from tests.support.icechunk_repo import Repo
 
 

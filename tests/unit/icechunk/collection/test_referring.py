@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dredge.errors import DredgeError
+from dredge.errors import AlarmError, DredgeError
+from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.referring import ids_in_referring
+from dredge.icechunk.collection.undo import acknowledge_alarms, purge
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
+from dredge.icechunk.maintenance import open_state
+from dredge.runs.clock import utc_now
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner
+from dredge.undo.alarms import read_alarms
+from dredge.undo.pins import end_pin, read_pins
 from tests.support.icechunk import local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, expired_sample
@@ -121,3 +130,49 @@ def test_a_repository_may_refer_to_itself(tmp_path: Path) -> None:
     after = repo.collected(tmp_path)
     repo.collect(referring_repositories=repo.uri)
     assert objects(repo.folder) == after
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+@pytest.mark.parametrize("mode", ["clean", "auto"])
+def test_a_deleted_chunk_that_another_repository_reads_comes_back(
+    spec: int, mode: str, tmp_path: Path
+) -> None:
+    repo = expired_sample(tmp_path / "repo", spec)
+    chunk = doomed_in(repo, tmp_path)
+    repo.collect(undo="quarantine")
+    assert chunk not in objects(repo.folder)["chunks"]
+    other = refer(tmp_path / "other", repo.folder / "chunks" / chunk)
+    with pytest.raises(AlarmError):
+        repo.collect(mode=mode, referring_repositories=other.uri)
+    assert chunk in objects(repo.folder)["chunks"]
+    (alarm,) = read_alarms(open_state(repo.uri))
+    assert dict(alarm.outcomes) == {"restored": 1}
+    acknowledge_alarms(repo.uri, "seen")
+    assert repo.collect(mode=mode, referring_repositories=other.uri)["outcome"] == "success"
+
+
+def test_copies_of_chunks_that_another_repository_reads_are_not_purged(tmp_path: Path) -> None:
+    repo = expired_sample(tmp_path / "repo", 2)
+    chunk = doomed_in(repo, tmp_path)
+    other = refer(tmp_path / "other", repo.folder / "chunks" / "none")
+    run_id = repo.collect(undo="quarantine", referring_repositories=other.uri)["run_id"]
+    copies = {path.name: path for path in (repo.folder / "_dredge/runs").glob("*/quarantine/chunks/*")}
+    for path in (repo.folder / "_dredge/runs").glob("*/quarantine/**/*"):
+        os.utime(path, (0, 0))
+    refer(tmp_path / "later", repo.folder / "chunks" / chunk)
+    (tmp_path / "other").rename(tmp_path / "before")
+    (tmp_path / "later").rename(tmp_path / "other")
+    with pytest.raises(AlarmError):
+        purge_all(repo, run_id)
+    assert copies[chunk].exists()
+    acknowledge_alarms(repo.uri, "seen")
+    for pin in read_pins(open_state(repo.uri)):
+        end_pin(open_state(repo.uri), pin.pin_id, utc_now())
+    (repo.folder / "chunks" / chunk).unlink()
+    assert purge_all(repo, run_id).counts["live_objects"] == 1
+    assert [name for name, path in copies.items() if path.exists()] == [chunk]
+
+
+def purge_all(repo: Repo, run_id: str) -> StepSummary:
+    config = {"storage": repo.uri, "dry_run": False, "run": run_id}
+    return purge(IcechunkPurgeConfig.from_params(config), LocalRunner())

@@ -23,7 +23,7 @@ from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, 
 from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
-from dredge.storage import LISTING_SCHEMA
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_tasks import OLD, Task, named, raw
 

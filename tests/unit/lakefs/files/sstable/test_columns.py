@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest as xxh64
 
+from dredge import compiled
 from dredge.errors import FormatError
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry, Value
-from dredge.lakefs.files.sstable import BlockSizes, read_table, write_table
+from dredge.lakefs.files.sstable import BlockSizes, few, read_table, write_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, Expected, decode_ranges, read_addresses
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
+
+compiled.kernels()  # loaded kernels read files of any size
 
 CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]
 RANGES = fixtures("ranges", dumps=False)
@@ -51,6 +56,36 @@ def test_every_range_of_a_server_decodes_to_its_truth(item: Fixture) -> None:
         assert rows[name] == [row[name] for row in item.records]
     assert rows["key"] == [key_bytes(row["key"]) for row in item.records]
     assert rows == strict_columns(item.data)
+
+
+@pytest.mark.parametrize("item", RANGES, ids=lambda item: item.name)
+def test_a_range_without_the_kernels_has_the_same_rows(item: Fixture) -> None:
+    last = key_bytes(item.records[-1]["key"])
+    rows = few.read_strictly(item.data, item.name, few.COLUMNS, len(item.records), last)
+    rows.validate(full=True)
+    assert rows.equals(read_addresses(item.data, item.name, few.COLUMNS))
+    for count, key in ((len(item.records) + 1, last), (len(item.records), last + b"x")):
+        with pytest.raises(FormatError):
+            few.read_strictly(item.data, item.name, few.COLUMNS, count, key)
+
+
+def test_few_ranges_load_no_numba_and_many_or_damaged_ones_do() -> None:
+    code = (
+        "import sys; from pathlib import Path; from dredge.errors import FormatError;"
+        "from dredge.lakefs.files.sstable.columns import read_addresses;"
+        "data = Path(sys.argv[1]).read_bytes(); damaged = data[:5] + bytes(5) + data[10:];"
+        "rows = read_addresses(data, 'x'); print('numba' in sys.modules)\n"
+        "if sys.argv[2] == 'damaged':\n"
+        "    try: read_addresses(damaged, 'x')\n"
+        "    except FormatError: print('refused', 'numba' in sys.modules)\n"
+        "else:\n"
+        "    while 'numba' not in sys.modules: assert read_addresses(data, 'x').equals(rows)\n"
+        "    assert read_addresses(data, 'x').equals(rows)\n"
+    )
+    path = str(fixture("range_odd_keys").path)
+    for kind, said in (("damaged", "False\nrefused True\n"), ("many", "False\n")):
+        command = [sys.executable, "-c", code, path, kind]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == said
 
 
 @pytest.mark.parametrize(

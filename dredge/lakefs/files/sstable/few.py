@@ -1,0 +1,76 @@
+"""The columns of `columns` for few records, without the compiled kernels: those take half a second and 100 MiB to load.
+
+The strict reader decodes the file. One that it refuses is left to the kernels, whose decision and error count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from dredge.compiled import are_loaded
+from dredge.errors import FormatError
+from dredge.hashing import hash64
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.sstable.envelope import RANGES
+from dredge.lakefs.files.sstable.layout import damaged
+from dredge.lakefs.files.sstable.reader import read_table
+
+COLUMNS = ("address", "address_type", "size", "etag", "key", "address_hash")
+# Bytes of ranges that a process reads here: a quarter of a second.
+_FEW = 1 << 20
+_read = 0
+
+
+def read_few(
+    data: bytes, name: str, columns: Sequence[str], count: int | None, max_key: bytes
+) -> pa.RecordBatch | None:
+    """Read columns of a range, as `read_strictly`. Returns None to leave it to the kernels: they are loaded, or this
+    process has read much already, or a column is not in `COLUMNS`, or the strict reader refuses the file."""
+    global _read
+    _read += len(data)
+    if are_loaded() or _read > _FEW or not set(columns) <= set(COLUMNS):
+        return None
+    try:
+        return read_strictly(data, name, columns, count, max_key)
+    except FormatError:
+        return None
+
+
+def read_strictly(
+    data: bytes, name: str, columns: Sequence[str], count: int | None = None, max_key: bytes = b""
+) -> pa.RecordBatch:
+    """Read columns of a range by the strict reader.
+
+    Args:
+        columns: some of `COLUMNS`.
+        count: number of records, according to the metarange; None if unknown.
+        max_key: the last key, according to the metarange; empty if unknown.
+
+    Raises:
+        FormatError: damaged, or not the expected range.
+    """
+    records = read_table(data, name, kind=RANGES, expected_count=count).records
+    if max_key and (not records or records[-1].key != max_key):
+        raise damaged(name, "records", f"the last key is not {max_key!r}")
+    entries = [_entry(record.value, name) for record in records]
+    addresses = pa.array([entry.address for entry in entries], pa.string())
+    arrays = {
+        "address": lambda: addresses,
+        "address_type": lambda: pa.array([entry.address_type for entry in entries], pa.uint8()),
+        "size": lambda: pa.array([entry.size for entry in entries], pa.int64()),
+        "etag": lambda: pa.array([entry.e_tag for entry in entries], pa.string()),
+        "key": lambda: pa.array([record.key for record in records], pa.binary()),
+        "address_hash": lambda: pa.array(hash64(addresses)),
+    }
+    return pa.RecordBatch.from_arrays([arrays[column]() for column in columns], names=list(columns))
+
+
+def _entry(value: bytes, name: str) -> messages.Entry:
+    entry = messages.decode(messages.Entry, Value.decode(value, name).data, name)
+    if entry.address_type not in AddressType:
+        raise FormatError(f"{name}: address type {entry.address_type} is unknown")
+    return entry
