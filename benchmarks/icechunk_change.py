@@ -164,6 +164,8 @@ def compare(snapshots: int, references: int, own: int, changed: int, library_sec
             # Both clocks are this machine's; the run itself is all that the proxy saw in that time.
             found = spans({**row.pop("times", {}), RUN: (began, time.time())})
             found.get("chains", {}).pop(WHOLE, None)
+            for chain_of_step in found.get("chains", {}).values():
+                del chain_of_step["path"]
             return {"run": name, "snapshots": snapshots, "all_chunks": chain.chunks, **row, **found}
 
         yield job("clean, first", ours, "clean", False)
