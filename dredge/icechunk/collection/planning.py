@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -48,10 +47,10 @@ def plan_collection(
     """
     version = spec_version(open_reader(config.uri, options))
     state = open_state(config.uri, options)
-    store_now = StoreClock(state, clock).now
-    now = _checked_store_time(state, clock, store_now, config.safety.clock_skew_seconds_max)
+    store = StoreClock(state, clock)
+    now = _checked_store_time(store, clock, config.safety.clock_skew_seconds_max)
     run_id = new_descending_xid(now)
-    repository_lease = make_lease(state, config.safety.lease_seconds, store_now)
+    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
     grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
     try:
         plan = _plan(config, version, run_id, now, grant, state, options)
@@ -134,12 +133,10 @@ def _inventory(
     return found
 
 
-def _checked_store_time(
-    state: ObjectWriter, clock: Clock, store_now: Callable[[], datetime], skew_seconds_max: float
-) -> datetime:
+def _checked_store_time(store: StoreClock, clock: Clock, skew_seconds_max: float) -> datetime:
     before = clock()
-    now = store_now()
-    demand_conditions(state)
+    now = store.now()
+    demand_conditions(store.writer)
     ahead = (now - before).total_seconds()
     if abs(ahead) > skew_seconds_max:
         raise RefusedError(
