@@ -163,6 +163,36 @@ def scale(millions: tuple[float, ...], processes: int, before: TextIO | None, wr
 
 
 @main.command()
+@click.option("--snapshots", default=1_000, show_default=True)
+@click.option("--references", default=50, show_default=True, help="Of each snapshot's own manifest.")
+@click.option("--own", default=20, show_default=True, help="Of these, to new chunks.")
+@click.option("--changed", default=20, show_default=True, help="New commits, and as many expired ones.")
+@click.option("--library-minutes", default=30.0, show_default=True, help="Timeout of the library.")
+@_latency
+@_before
+@_json
+@_table
+def icechunk(
+    snapshots: int,
+    references: int,
+    own: int,
+    changed: int,
+    library_minutes: float,
+    latency_ms: tuple[float, ...],
+    before: TextIO | None,
+    as_json: bool,
+    write: bool,
+) -> None:
+    """Collect an Icechunk repository on S3, clean, optimized, and with the library."""
+    from benchmarks.icechunk_change import compare, tell
+
+    def measure() -> Iterable[dict[str, Any]]:
+        return compare(snapshots, references, own, changed, library_minutes * 60)
+
+    _tell("icechunk", measure, latency_ms or (0.0,), before, as_json, write, tell)
+
+
+@main.command()
 @_before
 @_json
 @_table
@@ -222,6 +252,7 @@ def _tell(
     before: TextIO | None,
     as_json: bool,
     write: bool,
+    by_latency: Callable[[Sequence[dict[str, Any]]], str] = tables.by_latency,
 ) -> None:
     """Print rows as they arrive, then the tables; write them into the README if asked to."""
     found = [json.loads(line) for line in before or () if line.startswith("{")]
@@ -230,15 +261,19 @@ def _tell(
             os.environ[LATENCY] = str(milliseconds)
         for row in measure():
             found.append(row | {"revision": tables.revision()})
-            click.echo(json.dumps(found[-1]) if as_json else tables.line(row), err=not as_json)
+            click.echo(json.dumps(found[-1]) if as_json else _line(row), err=not as_json)
     if latency_ms:
-        name, text = f"{name}-latency", tables.by_latency(found)
+        name, text = f"{name}-latency", by_latency(found)
     else:
         name, text = f"{name}-before" if before else name, tables.whole(found)
     if not as_json:
         click.echo(text)
     if write:
         tables.write(name, text)
+
+
+def _line(row: dict[str, Any]) -> str:
+    return tables.line(row) if "engine" in row else json.dumps(row)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Icechunk at scale: planning an expiration of a long history, and marking many chunk references.
 
     python -m benchmarks.icechunk plan     read a history of spec 1 and plan, by every rule
-    python -m benchmarks.icechunk change   collections after a change, by the library, clean and optimized, on
-    S3
     python -m benchmarks.icechunk mark     our mark compared with the library's own collection (dry runs)
+
+`./run bench icechunk` measures whole collections; see `icechunk_change`.
 
 Every measurement has a separate process. Snapshots and manifests are made from arrays instead of commits: a
 real file is the template, and the differences are written into it.
@@ -72,32 +72,6 @@ def mark(references: int, manifests: int, processes: int) -> None:
     for name, job, arguments in jobs:
         show(name, measured(job, folder, *arguments))
     shutil.rmtree(folder)
-
-
-@main.command()
-@click.option("--snapshots", default=2_000, show_default=True)
-@click.option("--references", default=50, show_default=True, help="Of each snapshot's own manifest.")
-@click.option("--own", default=5, show_default=True, help="Of these, to chunks that are new.")
-@click.option("--changed", default=20, show_default=True, help="Commits that come, and as many that expire.")
-@click.option(
-    "--library-minutes", default=30.0, show_default=True, help="The library is ended after so many."
-)
-@click.option("--latency-ms", type=click.FloatRange(0), help="Each request to the store waits so long.")
-def change(
-    snapshots: int,
-    references: int,
-    own: int,
-    changed: int,
-    library_minutes: float,
-    latency_ms: float | None,
-) -> None:
-    """Collect after a change, in three ways."""
-    from benchmarks.icechunk_change import compare
-    from benchmarks.latency import LATENCY
-
-    if latency_ms is not None:
-        os.environ[LATENCY] = str(latency_ms)
-    compare(snapshots, references, own, changed, library_minutes * 60, show)
 
 
 def show(name: str, figures: Figures) -> None:

@@ -13,18 +13,32 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.latency import behind
+from benchmarks import tables
+from benchmarks.latency import WHOLE, behind
 from benchmarks.s3_store import LOG, Requests, S3Store, put, s3_store
 
 BUCKET = "icechunk"
 
-type Figures = dict[str, float | int | str]
+type Row = dict[str, Any]
+
+STEPS = (
+    "plan",
+    "mark",
+    "list_candidates",
+    "check_limits",
+    "approve",
+    "bulk_delete",
+    "verify",
+    "save_report",
+    "release_lease",
+)
+RUN = "all"
 
 
 @dataclass
@@ -125,15 +139,8 @@ def _entry(manifest: str, size_bytes: int, references: int) -> bytes:
     )
 
 
-def compare(
-    snapshots: int,
-    references: int,
-    own: int,
-    changed: int,
-    library_seconds: float,
-    show: Callable[[str, Figures], None],
-) -> None:
-    """Measure a repository before and after a change.
+def compare(snapshots: int, references: int, own: int, changed: int, library_seconds: float) -> Iterator[Row]:
+    """Measure a repository before and after a change, and yield a row a run.
 
     Args:
         snapshots: commits of the chain.
@@ -141,66 +148,69 @@ def compare(
         own: number of new chunks among them.
         changed: number of new commits, and of expired ones.
         library_seconds: timeout of the library; its figures then show its progress.
-        show: prints the figures of a measurement.
     """
     from dredge.icechunk.format.snapshots import instant
 
-    with s3_store() as store, behind(store.environ) as (environ, chains):
+    with s3_store() as store, behind(store.environ) as (environ, spans):
         uri = f"s3://{BUCKET}/repo"
         os.environ |= environ
         chain = Chain(store.bucket(BUCKET) / "repo", references, own)
-        begun = time.perf_counter()
         chain.grow(snapshots - 1)
-        made = {"references": snapshots * references, "chunks": chain.chunks}
-        show("made", {**made, "seconds": round(time.perf_counter() - begun, 1)})
 
-        def job(
-            name: str, work: Callable[..., Figures], *arguments: Any, at_most: float | None = None
-        ) -> Figures:
+        def job(name: str, work: Callable[..., Row], *arguments: Any, at_most: float | None = None) -> Row:
             time.sleep(3)  # timestamps are whole seconds
             began = time.time()
-            figures = _counted(store, work, uri, *arguments, at_most=at_most)
-            if found := chains({name: (began, time.time())}):
-                figures["chain"] = found["chains"][name]["chain"]
-            show(name, figures)
-            return figures
+            row = _counted(store, work, uri, *arguments, at_most=at_most)
+            # Both clocks are this machine's; the run itself is all that the proxy saw in that time.
+            found = spans({**row.pop("times", {}), RUN: (began, time.time())})
+            found.get("chains", {}).pop(WHOLE, None)
+            for chain_of_step in found.get("chains", {}).values():
+                del chain_of_step["path"]
+            return {"run": name, "snapshots": snapshots, "all_chunks": chain.chunks, **row, **found}
 
-        job("dredge, first clean run", ours, "clean", False)
+        yield job("clean, first", ours, "clean", False)
         chain.grow(changed)
-        job("expiration", expires, instant(chain.times[changed]))
-        garbage = [
-            job("dredge, clean", ours, "clean", True)["chunks"],
-            job("library", theirs, at_most=library_seconds).get("chunks"),
-            job("dredge, optimized", ours, "optimized", False)["chunks"],
+        yield job("expiration", expires, instant(chain.times[changed]))
+        rows = [
+            job("clean", ours, "clean", True),
+            job("library", theirs, at_most=library_seconds),
+            job("optimized", ours, "optimized", False),
         ]
-        if len({chunks for chunks in garbage if chunks is not None}) != 1 or not garbage[0]:
+        yield from rows
+        garbage = {row["chunks"] for row in rows if "chunks" in row}
+        if len(garbage) != 1 or not all(garbage):
             raise SystemExit(f"they found {garbage} chunks")
-        job("dredge, optimized, nothing changed", ours, "optimized", False)
+        yield job("optimized, nothing to do", ours, "optimized", False)
+        yield job("library, nothing to do", theirs, at_most=library_seconds)
 
 
-def _counted(
-    store: S3Store, work: Callable[..., Figures], *arguments: Any, at_most: float | None = None
-) -> Figures:
+def tell(rows: Sequence[Row]) -> str:
+    """Return the table of some runs: seconds, requests and longest chains, by revision."""
+    names = ["run", "revision", "ms a request", "wall s", "steps s", "CPU s", "MiB", "garbage", *STEPS, "all"]
+    cells = []
+    for row in sorted(rows, key=lambda row: (row["run"], row["latency_ms"])):
+        counts = [row["chains"].get(step) for step in (*STEPS, RUN)]
+        chains = [f"{count['requests']}; {count['chain']}" if count else "" for count in counts]
+        figures = [row.get(name, "") for name in ("wall", "steps", "cpu_seconds", "peak_mib", "chunks")]
+        cells.append([row["run"], row["revision"], f"{row['latency_ms']:g}", *figures, *chains])
+    about = "Of each step: requests; the longest chain among them."
+    return "\n\n".join([tables.surroundings(), about, tables.table(names, cells)])
+
+
+def _counted(store: S3Store, work: Callable[..., Row], *arguments: Any, at_most: float | None = None) -> Row:
     """Run a job in a separate process; adds its requests by kind, and the bytes sent by the store."""
     from benchmarks.icechunk import measured
 
     log = Path(os.environ[LOG])
     counted = Requests(log)
-    before, sent, served = counted.counts(), _sent(store, log), _cpu_seconds(store)
+    before, sent = counted.counts(), _sent(store, log)
     begun = time.perf_counter()
-    figures = measured(work, *arguments, at_most=at_most)
-    figures["wall_seconds"] = round(time.perf_counter() - begun, 1)
+    row = measured(work, *arguments, at_most=at_most)
+    row["wall"] = round(time.perf_counter() - begun, 1)
     time.sleep(0.5)
-    figures["store_cpu_seconds"] = round(_cpu_seconds(store) - served, 1)
     requests = counted.counts() - before
-    figures |= {"requests": sum(requests.values()), **dict(sorted(requests.items()))}
-    return figures | {"sent_mb": round((_sent(store, log) - sent) / 1e6, 1)}
-
-
-def _cpu_seconds(store: S3Store) -> float:
-    """Return the CPU seconds of the store."""
-    fields = (Path("/proc") / str(store.pid) / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    row |= {"requests": sum(requests.values()), "kinds": dict(sorted(requests.items()))}
+    return row | {"sent_mb": round((_sent(store, log) - sent) / 1e6, 1)}
 
 
 def _sent(store: S3Store, log: Path) -> int:
@@ -210,7 +220,7 @@ def _sent(store: S3Store, log: Path) -> int:
     return int(written.split()[1]) - log.stat().st_size
 
 
-def expires(uri: str, threshold: datetime) -> Figures:
+def expires(uri: str, threshold: datetime) -> Row:
     """Expire older snapshots."""
     from tests.support.icechunk_expiring import expire
 
@@ -218,7 +228,7 @@ def expires(uri: str, threshold: datetime) -> Figures:
     return {"released": len(done.plan.released), "edited": len(done.edited)}
 
 
-def theirs(uri: str) -> Figures:
+def theirs(uri: str) -> Row:
     """Run the library's collection."""
     from dredge.icechunk.library import open_library
 
@@ -226,12 +236,12 @@ def theirs(uri: str) -> Figures:
     return {"manifests": found.manifests_deleted, "chunks": found.chunks_deleted}
 
 
-def ours(uri: str, mode: str, dry_run: bool) -> Figures:
-    """Run a whole collection."""
-    from dredge.icechunk.collection.config import CollectConfig
-    from dredge.icechunk.collection.steps import collect
+def ours(uri: str, mode: str, dry_run: bool) -> Row:
+    """Run a whole collection as the command line does, and note the times of its steps."""
+    from dredge.icechunk.collection import steps
+    from dredge.runs.tasks import LocalRunner
 
-    config = CollectConfig(
+    config = steps.CollectConfig(
         uri=uri,
         mode=mode,
         dry_run=dry_run,
@@ -239,8 +249,34 @@ def ours(uri: str, mode: str, dry_run: bool) -> Figures:
         unsafe_grace_seconds=0,
         max_delete_percent=None,
     )
-    report = collect(config)
+    times: dict[str, tuple[float, float]] = {}
+
+    def timed[T](step: str, body: Callable[[], T]) -> T:
+        begun = time.time()
+        found = body()
+        times[step] = begun, time.time()
+        return found
+
+    runner = LocalRunner()
+    plan = timed("plan", lambda: steps.plan_collection(config))
+    run = steps.Run.open(plan.run_uri, plan=plan)
+    with run.going_on():
+        timed("mark", lambda: steps.mark(run, runner))
+        timed("list_candidates", lambda: steps.list_candidates(run, runner))
+        timed("check_limits", lambda: steps.check_limits(run))
+        timed("approve", lambda: steps.approve(run))
+        timed("bulk_delete", lambda: steps.bulk_delete(run, runner))
+        timed("verify", lambda: steps.verify(run))
+        timed("save_report", lambda: steps.save_report(run))
+        timed("release_lease", lambda: steps.release_lease(run))
+        report = steps.read_report(run)
     if report["mode"] != mode or report["outcome"] not in ("success", "dry_run"):
         raise SystemExit(f"a run was {report['mode']} and is {report['outcome']}: {report['why_mode']}")
     chunks = report["kinds"]["chunks"].get("candidates_objects", 0)
-    return {"objects": report["candidates"]["objects"], "chunks": chunks}
+    steps_seconds = sum(end - begin for begin, end in times.values())
+    return {
+        "times": times,
+        "steps": round(steps_seconds, 1),
+        "objects": report["candidates"]["objects"],
+        "chunks": chunks,
+    }

@@ -181,6 +181,7 @@ class S3Store:
 def s3_store() -> Iterator[S3Store]:
     """Run a store in a separate process."""
     command = program()
+    STATE.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -37,16 +38,16 @@ from dredge.icechunk.format.repo_info import (
 from dredge.icechunk.format.snapshots import micros, parse_parentage
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import is_id
-from dredge.storage import ObjectReader, exists
+from dredge.storage import ObjectInfo, ObjectReader, exists
 from dredge.storage.model import SkippedName
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import at_once, ordered_map
 
 SNAPSHOTS = "snapshots/"
 MANIFESTS = "manifests/"
 TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
 CONFIG_KEY = "config.yaml"
-READS_AT_ONCE = 32
+READS_AT_ONCE = 64
 FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
@@ -72,24 +73,27 @@ def spec_version(reader: ObjectReader) -> int:
         NotFoundError: there is no Icechunk repository.
         RefusedError: a repository of spec 2 without its repo info, or keys that begin with "/".
     """
-    try:
-        reader.stat(REPO_KEY)
-    except NotFoundError:
-        if any(batch.num_rows for batch in reader.list(f"{OVERWRITTEN}{REPO_KEY}.")):
-            raise _no_repo_info(reader, f"{OVERWRITTEN} holds earlier versions of it") from None
-        if any(batch.num_rows for batch in reader.list(REFS_FOLDER)):
-            return 1
-        if any(batch.num_rows for key in (REPO_KEY, REFS_FOLDER) for batch in reader.list(f"/{key}")):
-            # Releases before 2.1 wrote an empty prefix so (icechunk#2239).
-            raise RefusedError(
-                f"{reader.uri}: this repository was created at the root of the bucket by a release of Icechunk before"
-                " 2.1, so its keys begin with '/'. Dredge does not collect this layout. Copy the objects to the same"
-                " keys without '/', below a prefix, and collect the copy."
-            ) from None
-        raise NotFoundError(
-            f"{reader.uri}: no Icechunk repository (neither {REPO_KEY} nor {REFS_FOLDER})"
-        ) from None
-    return 2
+    with at_once() as ask:
+        has_copies = ask(_lists_any, reader, f"{OVERWRITTEN}{REPO_KEY}.")
+        has_refs = ask(_lists_any, reader, REFS_FOLDER)
+        if exists(reader, REPO_KEY):
+            return 2
+    if has_copies.result():
+        raise _no_repo_info(reader, f"{OVERWRITTEN} holds earlier versions of it")
+    if has_refs.result():
+        return 1
+    if any(_lists_any(reader, f"/{key}") for key in (REPO_KEY, REFS_FOLDER)):
+        # Releases before 2.1 wrote an empty prefix so (icechunk#2239).
+        raise RefusedError(
+            f"{reader.uri}: this repository was created at the root of the bucket by a release of Icechunk before 2.1,"
+            " so its keys begin with '/'. Dredge does not collect this layout. Copy the objects to the same keys"
+            " without '/', below a prefix, and collect the copy."
+        )
+    raise NotFoundError(f"{reader.uri}: no Icechunk repository (neither {REPO_KEY} nor {REFS_FOLDER})")
+
+
+def _lists_any(reader: ObjectReader, prefix: str) -> bool:
+    return any(batch.num_rows for batch in reader.list(prefix))
 
 
 def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
@@ -100,8 +104,28 @@ def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
     )
 
 
-def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -> History:
+type SnapshotFiles = Mapping[str, ObjectInfo]
+"""Listed snapshot files by id."""
+
+
+def list_snapshots(reader: ObjectReader) -> SnapshotFiles:
+    """List the snapshot files."""
+    found: dict[str, ObjectInfo] = {}
+    for batch in reader.list(SNAPSHOTS):
+        for row in batch.to_pylist():
+            if is_id(name := row["key"].removeprefix(SNAPSHOTS)):
+                found[name] = ObjectInfo(**row)
+    return found
+
+
+def read_history(
+    reader: ObjectReader, *, known: KnownSnapshots | None = None, files: Future[SnapshotFiles] | None = None
+) -> History:
     """Read refs, snapshots, parents and times.
+
+    Args:
+        known: parents of snapshots in earlier runs, which are not read again if their files have the same tags.
+        files: the listed snapshot files; None lists them for spec 1.
 
     Returns:
         Spec 1: the snapshots reachable from refs. Spec 2: all snapshots in the repo info.
@@ -111,13 +135,23 @@ def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -
         FormatError: an important file is missing or damaged, or parents form a cycle.
         RefusedError: main or the repo info is missing, or the repo info is an earlier version of itself.
     """
-    if spec_version(reader) == 2:
+    with at_once() as ask:
+        keys = ask(_ref_keys, reader)
+        version = spec_version(reader)
+    if version == 2:
         copies = newest_copies(reader)  # first, so that none is younger than the repo info read next
         info = read_repo_info(reader)
         check_not_rolled_back(reader, info, copies)
         return with_restamped(reader, history_of(info))
-    tips = read_refs(reader)
-    snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), known)
+    tips = _read_tips(reader, keys.result())
+    with at_once() as ask:
+        upgraded = ask(_refuse_upgraded, reader)
+        try:
+            _require_main_ref(reader, tips)
+            listed = list_snapshots(reader) if files is None else files.result()
+            snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), known, listed)
+        finally:
+            upgraded.result()  # an upgrade explains missing files
     history = History(
         spec_version=1,
         snapshots=snapshots,
@@ -190,14 +224,29 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
         FormatError: a file below `refs/` is not a ref, or a ref without an id.
         RefusedError: main is missing, or a repo info exists.
     """
-    keys = [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
+    tips = _read_tips(reader, _ref_keys(reader))
+    _refuse_upgraded(reader)
+    _require_main_ref(reader, tips)
+    return tips
+
+
+def _ref_keys(reader: ObjectReader) -> list[str]:
+    return [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
+
+
+def _read_tips(reader: ObjectReader, keys: Sequence[str]) -> dict[tuple[str, str], str]:
     live = live_refs(keys)
     names = {key: ref for ref, key in live.items()}
-    tips = {names[key]: parse_ref(data, key) for key, data in reader.get_many(list(live.values()))}
-    _refuse_upgraded(reader)
+    try:
+        return {names[key]: parse_ref(data, key) for key, data in reader.get_many(list(live.values()))}
+    except NotFoundError:
+        _refuse_upgraded(reader)  # an upgrade removes refs
+        raise
+
+
+def _require_main_ref(reader: ObjectReader, tips: Collection[tuple[str, str]]) -> None:
     branches = [name for kind, name in tips if kind == "branch"]
     _require_main(reader, branches, f"{ref_key('branch', MAIN)} is missing")
-    return tips
 
 
 def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
@@ -282,10 +331,10 @@ def read_parsed[T](
         return found + [parse(data, name) for data, name in waiting]
 
     get_file = get or reader.get
-    at_once = concurrency if reader.is_remote else 1
-    step = max(1, min(FILES_PER_RUN, len(keys) // max(1, at_once)))
+    threads = concurrency if reader.is_remote else 1
+    step = max(1, min(FILES_PER_RUN, -(-len(keys) // max(1, threads))))
     runs = [keys[start : start + step] for start in range(0, len(keys), step)]
-    for entries in ordered_map(read, runs, at_once):
+    for entries in ordered_map(read, runs, threads):
         yield from entries
 
 
@@ -294,11 +343,11 @@ def _entry(data: bytes, key: str) -> SnapshotEntry:
 
 
 def _reachable_snapshots(
-    reader: ObjectReader, tips: Sequence[str], known: KnownSnapshots | None
+    reader: ObjectReader, tips: Sequence[str], known: KnownSnapshots | None, files: SnapshotFiles
 ) -> dict[str, SnapshotEntry]:
     # A history is a chain: read one after the other, each file costs a round trip. So all files are read at once; a
-    # damaged, unreadable or missing file matters only on a path.
-    tags = dict(_tagged_snapshots(reader))
+    # damaged, unreadable or missing file matters only on a path. Files written since the listing are read on the path.
+    tags = {node: info.etag for node, info in files.items()}
     proved = {} if known is None else {node: known.entries[node] for node in known.entries.keys() & tags}
     proved = {node: found for node, found in proved.items() if found[0] == tags[node]}
     ahead = {node: entry for node, (_, entry) in proved.items()}
@@ -308,7 +357,7 @@ def _reachable_snapshots(
             found = _entry(data, key)
             if data[SPEC_BYTE] != 1:
                 raise _no_repo_info(reader, f"{key} is of spec {data[SPEC_BYTE]}")
-            return found, known is not None and _has_tag(reader, key, data, tags[found.id])
+            return found, known is not None and _has_tag(reader, key, data, tags.get(found.id))
         except FormatError:
             return None
 
@@ -336,14 +385,6 @@ def _get_or_empty(reader: ObjectReader, key: str) -> bytes:
         return reader.get(key)
     except (NotFoundError, ConfigError):
         return b""
-
-
-def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
-    for batch in reader.list(SNAPSHOTS):
-        keys, tags = batch.column("key").to_pylist(), batch.column("etag").to_pylist()
-        for key, tag in zip(keys, tags, strict=True):
-            if is_id(key.removeprefix(SNAPSHOTS)):
-                yield key.removeprefix(SNAPSHOTS), tag
 
 
 def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bool:

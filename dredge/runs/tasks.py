@@ -37,6 +37,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.parts import cache_parts
 from dredge.runs.payload import Json, from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
+from dredge.storage.parallel import ordered_map
 
 type TaskFunction = Callable[[Json, Json], Json]
 
@@ -76,7 +77,7 @@ class LocalRunner:
     def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         """Run the tasks; see `TaskRunner.run`."""
         if self.processes == 0:
-            return [fn(config, task) for task in tasks]
+            return list(ordered_map(functools.partial(fn, config), tasks, getattr(fn, "at_once", 1)))
         if self._pool is None:
             # Spawned, not forked: the storage clients own threads and must not be inherited.
             self._pool = ProcessPoolExecutor(self.processes, mp_context=multiprocessing.get_context("spawn"))
@@ -130,6 +131,7 @@ def in_chunks[T](items: Sequence[T], num_chunks: int) -> list[list[T]]:
 log = logging.getLogger("dredge")
 
 EVERY_SECONDS = 5.0
+_WAITING_AT_ONCE = 4
 # Progress of a step, below its folder; written by the driver.
 NOW = "_progress/now.json"
 
@@ -283,10 +285,12 @@ class WorkerRun:
 
 
 class PartitionFunction[C, T, R]:
-    """A function for a `TaskRunner`; made by `partition_function`."""
+    """A function for a `TaskRunner`; made by `partition_function`. `at_once`: number of tasks that one process may run
+    at once."""
 
-    def __init__(self, body: Callable[[WorkerRun, C, T], R]) -> None:
+    def __init__(self, body: Callable[[WorkerRun, C, T], R], at_once: int = 1) -> None:
         self.body = body
+        self.at_once = at_once
         functools.update_wrapper(self, body)
 
     @functools.cached_property
@@ -319,3 +323,8 @@ class PartitionFunction[C, T, R]:
 def partition_function[C, T, R](body: Callable[[WorkerRun, C, T], R]) -> PartitionFunction[C, T, R]:
     """Make a partition function of a module-level function; its types are payloads."""
     return PartitionFunction(body)
+
+
+def waiting_function[C, T, R](body: Callable[[WorkerRun, C, T], R]) -> PartitionFunction[C, T, R]:
+    """Make a partition function whose tasks need little memory and mostly wait for the store."""
+    return PartitionFunction(body, at_once=_WAITING_AT_ONCE)

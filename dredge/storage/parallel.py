@@ -55,6 +55,17 @@ def get_ahead(
     Up to `concurrency` objects are in memory in addition to the current one, or as many small objects as fit into
     `AHEAD_BYTES` by their mean size. So the reader of the objects and the requests do not wait for each other.
     """
+    return zip(keys, map_ahead(get, keys, concurrency, len), strict=True)
+
+
+def map_ahead[T, R](
+    fn: Callable[[T], R], items: Sequence[T], concurrency: int, size: Callable[[R], int]
+) -> Iterator[R]:
+    """As `ordered_map`, with as many small results in memory as fit into `AHEAD_BYTES` by their mean size.
+
+    Args:
+        size: bytes of a result.
+    """
     sizes = count = 0
 
     def window() -> int:
@@ -62,9 +73,9 @@ def get_ahead(
         return max(concurrency, min(_AHEAD_MAX, fitting))
 
     at_most = max(concurrency, _IN_FLIGHT_MAX) if concurrency > 1 else 1
-    for key, data in zip(keys, _ordered(get, keys, at_most, window), strict=True):
-        sizes, count = sizes + len(data), count + 1
-        yield key, data
+    for found in _ordered(fn, items, at_most, window):
+        sizes, count = sizes + size(found), count + 1
+        yield found
 
 
 def _ordered[T, R](

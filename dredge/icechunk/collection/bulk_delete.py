@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.approve.output import approval_inputs, why_asked
@@ -31,7 +32,7 @@ from dredge.icechunk.collection.deleting import DeleteConfig, DeleteTask, delete
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates.step import needed_copies
-from dredge.icechunk.collection.mark.snapshots import snapshot_files, with_ancestors
+from dredge.icechunk.collection.mark.snapshots import with_ancestors
 from dredge.icechunk.collection.outputs import (
     ApproveOutput,
     BulkDeleteOutput,
@@ -45,7 +46,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.witness.operations import read_old_refs
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, list_snapshots, read_refs, read_repo_info
 from dredge.runs import ledger
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
@@ -54,6 +55,7 @@ from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.storage import ObjectReader, exists
+from dredge.storage.parallel import ordered_map
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 log = logging.getLogger("dredge")
@@ -62,6 +64,7 @@ _REFS_LOOKED_AT = "new_since_mark"
 _NAMING = frozenset({"snapshots", "manifests"})
 """Kinds with references to later kinds."""
 _FAILURES_SHOWN = 20
+_SETTLED_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,8 @@ def find_unnamed(
     """Unreferenced snapshot files written since the mark, with their ancestors."""
     found = {
         node
-        for node, time in snapshot_files(reader)
-        if node not in marked and node not in candidates and not is_old(time, since)
+        for node, info in list_snapshots(reader).items()
+        if node not in marked and node not in candidates and not is_old(info.last_modified, since)
     }
     return with_ancestors(reader, found, marked) - set(marked)
 
@@ -228,11 +231,12 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     approval_of(run, record, ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    is_empty = not record.input(ListCandidatesOutput).total("candidates_objects")
     sweep_then_settle(
         record,
         what=f"the sweep of run {run.plan.run_id}",
         uri=run.folder.uri,
-        sweep=lambda: _sweep(run, runner, record),
+        sweep=lambda: refuse_alarmed(run) if is_empty else _sweep(run, runner, record),
         settle=lambda _: settle(run, record),
         has_begun=lambda: _REFS_LOOKED_AT in record.counts,
     )
@@ -319,9 +323,13 @@ def _delete_by_kind(
 def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
     found: set[str] = set()
     for part in parts:
-        rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
+        rows = _read_outcomes(run, part)
         found.update(rows["address"].filter(pc.equal(rows["outcome"], ledger.KEPT)).to_pylist())
     return found
+
+
+def _read_outcomes(run: Run, part: PartInfo) -> pa.Table:
+    return ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
 
 
 def _needed(run: Run) -> list[str]:
@@ -340,20 +348,20 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     codes: set[str] = set()
     not_copied = 0
     candidates = record.input(ListCandidatesOutput)
-    for kind in FOLDERS:
-        for part in candidates.candidates(kind):
-            rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
-            found = ledger.settle_rows(
-                run.folder, part, rows, ["outcome", "code"], _FAILURES_SHOWN - len(failures)
-            )
-            record.parts.append(found.part)
-            failures += found.failures
-            # Of all failures, not only of the shown ones: a temporary failure is worth another try.
-            codes |= {str(group["code"]) for group in found.groups if group["outcome"] == ledger.FAILED}
-            for group in found.groups:
-                not_copied += group["objects"] if group["code"] == NOT_COPIED else 0
-                for unit in ("objects", "bytes"):
-                    totals[f"{kind}_{group['outcome']}_{unit}"] += group[unit]
+    parts = [(kind, part) for kind in FOLDERS for part in candidates.candidates(kind)]
+    settled = ordered_map(lambda item: _read_outcomes(run, item[1]), parts, _SETTLED_AT_ONCE)
+    for (kind, part), rows in zip(parts, settled, strict=True):
+        found = ledger.settle_rows(
+            run.folder, part, rows, ["outcome", "code"], _FAILURES_SHOWN - len(failures)
+        )
+        record.parts.append(found.part)
+        failures += found.failures
+        # Of all failures, not only of the shown ones: a temporary failure is worth another try.
+        codes |= {str(group["code"]) for group in found.groups if group["outcome"] == ledger.FAILED}
+        for group in found.groups:
+            not_copied += group["objects"] if group["code"] == NOT_COPIED else 0
+            for unit in ("objects", "bytes"):
+                totals[f"{kind}_{group['outcome']}_{unit}"] += group[unit]
     record.counts.update(totals)
     for outcome in ledger.OUTCOMES:
         for unit in ("objects", "bytes"):

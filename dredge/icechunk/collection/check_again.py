@@ -19,13 +19,19 @@ from dredge.errors import AlarmError, ConfigError, DredgeError, FormatError, Not
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
-from dredge.icechunk.collection.mark.snapshots import snapshot_files
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run, read_plan
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
+from dredge.icechunk.repository import (
+    CHUNKS,
+    MANIFESTS,
+    SNAPSHOTS,
+    list_snapshots,
+    read_refs,
+    read_repo_info,
+)
 from dredge.runs.folder import RunFolder
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
@@ -57,7 +63,7 @@ def note_deletion(run: Run, record: StepRecord) -> None:
 
 def absent_files(reader: ObjectReader) -> set[str]:
     """The keys of missing snapshots and manifests reachable from refs."""
-    snapshots = {node for node, _ in snapshot_files(reader)}
+    snapshots = list_snapshots(reader)
     manifests = {
         key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
     }

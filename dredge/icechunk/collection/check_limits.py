@@ -41,7 +41,7 @@ from dredge.runs.pending import store
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.storage import exists
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import first_objects_max, read_deletions
 from dredge.undo.ways import cost_of_undo
 
@@ -257,6 +257,11 @@ def _chunks(run: Run, key: str, data: bytes, rng: random.Random) -> list[str]:
     return [CHUNKS + name for name in encode_ids(ids[rows]).to_pylist()]
 
 
+def _find_canaries(run: Run) -> tuple[list[str], list[str]]:
+    sample = sample_canaries(run)
+    return sample, split_canaries(run, sample)[0]
+
+
 def canaries_among(run: Run, keys: Collection[str], candidates: ListCandidatesOutput) -> list[str]:
     """The canaries among the candidates."""
     wanted = pa.array(sorted(keys), pa.string())
@@ -285,9 +290,12 @@ def check_limits(run: Run) -> StepSummary:
 
 
 def _check_limits(run: Run, record: StepRecord) -> None:
-    leave_record(run, record)
-    leave_list(run, record)
-    if unread := read_deletions(run.state).unread:
+    with at_once() as ask:
+        deletions, canaries = ask(read_deletions, run.state), ask(_find_canaries, run)
+        first = ask(first_objects_max, run.state, run.plan.undo.way, run.plan.run_id)
+        leave_record(run, record)
+        leave_list(run, record)
+    if unread := deletions.result().unread:
         record.warn(
             f"{len(unread):,} records of deletions cannot be compared with live objects: {unread[max(unread)]}"
         )
@@ -298,8 +306,8 @@ def _check_limits(run: Run, record: StepRecord) -> None:
         listed += run.base.state.chunk_objects - candidates.count("chunks", "listed_objects")
     limits = run.plan.config.limits
     if limits.objects is None:
-        limits = replace(limits, objects=first_objects_max(run.state, run.plan.undo.way, run.plan.run_id))
-    findings = [*_proofs(run, record), *limits.check(objects, size_bytes, listed)]
+        limits = replace(limits, objects=first.result())
+    findings = [*_proofs(run, record, *canaries.result()), *limits.check(objects, size_bytes, listed)]
     found = {
         "verdict": worst(findings),
         "findings": [to_json(finding) for finding in findings],
@@ -331,20 +339,24 @@ def _conclude(run: Run, record: StepRecord, findings: Sequence[Finding]) -> None
     )
 
 
-def _proofs(run: Run, record: StepRecord) -> Iterator[Finding]:
+def _proofs(run: Run, record: StepRecord, sample: Sequence[str], present: Sequence[str]) -> Iterator[Finding]:
     mark, candidates = record.input(MarkOutput), record.input(ListCandidatesOutput)
     for kind, (rows, counted) in candidates.written_and_counted.items():
         yield _must(f"{kind}_complete", rows == counted, rows, counted, "candidates were written and counted")
     live = mark.counts["live_snapshots"]
     yield _must("live_not_empty", live > 0, live, None, "snapshots are live")
     yield from check_absent(run, mark, candidates)
-    yield _canaries(run, record, candidates)
+    yield _canaries(run, record, candidates, sample, present)
     yield _lease(run)
 
 
-def _canaries(run: Run, record: StepRecord, candidates: ListCandidatesOutput) -> Finding:
-    sample = sample_canaries(run)
-    present, _ = split_canaries(run, sample)
+def _canaries(
+    run: Run,
+    record: StepRecord,
+    candidates: ListCandidatesOutput,
+    sample: Sequence[str],
+    present: Sequence[str],
+) -> Finding:
     data = json.dumps(present).encode()
     record.parts.append(run.folder.write_bytes(f"{CheckLimitsOutput.STEP}/{CANARIES}", data, len(present)))
     record.counts["canaries"] = len(sample)
@@ -380,10 +392,9 @@ def leave_record(run: Run, record: StepRecord) -> None:
     mark = record.input(MarkOutput)
     if mark.known is None:
         return
-    known = parse_known(run.folder.read_bytes(mark.known))
-    record.attempt.check()
-    run.lease.check(run.plan.lease)
-    if replace_known(run.state, known, mark.known_etag):
+    known, now = parse_known(run.folder.read_bytes(mark.known)), run.store_now()
+    run.check_right(now)
+    if replace_known(run.state, known, mark.known_etag, now):
         return
     found, _ = read_known(run.state)
     if replace(found, written_at=None) != known:
@@ -404,6 +415,5 @@ def leave_list(run: Run, record: StepRecord) -> None:
     if pending is None:
         return
     now = run.store_now()
-    record.attempt.check()
-    run.lease.check(run.plan.lease, now)
+    run.check_right(now)
     store.leave_list(run.state, replace(pending, left_at=now), etag)

@@ -32,6 +32,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,11 @@ from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
-from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
+from dredge.runs.parts import check_digest, get_part_cache, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import map_ahead, ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -195,13 +196,10 @@ class ManifestIndex:
     def snapshots(self, state: ObjectReader, seen: Collection[str] = ()) -> dict[str, SnapshotRow]:
         """Read every snapshot of the index except in the parts `seen`; a damaged part is left out."""
         found: dict[str, SnapshotRow] = {}
-        for part in self.snapshot_parts:
-            if part.name in seen:
-                continue
-            try:
-                rows = read_snapshot_rows(state, part)
-            except DredgeError as error:
-                log.warning("the index's part %s is left out: %s", part.name, error)
+        parts = [part for part in self.snapshot_parts if part.name not in seen]
+        for part, rows in zip(parts, ordered_map(partial(_rows_or_error, state), parts, 16), strict=True):
+            if isinstance(rows, DredgeError):
+                log.warning("the index's part %s is left out: %s", part.name, rows)
                 self.left_out.add(part.name)
                 continue
             for row in rows:
@@ -244,6 +242,13 @@ def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]
     ]
 
 
+def _rows_or_error(state: ObjectReader, part: PartInfo) -> list[SnapshotRow] | DredgeError:
+    try:
+        return read_snapshot_rows(state, part)
+    except DredgeError as error:
+        return error
+
+
 def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str, NamedChunks]]) -> PartInfo:
     """Write the chunks of manifests as a part."""
     pairs = list(rows)
@@ -280,6 +285,8 @@ def _write(state: ObjectWriter, name: str, table: pa.Table) -> PartInfo:
 
 def _put(state: ObjectWriter, name: str, data: bytes, rows: int) -> PartInfo:
     state.put(name, data)
+    if (parts := get_part_cache(cache_uri(state))) is not None:
+        parts.put(name, data)
     return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -291,12 +298,22 @@ def _read(state: ObjectReader, part: PartInfo) -> pa.Table:
 
 
 def _get(state: ObjectReader, part: PartInfo) -> bytes:
-    try:
-        data = state.get(part.name)
-    except LookupError:
-        raise FormatError(f"{part.name} is missing") from None
+    parts = get_part_cache(cache_uri(state))
+    data = None if parts is None else parts.get(part.name)
+    if data is None:
+        try:
+            data = state.get(part.name)
+        except LookupError:
+            raise FormatError(f"{part.name} is missing") from None
+        if parts is not None:
+            parts.put(part.name, data)
     check_digest(part, data, "manifest index")
     return data
+
+
+def cache_uri(state: ObjectReader) -> str:
+    """The URI of the cache of small parts, whose names are written once."""
+    return f"{state.uri}/{PARTS}"
 
 
 def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
@@ -345,7 +362,7 @@ def manifest_rows(
             return manifest, named_chunks(data, key, refs=refs[manifest])
 
     with _missing_is_damage(reader):
-        yield from ordered_map(read, sorted(refs), threads)
+        yield from map_ahead(read, sorted(refs), threads, lambda row: sum(ids.nbytes for ids in row[1]))
 
 
 @contextmanager

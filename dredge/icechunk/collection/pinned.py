@@ -32,7 +32,7 @@ from dredge.icechunk.repository import ids_in_config
 from dredge.sets.hashes import NONE, Hashes, to_bytes, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.protecting import is_archived
 
 _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
@@ -42,7 +42,10 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 
 def ids_outside_manifests(run: Run) -> set[str]:
     """Read the ids in the stored configuration and in referring repositories."""
-    return ids_in_config(run.reader) | ids_in_referring(run.plan.config.referring, run.options)
+    with at_once() as ask:
+        referring = ask(ids_in_referring, run.plan.config.referring, run.options)
+        found = ids_in_config(run.reader)
+    return found | referring.result()
 
 
 def pinned_with_needs(

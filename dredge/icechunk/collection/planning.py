@@ -15,14 +15,15 @@ from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.runs import run as shared
-from dredge.runs.clock import Clock, utc_now
+from dredge.runs.clock import Clock, StoreClock, utc_now
 from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
 from dredge.runs.run import local_holder
 from dredge.runs.versions import CLEAN, choose_mode
-from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer
+from dredge.storage.parallel import at_once
 from dredge.storage.probe import demand_conditions
-from dredge.undo.deletions import read_deletions
+from dredge.undo.deletions import Deletions, read_deletions
 from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid
 
@@ -46,9 +47,10 @@ def plan_collection(
     """
     version = spec_version(open_reader(config.uri, options))
     state = open_state(config.uri, options)
-    now = _checked_store_time(state, clock, config.safety.clock_skew_seconds_max)
+    store = StoreClock(state, clock)
+    now = _checked_store_time(store, clock, config.safety.clock_skew_seconds_max)
     run_id = new_descending_xid(now)
-    repository_lease = make_lease(state, config.safety.lease_seconds)
+    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
     grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
     try:
         plan = _plan(config, version, run_id, now, grant, state, options)
@@ -71,22 +73,23 @@ def _plan(
     state: ObjectWriter,
     options: StorageOptions | None,
 ) -> CollectionPlan:
-    current = StateStore(state, options).current(config.uri, version)
+    run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
+    with at_once() as ask:
+        way = ask(choose_way, config.undo, config.uri, run_uri, options)
+        records, stored = ask(read_deletions, state), ask(find_list, state, config.uri, now)
+        current = StateStore(state, options).current(config.uri, version)
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
-    if (
-        mode != CLEAN
-        and current.state is not None
-        and (reason := _why_clean(state, config, current.state, now))
-    ):
-        mode, why = CLEAN, reason
+    if mode != CLEAN and current.state is not None:
+        if other := _swept_since(records.result(), current.state):
+            mode, why = CLEAN, f"run {other} deleted since the run that it would build on"
+        elif (pending := stored.result()).pending is None:
+            mode, why = CLEAN, f"the pending list cannot be used: {pending.problem or 'it is missing'}"
     if current.problem:
         log.error(
             "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem
         )
     log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
-    run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
-    inventory = _inventory(config, mode, now, options)
-    undo = choose_way(config.undo, config.uri, run_uri, options)
+    inventory, undo = _inventory(config, mode, now, options), way.result()
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     return CollectionPlan(
         run_id=run_id,
@@ -106,19 +109,8 @@ def _plan(
     )
 
 
-def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: datetime) -> str:
-    """Reason against building on a state, or ""."""
-    if other := _swept_since(state, base):
-        return f"run {other} deleted since the run that it would build on"
-    stored = find_list(state, config.uri, now)
-    if stored.pending is None:
-        return f"the pending list cannot be used: {stored.problem or 'it is missing'}"
-    return ""
-
-
-def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
+def _swept_since(records: Deletions, base: RunState) -> str | None:
     """A run with deletions after another run and without a state: chunks in the other run's counts may be missing."""
-    records = read_deletions(state)
     later = (found.run_id for found in records.found if found.at >= base.started_at)
     unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
     return next((run_id for run_id in (*later, *unread) if run_id != base.run_id), None)
@@ -141,10 +133,10 @@ def _inventory(
     return found
 
 
-def _checked_store_time(state: ObjectWriter, clock: Clock, skew_seconds_max: float) -> datetime:
+def _checked_store_time(store: StoreClock, clock: Clock, skew_seconds_max: float) -> datetime:
     before = clock()
-    now = store_clock(state, "")
-    demand_conditions(state)
+    now = store.now()
+    demand_conditions(store.writer)
     ahead = (now - before).total_seconds()
     if abs(ahead) > skew_seconds_max:
         raise RefusedError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from dredge.approve.output import approval_inputs
@@ -113,7 +114,13 @@ def build_report(run: Run) -> dict[str, Any]:
         "rows": [
             to_json(row)
             for kind, figures in kinds.items()
-            for row in rows_of_kind(kind, figures, plan.config.dry_run, young if kind == "snapshots" else 0)
+            for row in rows_of_kind(
+                kind,
+                figures,
+                plan.config.dry_run,
+                young if kind == "snapshots" else 0,
+                pending.get("by_kind", {}).get(kind),
+            )
         ],
         "problems": [f"{step}: {failure['message']}" for step, failure in left.failures.items()],
         "failures": [] if swept is None else swept.failures,
@@ -296,12 +303,21 @@ def _last_clean(run: Run) -> str:
 
 
 def rows_of_kind(
-    kind: str, figures: Mapping[str, int], dry_run: bool, released: int = 0
+    kind: str,
+    figures: Mapping[str, int],
+    dry_run: bool,
+    released: int = 0,
+    waits: Mapping[str, Any] | None = None,
 ) -> Iterator[ReportRow]:
-    """Rows of a kind; `released` is the number of unneeded objects kept with all their objects for their age."""
+    """Rows of a kind.
+
+    Args:
+        released: number of unneeded objects kept with all their objects for their age.
+        waits: `by_kind` of the pending list's figures.
+    """
     if not figures:
         return
-    yield from _kept(kind, figures, released)
+    yield from _kept(kind, figures, released, "" if waits is None else _when(waits))
     candidates = figures.get("candidates_objects", 0)
     swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
     if candidates and not any(swept.values()):
@@ -312,7 +328,13 @@ def rows_of_kind(
             yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
 
 
-def _kept(kind: str, figures: Mapping[str, int], released: int) -> Iterator[ReportRow]:
+def _when(waits: Mapping[str, Any]) -> str:
+    first, last = (datetime.fromisoformat(waits[f"{which}_deletion"]) for which in ("first", "last"))
+    until = "" if first == last else f", the last from {last:%Y-%m-%d %H:%M} on"
+    return f": a run may delete the first from {first:%Y-%m-%d %H:%M} UTC on{until}"
+
+
+def _kept(kind: str, figures: Mapping[str, int], released: int, when: str) -> Iterator[ReportRow]:
     young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
     foreign = figures.get("foreign", 0)
     pinned = figures.get("pinned_objects", 0)
@@ -326,7 +348,7 @@ def _kept(kind: str, figures: Mapping[str, int], released: int) -> Iterator[Repo
     if young:
         yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
     if waiting:
-        why = "unreachable; waits for another run"
+        why = f"unreachable; waits for another run{when}"
         yield _row(kind, "waiting", why, waiting, figures["waiting_bytes"])
     if spared:
         why = "unreachable; this run keeps all of its kind"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -9,6 +11,7 @@ from typing import Literal
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.index import cache_uri
 from dredge.icechunk.collection.state import Base, open_base
 from dredge.icechunk.expiration.kept_refs import plan_for
 from dredge.icechunk.history import History
@@ -18,6 +21,7 @@ from dredge.inventory.manifest import Inventory
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.parts import cache_parts
 from dredge.runs.payload import from_versioned
 from dredge.runs.run import PlannedRun
 from dredge.runs.versions import CLEAN, Version
@@ -131,12 +135,21 @@ class Run(PlannedRun[CollectionPlan]):
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds, self.store_now)
 
-    @cached_property
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Run several steps in this process; caches the parts of the index, too."""
+        with cache_parts(cache_uri(self.state)), super().going_on():
+            yield
+
+    @property
     def base(self) -> Base | None:
         """The state below this run; None for a clean run."""
-        if self.plan.mode == CLEAN or self.plan.state is None:
-            return None
-        return open_base(self.plan.state, self.state, self.options)
+        return None if self.plan.mode == CLEAN else self.previous
+
+    @cached_property
+    def previous(self) -> Base | None:
+        """The state of the run before; None without one."""
+        return None if self.plan.state is None else open_base(self.plan.state, self.state, self.options)
 
     def pinned(self) -> tuple[LocatedSet, ...]:
         """Restored objects kept for now."""

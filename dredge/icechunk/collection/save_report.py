@@ -38,6 +38,7 @@ from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import CLEAN, OPTIMIZED, Current
 from dredge.sets.live import CountedSet
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -113,8 +114,10 @@ def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
     with run.folder.writing(attempt):
         report = build_report(run)
         page = render_html(report).encode()
-        run.folder.publish_json(REPORT, report)
-        attempt.replace(PAGE, page)
+        with at_once() as ask:
+            written = ask(attempt.replace, PAGE, page)
+            run.folder.publish_json(REPORT, report)
+        written.result()
         summary = StepSummary(
             step=SaveReportOutput.STEP,
             run_id=run.plan.run_id,

@@ -8,6 +8,7 @@ refs/tag.<name>/ref.json.deleted      empty; the tag is deleted and its name can
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from dredge.errors import FormatError
 from dredge.icechunk.ids import is_id
@@ -43,7 +44,7 @@ def _damaged(key: str, what: str) -> FormatError:
     )
 
 
-def live_refs(keys: list[str]) -> dict[tuple[str, str], str]:
+def live_refs(keys: Collection[str]) -> dict[tuple[str, str], str]:
     """Choose the live refs among the keys below `refs/`.
 
     Returns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Drop, Keep, Put, Rename
+from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 
 ICECHUNK_PAST = (
     Breakage("a chunk that only a location names is garbage", "dredge.icechunk.format.manifests",
@@ -62,7 +62,7 @@ ICECHUNK_PAST = (
     Breakage("a tab hides an id in a location", "dredge.icechunk.format.manifests", "ids_in",
              Drop("Set", 1, "elts.1"), ("test_what_parsers_of_urls_take_out_hides_no_id",)),
     Breakage("an optimized run builds on one before a sweep that failed",
-             "dredge.icechunk.collection.planning", "_why_clean", Put("If", 1, False),
+             "dredge.icechunk.collection.planning", "_swept_since", Always(None),
              ("test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run",)),
     Breakage("main may lose its tip and no person is asked", "dredge.icechunk.collection.witness.judging",
              "judge", Put("If", 5, False),

@@ -28,7 +28,7 @@ ICECHUNK_WAITING = (
              "dredge.icechunk.collection.state", "find_list", Put("keyword", "life", ""),
              ("test_a_list_of_another_life_of_the_repository_is_not_believed",)),
     Breakage("a state of Icechunk without a list is built on", "dredge.icechunk.collection.planning",
-             "_why_clean", Put("If", 2, False),
+             "_plan", Put("If", "pending", False),
              ("test_without_a_list_that_can_be_believed_everything_waits_anew_and_the_run_is_clean",)),
     Breakage("an optimized run that knew not what waits lets the state move on",
              "dredge.icechunk.collection.save_report", "lost_list", Always(""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from dredge.runs.tasks import (
     Stores,
     WorkerRun,
     partition_function,
+    waiting_function,
 )
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
@@ -116,6 +118,19 @@ def stores(tmp_path: Path) -> Stores:
         state_uri=f"file://{tmp_path}/state",
         progress="joined/_progress/x",
     )
+
+
+MET = threading.Barrier(2)
+
+
+@waiting_function
+def meet_another(run: WorkerRun, config: int, task: int) -> int:
+    MET.wait(20)
+    return config * task
+
+
+def test_tasks_that_wait_run_at_once_in_this_process_with_results_in_order(stores: Stores) -> None:
+    assert meet_another.spread(LocalRunner(), "joined", stores, 2, [1, 2, 3, 4]) == [2, 4, 6, 8]
 
 
 def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:

@@ -40,16 +40,16 @@ from dredge.icechunk.collection.list_candidates.named import (
 from dredge.icechunk.collection.list_candidates.waiting import Before, due_chunks
 from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, MarkOutput, new_chunks_name
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state import Base, counts_folder, open_base
-from dredge.icechunk.format.manifests import NamedChunks, parse_manifest
+from dredge.icechunk.collection.state import Base, counts_folder
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, round_robin, waiting_function
 from dredge.runs.versions import CLEAN
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import ObjectReader, exists
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import get_ahead, ordered_map
 
 ABSENT_MAX = 1000
 
@@ -97,19 +97,21 @@ class AskResult:
     absent: list[str]
 
 
-@partition_function
+@waiting_function
 def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResult:
     """Find the new chunks of some manifests, and ask the store for those of unproved manifests."""
     reader = run.open_store()
     counted = dict(read_manifest_rows(run.open_state(), task.index_part))
     pieces = [np.empty((0, ID_BYTES), np.uint8)]
-    for manifest, tag in task.unproved.items():
-        ids, named, digest = _read(reader, manifest)
-        if digest != tag:
-            pieces.append(ids)
+    keys = [OBJECT_FOLDERS["manifests"] + manifest for manifest in task.unproved]
+    read = get_ahead(partial(_get_live, reader), keys, config.threads)
+    for (manifest, tag), (key, data) in zip(task.unproved.items(), read, strict=True):
+        found = parse_manifest(data, key)
+        if hashlib.md5(data, usedforsecurity=False).hexdigest() != tag:
+            pieces.append(found.native_ids)
+        named = np.unique(hashes_of(found.native_ids)), sets.of_names(found.virtual_ids(key))
         if not all(map(np.array_equal, named, counted[manifest])):
-            uri = f"{reader.uri}/{OBJECT_FOLDERS['manifests']}{manifest}"
-            raise error_of_difference(uri, run.stores.state_uri)
+            raise error_of_difference(f"{reader.uri}/{key}", run.stores.state_uri)
     ids = np.unique(np.concatenate(pieces), axis=0)
     hashes = hashes_of(ids)
     named_by_all = sets.unite([counted[manifest].all for manifest in (*task.unproved, *task.proved)])
@@ -124,16 +126,11 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
     return AskResult(new=new, asked=len(keys), missing=len(missing), absent=some)
 
 
-def _read(reader: ObjectReader, manifest: str) -> tuple[np.ndarray, NamedChunks, str]:
-    key = OBJECT_FOLDERS["manifests"] + manifest
+def _get_live(reader: ObjectReader, key: str) -> bytes:
     try:
-        data = reader.get(key)
+        return reader.get(key)
     except NotFoundError:
         raise FormatError(f"{reader.uri}/{key} is live, but missing. Nothing was deleted.") from None
-    found = parse_manifest(data, key)
-    ids = found.native_ids
-    named = NamedChunks(np.unique(hashes_of(ids)), sets.of_names(found.virtual_ids(key)))
-    return ids, named, hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def find_chunks(
@@ -247,10 +244,11 @@ def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, An
         Figures and a few keys; None for an optimized run, or without a state.
     """
     plan = run.plan
-    if plan.mode != CLEAN or plan.state is None:
+    if plan.mode != CLEAN:
         return None
     try:
-        base = open_base(plan.state, run.state, run.options)
+        if (base := run.previous) is None:
+            return None
         folder = counts_folder(run.state, plan.run_id)
         start = f"{ListCandidatesOutput.STEP}/{FOUND}chunks-"
         tables = []

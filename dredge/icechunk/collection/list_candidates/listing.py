@@ -18,8 +18,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +35,11 @@ from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.ids import ALPHABET, hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import WorkerRun, partition_function
+from dredge.runs.tasks import WorkerRun, waiting_function
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader
 from dredge.storage.listing_schema import LISTING_SCHEMA
+from dredge.storage.parallel import ordered_map
 
 UNREACHABLE = "unreachable"
 REASONS = dict.fromkeys(OBJECT_FOLDERS, UNREACHABLE) | {OVERWRITTEN: "overwritten"}
@@ -68,6 +70,9 @@ FIGURES = (
     "absent",
 )
 _FOREIGN_SHOWN = 3
+_LISTED_AT_ONCE = 32
+_LIVE_LISTED_ALONE = 5_000
+"""A range with more live ids is listed in pieces: pages of one listing wait for each other."""
 
 
 def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
@@ -118,6 +123,14 @@ class NameRange:
             start_after=self.prefix + self.low if self.low else "",
             stop_before=self.prefix + self.high + "\0" if self.high else "",
         )
+
+    def list_at_once(self, reader: ObjectReader) -> Iterator[pa.RecordBatch]:
+        """List the range as ranges of the next character, several at once."""
+        first = self.low or ALPHABET[0] * len(self.high)
+        bounds = [self.low, *(first + char for char in ALPHABET[1:]), self.high]
+        ranges = [replace(self, low=low, high=high) for low, high in pairwise(bounds)]
+        for pages in ordered_map(lambda names: list(names.list(reader)), ranges, _LISTED_AT_ONCE):
+            yield from pages
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -215,7 +228,7 @@ class ListResult:
     unproved: dict[str, list[str]]
 
 
-@partition_function
+@waiting_function
 def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
     """List a range of a folder, and write its garbage."""
     live = _live_in_range(run.folder, config, task)
@@ -223,7 +236,9 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     found = _Found()
     digests = _new_manifests(run.folder, config, task)
     doubtful: dict[str, list[str]] = {}
-    for batch in task.names.list(run.open_store()):
+    reader = run.open_store()
+    many = reader.is_remote and len(live) > _LIVE_LISTED_ALONE
+    for batch in task.names.list_at_once(reader) if many else task.names.list(reader):
         hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task.names.prefix)))
         is_live = sets.contains(live, hashes) & is_id
         seen[np.searchsorted(live, hashes[is_live])] = True

@@ -28,7 +28,7 @@ from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, raw_ids_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import WorkerRun, partition_function
+from dredge.runs.tasks import WorkerRun, partition_function, waiting_function
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.listing_schema import LISTING_SCHEMA
@@ -72,7 +72,7 @@ class NameResult:
     unread: list[str]
 
 
-@partition_function
+@waiting_function
 def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
     """Write the chunks of some unreferenced manifests, each once."""
     rows = run.folder.read_part(task.part, ["address", "last_modified"]).slice(task.first, task.count)

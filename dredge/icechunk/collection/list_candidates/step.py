@@ -47,6 +47,7 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LocatedSet
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import at_once
 
 _FOREIGN_SHOWN = 3
 
@@ -64,12 +65,15 @@ def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
 def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     mark = record.input(MarkOutput)
     tasks = list(_tasks(run, mark))
-    outside = ids_outside_manifests(run)
-    record.parts.append(
-        sets.write_ids(run.folder, f"{ListCandidatesOutput.STEP}/{OUTSIDE}", sets.of_names(outside))
-    )
-    config, before = _config(run, mark, outside), read_before(run, record)
-    results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
+    with at_once() as ask:
+        read = ask(read_before, run, record)
+        outside = ids_outside_manifests(run)
+        record.parts.append(
+            sets.write_ids(run.folder, f"{ListCandidatesOutput.STEP}/{OUTSIDE}", sets.of_names(outside))
+        )
+        config = _config(run, mark, outside)
+        results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
+    before = read.result()
     _record(record, tasks, results)
     if run.base is not None:
         find_chunks(run, runner, record, results, before, config.pinned)

@@ -29,7 +29,7 @@ from dredge.icechunk.collection.list_candidates.named import once, rows_of_names
 from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.pinned import with_needs
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state import counts_folder, find_list, open_base
+from dredge.icechunk.collection.state import counts_folder, find_list
 from dredge.icechunk.collection.witness.record import parse_known
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
@@ -46,6 +46,7 @@ from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import shard_of, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectWriter
+from dredge.storage.parallel import at_once
 
 _STEP = ListCandidatesOutput.STEP
 SHARD_ROWS = 500_000
@@ -224,15 +225,17 @@ def read_before(run: Run, record: StepRecord) -> Before:
         return Before(stored=Stored(), gone=(), life="")
     root = parse_known(run.folder.read_bytes(mark.known)).root
     life = "" if root is None else f"{root[0]} of {root[1]}"
-    stored = find_list(run.state, plan.uri, run.store_now(), life)
     gone: tuple[LocatedSet, ...] = ()
+    with at_once() as ask:
+        deleted = ask(_gone, run)
+        stored = find_list(run.state, plan.uri, run.store_now(), life)
     problem = stored.problem
     if mark.known_is_damaged:
         problem = "the record of the run before this one is damaged"
     elif stored.pending is None and plan.mode != CLEAN:
         problem = problem or "it is gone"
     try:
-        gone = _gone(run)
+        gone = deleted.result()
     except DredgeError as error:
         problem = f"the deletions of the last run cannot be read ({error})"
     if problem:
@@ -243,9 +246,9 @@ def read_before(run: Run, record: StepRecord) -> Before:
 
 
 def _gone(run: Run) -> tuple[LocatedSet, ...]:
-    if run.plan.state is None:
+    if run.previous is None:
         return ()
-    folder = open_base(run.plan.state, run.state, run.options).folder
+    folder = run.previous.folder
     if (swept := folder.read_summary(ledger.STEP)) is None:
         return ()
     pieces = []
@@ -285,13 +288,20 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
     if sum(result.rows for result in results) != total:
         raise FormatError(f"{run.plan.uri}: some found objects were not compared with the pending list.")
     waits = {kind: sum((result.waits[kind] for result in results), Waits()) for kind in FOLDERS}
+    by_kind = {kind: waits[kind].to_details(config.turn.grace) for kind in FOLDERS}
     for kind in (kind for kind in FOLDERS if f"{kind}_listed_objects" in record.counts):
-        figures = waits[kind].to_details(config.turn.grace)
+        figures = by_kind[kind]
         for unit in ("objects", "bytes"):
             record.counts[f"{kind}_found_{unit}"] = record.counts.get(f"{kind}_candidates_{unit}", 0)
             for name, figure in _FIGURES.items():
                 record.counts[f"{kind}_{name}_{unit}"] = figures[figure][unit]
-    record.details["pending"] = sum(waits.values(), Waits()).to_details(config.turn.grace)
+    record.details["pending"] = sum(waits.values(), Waits()).to_details(config.turn.grace) | {
+        "by_kind": {
+            kind: {name: figures[name] for name in ("waiting", "first_deletion", "last_deletion")}
+            for kind, figures in by_kind.items()
+            if figures["waiting"]["objects"]
+        }
+    }
     if config.writes:
         pending = PendingList(
             subject=run.plan.uri.rstrip("/"),

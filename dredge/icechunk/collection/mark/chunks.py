@@ -22,7 +22,7 @@ from dredge.icechunk.collection.outputs import MarkOutput, chunk_set_name
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
 
 log = logging.getLogger("dredge")
 
@@ -144,7 +144,7 @@ class ChunksResult:
     damaged: list[str]
 
 
-@partition_function
+@waiting_function
 def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> ChunksResult:
     """Write the live chunks of a part of the index as sorted sets, a set for each shard."""
     try:

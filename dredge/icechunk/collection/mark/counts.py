@@ -21,7 +21,7 @@ from dredge.icechunk.collection.outputs import COUNTED, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state import Base, counts_folder
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
 from dredge.sets.hashes import Counted, read_counted, write_counted
 from dredge.sets.live import CountedSet
 
@@ -84,7 +84,7 @@ class CountResult:
     virtual: PartInfo | None = None
 
 
-@partition_function
+@waiting_function
 def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
     """Count the manifests of each chunk in a part of the index."""
     state, name = run.open_state(), task.index_part.name

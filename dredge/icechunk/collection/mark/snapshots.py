@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.index import (
@@ -18,20 +18,11 @@ from dredge.icechunk.collection.index import (
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import is_id
-from dredge.icechunk.repository import SNAPSHOTS
+from dredge.icechunk.repository import READS_AT_ONCE, SNAPSHOTS
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.storage import ObjectReader, exists
-
-
-def snapshot_files(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
-    """List the snapshot files: id and time of each."""
-    for batch in reader.list(SNAPSHOTS):
-        keys, times = batch.column("key").to_pylist(), batch.column("last_modified").to_pylist()
-        for key, time in zip(keys, times, strict=True):
-            if is_id(key.removeprefix(SNAPSHOTS)):
-                yield key.removeprefix(SNAPSHOTS), time
+from dredge.storage.parallel import ordered_map
 
 
 def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collection[str]) -> set[str]:
@@ -83,6 +74,7 @@ def index_snapshots(
     run: Run,
     runner: TaskRunner,
     index: ManifestIndex,
+    known: Known,
     live: set[str],
     replaced: Collection[str] = (),
     contradicted: Collection[str] = (),
@@ -90,6 +82,7 @@ def index_snapshots(
     """Read live snapshots missing from the index.
 
     Args:
+        known: from `read_index`.
         replaced: snapshots with another tag than in the base.
         contradicted: snapshots with two different reads.
 
@@ -97,7 +90,7 @@ def index_snapshots(
         All rows, and the new parts. Call `add_snapshots` with the parts after their manifests have been read: a damaged
         read with wrong manifests must not keep later runs from a better read.
     """
-    rows, meanwhile = _known_rows(run, index)
+    rows, meanwhile = known
     contradicted = {*contradicted, *index.contradicted}
     before = {snapshot: rows.pop(snapshot) for snapshot in replaced if snapshot in rows}
     lacking = sorted(live - rows.keys())
@@ -107,11 +100,10 @@ def index_snapshots(
         SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=ids)
         for number, ids in enumerate(chunks)
     ]
-    written = run.spread(
-        runner, MarkOutput.STEP, read_snapshots, tuning.threads, tasks, "snapshots", len(lacking)
-    )
-    for part in written:
-        rows |= {row.snapshot: row for row in read_snapshot_rows(run.state, part)}
+    threads = max(tuning.threads, READS_AT_ONCE)  # these files are small
+    written = run.spread(runner, MarkOutput.STEP, read_snapshots, threads, tasks, "snapshots", len(lacking))
+    for found in ordered_map(partial(read_snapshot_rows, run.state), written, tuning.threads):
+        rows |= {row.snapshot: row for row in found}
     _unite(index, rows, meanwhile)
     for snapshot in before.keys() & rows.keys() & set(contradicted):
         if before[snapshot].covers(rows[snapshot]):  # a read that is in the row already
@@ -130,14 +122,19 @@ def index_snapshots(
     return [rows[snapshot] for snapshot in sorted(live)], written
 
 
-def _known_rows(run: Run, index: ManifestIndex) -> tuple[dict[str, SnapshotRow], dict[str, SnapshotRow]]:
-    # The second part: reads that the base does not have. Killed or sleeping runs, and earlier tries of this one, may
-    # have had other reads.
+type Known = tuple[dict[str, SnapshotRow], dict[str, SnapshotRow]]
+"""Rows of known snapshots, and those of reads that the base does not have: killed or sleeping runs, and earlier tries
+of this one, may have had other reads."""
+
+
+def read_index(run: Run) -> tuple[ManifestIndex, Known]:
+    """Read the index and its snapshots."""
+    index = ManifestIndex.load(run.state)
     if run.base is None:
-        return index.snapshots(run.state), {}
+        return index, (index.snapshots(run.state), {})
     rows, meanwhile = dict(run.base.rows), index.snapshots(run.state, run.base.state.seen)
     _unite(index, rows, meanwhile)
-    return rows, meanwhile
+    return index, (rows, meanwhile)
 
 
 def _unite(index: ManifestIndex, rows: dict[str, SnapshotRow], others: Mapping[str, SnapshotRow]) -> None:

@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, refs_by_manifest
+from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, cache_uri, refs_by_manifest
 from dredge.icechunk.collection.kinds import is_old
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.counts import count_change, count_live
@@ -35,7 +35,7 @@ from dredge.icechunk.collection.mark.snapshots import (
     add_snapshots,
     ancestors_seen,
     index_snapshots,
-    snapshot_files,
+    read_index,
     with_ancestors,
 )
 from dredge.icechunk.collection.outputs import (
@@ -53,14 +53,15 @@ from dredge.icechunk.collection.state import snapshots_table
 from dredge.icechunk.collection.witness.judging import Judgement, judge
 from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
 from dredge.icechunk.history import History
-from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, read_history
-from dredge.runs.consents import read_consents
-from dredge.runs.parts import parquet_bytes
+from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, list_snapshots, read_history
+from dredge.runs.consents import Consent, read_consents
+from dredge.runs.parts import cache_parts, parquet_bytes
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import duration_text
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.storage.parallel import at_once
 
 
 def mark(run: Run, runner: TaskRunner) -> StepSummary:
@@ -71,17 +72,25 @@ def mark(run: Run, runner: TaskRunner) -> StepSummary:
         AlarmError: an earlier run had deleted a live file; it was restored where possible.
         RefusedError: the repository has no main, or is not online.
     """
-    return run.step(MarkOutput, lambda record: seeking_deleted(run, lambda: _mark(run, runner, record)))
+    with cache_parts(cache_uri(run.state)):
+        return run.step(MarkOutput, lambda record: seeking_deleted(run, lambda: _mark(run, runner, record)))
 
 
 def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    known = KnownSnapshots() if run.base is None else run.base.known
-    tags = {snapshot: tag for snapshot, (tag, _) in known.entries.items()}
-    actual = read_history(run.reader, known=known)
+    with at_once() as ask:
+        # No order is needed: files written since this listing are young in the listing of candidates, and the re-check
+        # looks for snapshots written since the plan.
+        listed = ask(list_snapshots, run.reader)
+        past, said = ask(read_known, run.state), ask(read_consents, run.state, FORGET_LOST)
+        indexed = ask(read_index, run)
+        ask(run.store_now)  # later steps need the time
+        known = KnownSnapshots() if run.base is None else run.base.known
+        tags = {snapshot: tag for snapshot, (tag, _) in known.entries.items()}
+        actual = read_history(run.reader, known=known, files=listed)
     if actual.availability != "online":
         raise RefusedError(f"{run.plan.uri}: the repository is {actual.availability}. Nothing was deleted.")
-    files = dict(snapshot_files(run.reader))
-    judgement = _ask_witnesses(run, record, actual, files)
+    files = {node: info.last_modified for node, info in listed.result().items()}
+    judgement = _ask_witnesses(run, record, actual, files, past.result(), said.result())
     history = run.after_plan(actual)
     if history is not actual:
         record.counts["planned_released_snapshots"] = len(actual.snapshots) - len(history.snapshots)
@@ -93,10 +102,10 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if history.spec_version == 2:
         unlisted = roots.tips - history.snapshots.keys()
         live |= ancestors_seen(unlisted, judgement.known.parents, judgement.released) & files.keys()
-    index = ManifestIndex.load(run.state)
+    index, rows_before = indexed.result()
     replaced = {node for node, tag in tags.items() if known.entries.get(node, ("", None))[0] != tag}
     before = set() if run.base is None else {*run.base.state.contradicted}
-    rows, parts = index_snapshots(run, runner, index, live, replaced & live, before)
+    rows, parts = index_snapshots(run, runner, index, rows_before, live, replaced & live, before)
     refs = refs_by_manifest(rows)
     kept = refs.keys() - refs_by_manifest([row for row in rows if row.snapshot in history.snapshots]).keys()
     gone = _gone(run, kept)
@@ -115,8 +124,8 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if roots.youngest is not None:
         record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
-    add_snapshots(run, index, parts)
     _write(run, record, SNAPSHOT_ROWS, parquet_bytes(snapshots_table(rows, known)), len(rows))
+    add_snapshots(run, index, parts)
     record.details["seen"] = index.seen
     record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
     _warn(run, record, roots, contradicted)
@@ -170,15 +179,20 @@ def _write(run: Run, record: StepRecord, name: str, data: bytes, rows: int) -> N
 
 
 def _ask_witnesses(
-    run: Run, record: StepRecord, history: History, files: Mapping[str, datetime]
+    run: Run,
+    record: StepRecord,
+    history: History,
+    files: Mapping[str, datetime],
+    past: tuple[Known, str | None],
+    said: Sequence[Consent],
 ) -> Judgement:
-    known, etag = read_known(run.state)
+    known, etag = past
     judgement = judge(
         run.reader,
         history,
         files,
         known,
-        read_consents(run.state, FORGET_LOST),
+        said,
         run_id=run.plan.run_id,
         now=run.plan.created_at,
         keep=timedelta(days=run.plan.config.keep_lost_days),

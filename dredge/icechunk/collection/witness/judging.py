@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError, WitnessError
-from dredge.icechunk.collection.mark.snapshots import snapshot_files
 from dredge.icechunk.collection.witness.operations import (
     OldRef,
     OperationsLog,
@@ -37,7 +36,13 @@ from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import NODE_ID_BYTES, encode_id
 from dredge.icechunk.maintenance import open_state
-from dredge.icechunk.repository import SNAPSHOTS, TRANSACTIONS, read_history, read_repo_info
+from dredge.icechunk.repository import (
+    SNAPSHOTS,
+    TRANSACTIONS,
+    list_snapshots,
+    read_history,
+    read_repo_info,
+)
 from dredge.runs.consents import Consent, check_reason, read_consents, record_consent
 from dredge.storage import ObjectReader, StorageOptions, open_reader, store_clock
 
@@ -351,7 +356,7 @@ def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
     return judge(
         reader,
         history,
-        dict(snapshot_files(reader)),
+        {node: info.last_modified for node, info in list_snapshots(reader).items()},
         read_known(state)[0],
         read_consents(state, FORGET_LOST),
         run_id="",

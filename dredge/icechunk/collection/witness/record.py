@@ -136,11 +136,11 @@ def _unless_copied_back(known: Known, at: datetime) -> Known:
     return Known(run_id=known.run_id, at=known.at, written_at=known.written_at, copied_back_at=copied_back_at)
 
 
-def replace_known(state: ObjectWriter, known: Known, etag: str | None) -> bool:
+def replace_known(state: ObjectWriter, known: Known, etag: str | None, now: datetime) -> bool:
     """Write the record with the store's time, if the file still has the tag; returns whether it had. The caller holds
     the lease.
     """
-    return replace_tagged(state, KNOWN, replace(known, written_at=store_clock(state, "")).dumps(), etag)
+    return replace_tagged(state, KNOWN, replace(known, written_at=now).dumps(), etag)
 
 
 class _NewerError(Exception):
@@ -170,7 +170,9 @@ def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
         return
     for _ in range(_CHANGES_MAX):
         known, etag = read_known(state)
-        if replace_known(state, replace(known, released=known.released | added), etag):
+        if replace_known(
+            state, replace(known, released=known.released | added), etag, store_clock(state, "")
+        ):
             return
     raise ConflictError(f"another process changed {state.uri}/{KNOWN} at the same time. Run it again.")
 

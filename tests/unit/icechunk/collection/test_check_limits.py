@@ -124,14 +124,14 @@ def test_lease_that_is_lost_while_the_guards_are_asked_is_a_refusal(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = v1.listed()
-    real = step.sample_canaries
+    real = step.canaries_among
 
-    def overtaken(run: Run) -> list[str]:
+    def overtaken(run: Run, keys: list[str], candidates: ListCandidatesOutput) -> list[str]:
         release_lease(run)
         make_lease(run.state, 60).acquire("somebody else")
-        return real(run)
+        return real(run, keys, candidates)
 
-    monkeypatch.setattr(step, "sample_canaries", overtaken)
+    monkeypatch.setattr(step, "canaries_among", overtaken)
     with pytest.raises(RefusedError, match="lease_held"):
         check_limits(run)
     assert run.folder.read_json(GUARD)["verdict"] == "refused"

@@ -38,6 +38,7 @@ from dredge.icechunk.collection.mark.snapshots import (
     _refuse_others,
     add_snapshots,
     index_snapshots,
+    read_index,
     with_ancestors,
 )
 from dredge.icechunk.collection.mark.step import Roots, choose_roots
@@ -261,8 +262,8 @@ def indexed(
     run: Run, live: set[str], replaced: Collection[str] = (), contradicted: Collection[str] = ()
 ) -> list[SnapshotRow]:
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
-        index = ManifestIndex.load(run.state)
-        rows, parts = index_snapshots(run, HERE, index, live, replaced, contradicted)
+        index, known = read_index(run)
+        rows, parts = index_snapshots(run, HERE, index, known, live, replaced, contradicted)
         add_snapshots(run, index, parts)
         return rows
 

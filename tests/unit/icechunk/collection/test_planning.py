@@ -26,6 +26,7 @@ from dredge.icechunk.collection.steps import (
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.inventory.manifest import Inventory
+from dredge.runs.clock import StoreClock
 from dredge.runs.payload import to_json
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
@@ -78,9 +79,9 @@ def test_clocks_may_differ_by_so_much_and_no_more(ahead: float, is_refused: bool
     here = NOW - timedelta(seconds=ahead)
     if is_refused:
         with pytest.raises(RefusedError, match="clock differs"):
-            _checked_store_time(state, lambda: here, 300)
+            _checked_store_time(StoreClock(state), lambda: here, 300)
     else:
-        assert _checked_store_time(state, lambda: here, 300) == NOW
+        assert _checked_store_time(StoreClock(state), lambda: here, 300) == NOW
 
 
 def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(

@@ -172,6 +172,23 @@ def test_names_equal_to_a_bound_are_listed_by_exactly_one_range(
     assert report["kinds"]["chunks"]["foreign"] == 7
 
 
+@pytest.mark.parametrize(
+    ("low", "high"), [("", ""), ("", "1"), ("G", "H"), ("Z", ""), ("", "01"), ("G0", "G1"), ("ZZ", "")]
+)
+def test_a_range_in_pieces_has_each_name_of_the_range_once(task: Task, low: str, high: str) -> None:
+    ends = ["", "0", "00", "000", "G", "G0", "G00", "G01", "GZ", "H", "Z", "ZZ", "ZZ0", "ZZZ", "a", "_", "-"]
+    for name in [*ends, *map(named, range(0, 1 << 64, 1 << 58))]:
+        task.put(f"chunks/{name}")
+    names = NameRange(prefix="chunks/", low=low, high=high)
+    reader = task.run.open_store()
+    whole, pieces = (
+        [key for batch in pages for key in batch["key"].to_pylist()]
+        for pages in (names.list(reader), names.list_at_once(reader))
+    )
+    assert pieces == whole
+    assert whole
+
+
 @pytest.mark.parametrize(("expected", "ranges"), [(100, 1), (101, 32), (3200, 32), (3201, 1024)])
 def test_folders_are_split_by_how_much_they_hold(expected: int, ranges: int) -> None:
     bounds = bounds_for(expected, 100, is_remote=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -48,6 +49,12 @@ def test_a_run_deletes_nothing_that_it_found_itself_and_tells_what_waits(repo: R
     assert (found["waiting"]["objects"], found["confirmed"]["objects"]) == (len(waiting(repo.folder)), 0)
     assert (found["grace_seconds"], found["first_deletion"]) == (GRACE * 3600, found["last_deletion"])
     assert report["counts"]["pending_objects"] == found["waiting"]["objects"] > 0
+    by_kind = found["by_kind"]
+    assert {kind: of["waiting"]["objects"] for kind, of in by_kind.items()} == Counter(
+        key.partition("/")[0] for key in waiting(repo.folder)
+    )
+    assert sum(of["waiting"]["bytes"] for of in by_kind.values()) == found["waiting"]["bytes"] > 0
+    assert {of["first_deletion"] for of in by_kind.values()} == {found["first_deletion"]}
 
 
 @pytest.mark.parametrize("mode", ["clean", "auto"])
