@@ -29,7 +29,9 @@ _latency = click.option(
     multiple=True,
     help="Delay of each request to the S3 store and the lakeFS server; repeatable.",
 )
-_before = click.option("--before", type=click.File(), help="Rows of another revision, for the latency table.")
+_before = click.option(
+    "--before", type=click.File(), help="Rows of another revision (`--json`), for the tables."
+)
 _table = click.option("--write", is_flag=True, help="Put the tables into benchmarks/README.md.")
 
 
@@ -161,6 +163,24 @@ def scale(millions: tuple[float, ...], processes: int, before: TextIO | None, wr
 
 
 @main.command()
+@_before
+@_json
+@_table
+def start(before: TextIO | None, as_json: bool, write: bool) -> None:
+    """Measure the cost of commands on tiny repositories."""
+    from benchmarks import start as measured
+
+    rows = [json.loads(line) for line in before or () if line.startswith("{")]
+    for row in measured.run():
+        rows.append(row | {"revision": tables.revision()})
+        click.echo(json.dumps(rows[-1]), err=not as_json)
+    if not as_json:
+        click.echo(measured.compare(rows))
+    if write:
+        tables.write("start", measured.compare(rows))
+
+
+@main.command()
 @click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
 @click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
 def suspects(store: str, write: bool) -> None:
@@ -214,7 +234,7 @@ def _tell(
     if latency_ms:
         name, text = f"{name}-latency", tables.by_latency(found)
     else:
-        text = tables.whole(found)
+        name, text = f"{name}-before" if before else name, tables.whole(found)
     if not as_json:
         click.echo(text)
     if write:

@@ -4,7 +4,8 @@ One process, the store's native client, no guards, no run folder, no re-check, n
 Dredge's figures are ratios to its cost.
 
     list        every object below data/, page by page
-    scan        get the uncommitted addresses from the server, and read their files
+    scan        get the uncommitted addresses from the server, and read their files; with the variable of the
+                key-value store, read the branches and their staging tokens from it instead
     fetch       get the active commits from the server, and read their metaranges and ranges in parallel
     decode      read the addresses out of the ranges
     difference  listed minus committed minus uncommitted
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import resource
@@ -31,9 +33,13 @@ import pyarrow.parquet as pq
 from benchmarks.bare_clients import Client, open_client
 from benchmarks.requests import open_requests
 from dredge.compiled import kernels
+from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 from dredge.hashing import Hashes, hash64
+from dredge.kv import open_store
 from dredge.lakefs import LakeFSClient
+from dredge.lakefs.files import messages
 from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, branch_key, repository_key
 from dredge.lakefs.files.sstable import METARANGES, read_table
 from dredge.lakefs.files.sstable.columns import decode_ranges
 
@@ -69,7 +75,8 @@ def main() -> None:
     with parts.part("list"):
         listed = store.list("data/")
     with parts.part("scan"):
-        staged = scan(store, namespace, repository)
+        url = os.environ.get(KV_URL)
+        staged = scan_kv(url, repository) if url else scan(store, namespace, repository)
     with parts.part("fetch"):
         ranges = fetch(store, repository, namespace)
     with parts.part("decode"):
@@ -119,6 +126,27 @@ def scan(store: Client, namespace: str, repository: str) -> Hashes:
         pq.read_table(pa.BufferReader(data), columns=["physical_address"]) for data in store.get_all(names)
     ]
     return hash64(pa.concat_tables(tables)["physical_address"]) if tables else np.empty(0, np.uint64)
+
+
+def scan_kv(url: str, repository: str) -> Hashes:
+    """Return hashes of the uncommitted addresses in the key-value store."""
+    with open_store(url) as store:
+        partition = Repository.decode(store.get(REPOSITORIES_PARTITION, repository_key(repository))).partition
+        rows = itertools.takewhile(
+            lambda row: row.key.startswith(branch_key("")), store.scan(partition, branch_key(""))
+        )
+        tokens = {token for row in rows for token in Branch.decode(row.value).tokens}
+        staged = (
+            messages.StagedEntryData.FromString(row.value)
+            for token in tokens
+            for row in store.scan(token.encode())
+        )
+        return hash64(
+            pa.array(
+                [messages.Entry.FromString(record.data).address for record in staged if record.identity],
+                pa.string(),
+            )
+        )
 
 
 def fetch(store: Client, repository: str, namespace: str) -> list[tuple[str, bytes]]:

@@ -282,14 +282,16 @@ def run(
     with surroundings(store, engines) as beside:
         for name in shapes:
             lake = open_lake(name, beside.store)
-            bare = measure(lake, "bare", beside, warm=False, with_kv=False, in_airflow=False)
-            yield {"store": store, **bare, "index": ""}
+            bare = {}
+            for with_kv in kvs:
+                bare[with_kv] = measure(lake, "bare", beside, warm=False, with_kv=with_kv, in_airflow=False)
+                yield {"store": store, **bare[with_kv], "index": ""}
             if not set(rounds) - {True}:  # fill the index first
                 measure(lake, "floor", beside, warm=True, with_kv=True, in_airflow=False)
             for engine, with_kv, warm in product(engines, kvs, rounds):
                 if engine != "bare":
                     row = measure(lake, engine, beside, warm=warm, with_kv=with_kv, in_airflow=in_airflow)
-                    yield {"store": store, **row, **ratios(row, bare)}
+                    yield {"store": store, **row, **ratios(row, bare[with_kv])}
 
 
 def ratios(row: dict[str, Any], bare: dict[str, Any]) -> dict[str, Any]:

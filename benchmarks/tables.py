@@ -33,6 +33,7 @@ TASKS = ("acquire_lease", *STEPS, "release_lease")
 """Steps, with the additional tasks of the DAG."""
 COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("shape", lambda row: row["shape"]),
+    ("revision", lambda row: row.get("revision", "")),
     ("engine", lambda row: row["engine"] + (" in Airflow" if row.get("airflow") else "")),
     ("index", lambda row: f"{row.get('mode', '')} {row['index']}".strip()),
     ("kv", lambda row: "yes" if row["kv"] else "no"),
@@ -57,11 +58,12 @@ def line(row: Row) -> str:
 
 
 def whole(rows: Sequence[Row]) -> str:
-    """Return all tables of some runs, with the environment."""
+    """Return all tables of some runs, with the environment. Of several revisions, only the first table has all."""
     parts = [
         surroundings(),
         table([name for name, _ in COLUMNS], [[get(row) for _, get in COLUMNS] for row in rows]),
     ]
+    rows = [row for row in rows if row.get("revision") == rows[-1].get("revision")]
     ours, bare = (
         [row for row in rows if row["engine"] != "bare"],
         [row for row in rows if row["engine"] == "bare"],

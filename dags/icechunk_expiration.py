@@ -39,6 +39,7 @@ from airflow_dredge.operators.icechunk.params import (
     RUN_DEFAULTS,
     icechunk_params,
 )
+from airflow_dredge.operators.params import share_params
 from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
 from airflow_dredge.operators.schedules import (
     LEASE_RETRIES,
@@ -92,7 +93,7 @@ def icechunk_dag(
             release.as_teardown(setups=lease),
         )
         check >> [report, release]  # the next run's check waits for them
-    return dag
+    return share_params(dag)
 
 
 icechunk_expiration = icechunk_dag("icechunk_expiration")

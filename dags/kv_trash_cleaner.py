@@ -20,6 +20,7 @@ from airflow_dredge.operators.kv.trash import (
     LakeFSKVCleanTrashOperator,
     LakeFSKVScanTrashOperator,
 )
+from airflow_dredge.operators.params import share_params
 from airflow_dredge.operators.run_check import task_arguments
 from airflow_dredge.operators.schedules import NO_BACKFILLS
 
@@ -51,7 +52,7 @@ def trash_dag(
                 outlets=[Asset("dredge_kv_trash_cleaner")],
             ),
         )
-    return dag
+    return share_params(dag)
 
 
 kv_trash_cleaner = trash_dag("kv_trash_cleaner")

@@ -35,6 +35,7 @@ from airflow_dredge.operators.lakefs.run import (
     LakeFSReleaseLeaseOperator,
     LakeFSSaveReportOperator,
 )
+from airflow_dredge.operators.params import share_params
 from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
 from airflow_dredge.operators.schedules import LEASE_RETRIES, first_task_arguments, schedule_arguments
 
@@ -78,7 +79,7 @@ def gc_dag(
             release.as_teardown(setups=lease),
         )
         check >> [report, release]  # the next run's check waits for them
-    return dag
+    return share_params(dag)
 
 
 lakefs_gc = gc_dag("lakefs_gc")

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.airflow_versions import allowed_run_types
 from airflow_dredge.operators.many import AllCollectedOperator
-from airflow_dredge.operators.params import make_params
+from airflow_dredge.operators.params import make_params, share_params
 from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
 from airflow_dredge.operators.schedules import NO_BACKFILLS
 from dredge.settings import Setting
@@ -46,7 +46,7 @@ def one_task_dag(
     """Return a DAG with a single task, such as a restore or a purge."""
     with _dag(dag_id, form, about, schedule, run_types, default_args, defaults) as dag:
         task()
-    return dag
+    return share_params(dag)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def many_dag(
         )
         # Teardowns also run after a person marked the run as failed. The second one sets the run's state.
         chain(collected, page.as_teardown(), decision.as_teardown(on_failure_fail_dagrun=True))
-    return dag
+    return share_params(dag)
 
 
 def _dag(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow.sdk import Param
+from airflow.sdk import DAG, Param
 
 from dredge.settings import Setting, setting, with_nearest
 
@@ -19,6 +19,17 @@ def make_params(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[s
     if unknown := sorted(set(defaults) - known.keys()):
         raise TypeError(f"no such Param: {with_nearest(unknown[0], known)}")
     return {name: _param(setting, defaults) for name, setting in known.items()}
+
+
+def share_params(dag: DAG) -> DAG:
+    """Remove the tasks' own copies of the DAG's Params, and return the DAG.
+
+    A run of a task has the Params of its DAG anyway. Airflow validates and stores each copy at every parse, which took
+    0.3 s and 190 kB for a DAG of 14 tasks.
+    """
+    for task in dag.tasks:
+        task.params = type(dag.params)()
+    return dag
 
 
 def templates(settings: Iterable[Setting]) -> dict[str, str]:

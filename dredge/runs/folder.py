@@ -288,14 +288,17 @@ class RunFolder:
         names = list(steps)
 
         def read(step: str) -> StepSummary | None:
-            kept = None if self._kept is None else self._kept.pop(step, None)
+            kept = None if self._kept is None else self._kept.get(step)
             if self._kept is None or kept is None:
                 return self.read_summary(step)
             with at_once() as ask:  # it was there before, so the number may be read in the same moment
                 number = ask(newest_number, self.writer, step)
                 found = self._summary(f"{step}/{SUCCESS}") if afresh else kept
             if found is None or found.try_number != number.result():
+                self._kept.pop(step, None)
                 return self.read_summary(step)
+            if not afresh:
+                return found  # not kept again: its write may have failed meanwhile
             self._kept[step] = found
             return found
 

@@ -18,7 +18,6 @@ from dredge.causes import CREDENTIALS, UNUSABLE, cause_of_code, cause_without_an
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.process import environment
 from dredge.storage import StorageOptions, environment_of_child
-from dredge.storage.azure.clients import is_installed as is_azure_installed
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -65,7 +64,10 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     """
     own = StorageOptions.from_env()
     options = _with_default(own, GOOGLE_DEFAULT, GOOGLE_TYPE)
-    if is_azure_installed():
+    # Not at module level: each parse of DAG files would load pyarrow.
+    from dredge.storage.azure.clients import is_installed
+
+    if is_installed():
         options = _with_default(options, AZURE_DEFAULT, AZURE_TYPE)
     if not aws_conn_id:
         return options

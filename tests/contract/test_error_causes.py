@@ -30,7 +30,7 @@ _S3 = StorageOptions(
 
 
 def _s3(url: str) -> StorageOptions:
-    return replace(_S3, endpoint_url=url)
+    return replace(_S3, endpoint_url=url, ca_bundle=StorageOptions.from_env().ca_bundle)
 
 
 def _list(url: str) -> object:
@@ -94,21 +94,24 @@ CALLS = [*HTTP_CALLS, _postgres]
 Call = Callable[[str], object]
 
 
+HASTE = {
+    "storage.s3.clients.READ_ATTEMPTS": 1,
+    "storage.s3.clients.CONNECT_SECONDS": 1,
+    "storage.azure.clients.CONNECT_SECONDS": 1,
+    "storage.azure.clients._READ_RETRIES": 0,
+    "storage.gcs.wire._TIMEOUT": (1, 5),
+    "lakefs.transport.CONNECT_SECONDS": 1,
+    "lakefs.transport.TRIES": 1,
+    "kv.dynamodb.TRIES": 1,
+    "kv.postgres._CONNECT_SECONDS": 2,
+}
+
+
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each client tries once, does not wait long, and is not one of another test."""
-    monkeypatch.setattr("dredge.storage.s3.clients.READ_ATTEMPTS", 1)
-    for place in (
-        "storage.s3.clients.CONNECT_SECONDS",
-        "storage.azure.clients.CONNECT_SECONDS",
-        "lakefs.transport.CONNECT_SECONDS",
-    ):
-        monkeypatch.setattr(f"dredge.{place}", 1)
-    monkeypatch.setattr("dredge.storage.gcs.wire._TIMEOUT", (1, 5))
-    monkeypatch.setattr("dredge.storage.azure.clients._READ_RETRIES", 0)
-    monkeypatch.setattr("dredge.lakefs.transport.TRIES", 1)
-    monkeypatch.setattr("dredge.kv.dynamodb.TRIES", 1)
-    monkeypatch.setattr("dredge.kv.postgres._CONNECT_SECONDS", 2)
+    for place, value in HASTE.items():
+        monkeypatch.setattr(f"dredge.{place}", value)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     clients.CLIENTS.forget()
@@ -297,7 +300,6 @@ def test_one_variable_names_the_authority_for_every_client(
         monkeypatch.delenv(name, raising=False)
     with failing.port_with_unknown_certificate(tmp_path) as port:
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
-        monkeypatch.setattr(f"{__name__}._S3", replace(_S3, ca_bundle=StorageOptions.from_env().ca_bundle))
         error = failure_of(lambda: call(f"https://localhost:{port}"))
     assert isinstance(error, UnavailableError), error
 
@@ -308,7 +310,6 @@ def test_a_file_of_authorities_that_is_none_is_bad_input(
 ) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
-    monkeypatch.setattr(f"{__name__}._S3", replace(_S3, ca_bundle=StorageOptions.from_env().ca_bundle))
     error = failure_of(lambda: call("https://localhost:1"))
     assert isinstance(error, ConfigError), error
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,9 +72,30 @@ def kinds(dag: DAG) -> set[str]:
     return {str(getattr(kind, "value", kind)) for kind in dag.allowed_run_types or ()}
 
 
+def test_a_parse_of_a_lakefs_dag_loads_no_large_package() -> None:
+    large = {"numpy", "pyarrow", "pandas", "numba", "pyspark", "boto3", "obstore", "lakefs_sdk", "icechunk"}
+    files = sorted(path.stem for path in (ROOT / "dags").glob("lakefs_*.py"))
+    code = "; ".join(["import sys", *(f"import airflow_dredge.dags.{name}" for name in files)])
+    code += f"; print('loaded', *sorted({large!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded"
+
+
 @pytest.mark.parametrize("name", PARAMS)
 def test_params_are_these(dags: dict[str, DAG], name: str) -> None:
     assert set(dags[name].params) == set(PARAMS[name].split())
+
+
+def test_a_task_has_the_params_of_its_dag_and_no_copies(dags: dict[str, DAG]) -> None:
+    from airflow.sdk.definitions.param import process_params
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in dags.values():
+        stored = DagSerialization.to_dict(dag)["dag"]
+        assert {name for name, _ in stored["params"]} == set(dag.params)
+        assert [task for task in stored["tasks"] if task["__var"].get("params")] == []
+        for task in dag.tasks:
+            assert process_params(dag, task, {}, suppress_exception=True) == dag.params.dump()
 
 
 def test_a_form_deletes_nothing_unless_told(dags: dict[str, DAG]) -> None:

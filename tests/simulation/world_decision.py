@@ -41,31 +41,13 @@ NUMBERS = 12
 """Addresses of a history."""
 STOPS = ("", "", "", "", "before list", "after list", "half deleted")
 WRITES = (
-    "upload",
-    "upload",
-    "long upload",
-    "long upload",
-    "commit",
-    "commit",
-    "reset",
-    "expire",
-    "revive",
-    "restage",
-    "replace",
-    "orphan",
-)
+    "upload", "upload", "long upload", "long upload", "commit", "commit", "reset", "expire", "revive",
+    "restage", "replace", "orphan",
+)  # fmt: skip
 HARMS = (
-    "back up",
-    "put back",
-    "put back",
-    "blind",
-    "clock back",
-    "lose list",
-    "old list",
-    "hold",
-    "forget",
+    "back up", "put back", "put back", "blind", "clock back", "lose list", "old list", "hold", "forget",
     "mend",
-)
+)  # fmt: skip
 SUBJECT = "memory://decision/lake"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -136,11 +136,6 @@ class World:
     @property
     def now(self) -> datetime:
         return self.store.now
-
-    def without_snapshots(self) -> None:
-        """From now on views of the store return later states."""
-        rows = self.store.rows
-        self.store.view = lambda: nullcontext(LiveView(self.kv, rows))  # type: ignore[method-assign]
 
     def commit(self, partition: bytes, parents: Sequence[str] = (), metarange: str = METARANGE) -> Commit:
         ids = tuple(parents)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,13 +24,6 @@ def stormy_world(clean: int = 20, staged: int = 50, **settings: Any) -> tuple[Wo
     orphan = world.orphan("data/slice/orphan")
     world.age(days=2)
     return world, living, orphan
-
-
-def counting(world: World) -> Counter[str]:
-    """Count the calls of the server from now on, by name."""
-    asked: Counter[str] = Counter()
-    world.client.before = lambda name, _: asked.update([name])
-    return asked
 
 
 def cut_after(monkeypatch: pytest.MonkeyPatch, rows: int, *modules: Any) -> None:

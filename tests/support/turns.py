@@ -16,7 +16,6 @@ turn. A schedule is a list of moves; a failing one is printed and can be pasted 
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -311,8 +310,3 @@ def _independent(left: Operation, right: Operation) -> bool:
 
 def _kind(result: object) -> str:
     return type(result).__name__ if isinstance(result, BaseException) else "ok"
-
-
-def random_choice(seed: int) -> Callable[[list[str]], str]:
-    """A random schedule from a seed."""
-    return random.Random(seed).choice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from math import comb
 
-from tests.simulation.proposals.explorer import Found, Scene, Trouble, explore, follow
+from tests.simulation.proposals.explorer import Scene, Trouble, explore, follow
 from tests.simulation.proposals.world import (
     Flow,
     World,
@@ -14,7 +14,6 @@ from tests.simulation.proposals.world import (
     kv_set,
     kv_set_if,
     read_clock,
-    wait_until,
     within,
 )
 
@@ -62,12 +61,6 @@ def test_a_lost_update_is_found_by_its_shortest_schedule_with_the_fewest_turns()
     assert not follow(counters(careful=False), ["a", "a", "b", "b"])
 
 
-def test_a_careful_counter_loses_nothing_in_any_order() -> None:
-    explored = explore(counters(careful=True))
-    assert explored.found == {}
-    assert explored.schedules > 2
-
-
 def test_a_dead_actor_is_found_and_only_as_many_die_as_may() -> None:
     found = explore(counters(careful=True, crashes=1)).found["loss"]
     assert sum(move.endswith("!") for move in found.moves) == 1
@@ -99,38 +92,3 @@ def test_time_does_not_pass_a_request_by() -> None:
 
     explore(Scene(World(), {"a": late}, look, hours=3))
     assert max(now for now, value in seen if value is None) == 3, "before the request begins, time passes"
-
-
-def test_who_forgets_what_it_heard_sees_no_less() -> None:
-    remembering = {"a": lambda: twice("n"), "b": lambda: twice("n")}
-    forgetting = {name: lambda: after(lambda: count("n"), lambda: count("n")) for name in "ab"}
-    end = expect(4)
-    both = [
-        explore(Scene(World(), actors, end.always, at_rest=end.at_rest))
-        for actors in (remembering, forgetting)
-    ]
-    assert both[0].schedules == both[1].schedules == comb(8, 4)
-    assert both[0].states > both[1].states
-    assert len(both[0].found["loss"].events) == len(both[1].found["loss"].events)
-
-
-def twice(key: str) -> Flow[str]:
-    yield from count(key)
-    yield from count(key)
-    return "counted"
-
-
-def test_what_comes_later_comes_when_all_have_ended() -> None:
-    def look() -> Flow[str]:
-        yield wait_until(5)
-        return str((yield kv_get("n")))
-
-    def check(world: World, ends: object) -> list[Trouble]:
-        return [Trouble("leak", f"{ends} at {world.now}")]
-
-    scene = Scene(
-        World(), {"a": lambda: count("n")}, lambda world: (), later=(("look", look),), at_rest=check
-    )
-    found: Found = explore(scene).found["leak"]
-    assert found.trouble.text == "{'a': 'counted', 'look': '1'} at 5"
-    assert [event.actor for event in found.later] == ["look", "look"]

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.output import approval_inputs, why_asked
+from dredge.approve.output import why_asked
 from dredge.approve.settings import ALWAYS, NEVER
-from dredge.gc.approve import ApproveOutput
-from tests.support.gc import make_world
 
 OVER = [
     {"rule": "objects", "verdict": "awaiting_approval", "text": "3 objects"},
@@ -38,16 +36,3 @@ def test_nobody_is_asked_about_a_run_that_deletes_nothing_or_may_ask_nobody(over
     assert asked(ALWAYS, over=over, dry_run=True) == ""
     assert asked(ALWAYS, over=over, objects=0) == ""
     assert asked(NEVER, over=over) == ""
-
-
-@pytest.mark.parametrize(("approval", "inputs"), [("always", (ApproveOutput,)), ("never", ())])
-def test_the_sweep_reads_an_answer_where_one_is_needed(approval: str, inputs: tuple[type, ...]) -> None:
-    world = make_world(approval=approval)
-    world.upload("a")
-    world.lake.commit()
-    world.orphan("data/orphan")
-    world.age(days=2)
-    run = world.plan()
-    assert approval_inputs(run.plan, run.folder, ApproveOutput) == ()
-    world.mark(run)
-    assert approval_inputs(run.plan, run.folder, ApproveOutput) == inputs

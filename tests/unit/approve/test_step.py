@@ -69,18 +69,6 @@ def test_an_approved_run_deletes_the_garbage_and_nothing_else_and_says_who_appro
     assert run.folder.read_json("summary.json")["approval"]["by"] == "ada"
 
 
-def test_a_run_that_waits_says_so_and_what_to_do() -> None:
-    world, run, kept, gone = waiting_run()
-    with pytest.raises(AwaitingApprovalError):
-        world.run(run)
-    report = read_report(run)
-    assert report["outcome"] == "awaiting_approval"
-    assert "7 objects" in report["headline"]
-    assert report["what_to_do"]
-    assert report["over_limit"]
-    assert world.data() == kept | gone
-
-
 def test_a_rejected_run_ends_and_moves_no_state() -> None:
     world, run, kept, gone = waiting_run()
     said(run, "rejected", by="eve")

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
+from dredge.commands import gc_recovery
 from dredge.commands.gc import command
+from dredge.commands.gc_recovery import acknowledge_command
 from dredge.errors import RefusedError
-from tests.support.gc import World, make_world
+from dredge.lakefs.client import ENDPOINT
+from dredge.runs.consents import read_consents
+from dredge.storage import ObjectWriter, open_writer
+from dredge.undo.alarms import SCHEMA, open_alarms, read_alarms, write_alarm
+from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.gc import make_world
+from tests.support.lakefs_server import Lake
+from tests.support.memory_store import forget_memory_store
 
 
 def ask(*arguments: str) -> Result:
     return CliRunner().invoke(command, list(arguments))
-
-
-def world_with_runs() -> World:
-    world = make_world()
-    world.upload("a", b"1")
-    world.orphan("data/orphan")
-    world.age(days=2)
-    world.collect(dry_run=True)
-    world.age(hours=1)
-    world.collect()
-    return world
-
-
-def test_a_report_is_shown_as_text_and_as_json() -> None:
-    world = world_with_runs()
-    run = json.loads(ask("runs", world.lake.namespace, "--json").output)["runs"][0]
-    text = ask("report", run["folder"])
-    assert text.exit_code == 0
-    assert "1 objects (6 bytes) were deleted" in text.output
-    assert json.loads(ask("report", run["folder"], "--json").output)["outcome"] == "success"
 
 
 def test_a_failed_run_has_its_exit_code_and_says_what_to_do() -> None:
@@ -71,3 +65,132 @@ def test_the_index_is_verified_and_rebuilt() -> None:
     assert "1 ranges were decoded again" in ask("index", "rebuild", world.lake.namespace).output
     good = ask("index", "verify", world.lake.namespace, "--against-ranges", "--json")
     assert (good.exit_code, json.loads(good.output)["good"]) == (0, True)
+
+
+# `dredge gc run` collects a repository in this process, and deletes only when it is told to.
+
+
+ORPHAN = "data/orphan"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with server(tmp_path) as found:
+        branch = found.repository().branch("main")
+        branch.object("kept").upload(b"kept")
+        branch.commit("kept")
+        found.writer().put(ORPHAN, b"orphan")
+        time.sleep(1.1)  # the folder tells whole seconds
+        yield found
+
+
+def collect(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    return gc(capsys, "run", "lake", *COLLECT_NOW, *words)
+
+
+def keys(lake: Lake) -> set[str]:
+    return {key for batch in lake.writer().list("data/") for key in batch["key"].to_pylist()}
+
+
+def test_a_run_only_says_what_would_go(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    before = keys(lake)
+    code, said, _ = collect(capsys)
+    assert code == 0
+    assert keys(lake) == before
+    assert "dry run" in said.lower()
+    assert f"run {lake.namespace('lake')}/_lakefs/retention/gc/unified/" in said
+
+
+def test_a_run_that_is_told_to_deletes_the_garbage_and_nothing_else(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = keys(lake)
+    code, said, _ = collect(capsys, "--apply", "--json")
+    report = json.loads(said)
+    assert (code, report["outcome"], report["counts"]["deleted_objects"]) == (0, "success", 1)
+    assert keys(lake) == before - {ORPHAN}
+
+
+def test_a_run_that_is_held_shows_its_report_and_deletes_nothing(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = keys(lake)
+    code, said, errors = collect(capsys, "--apply", "--max-delete-objects", "0")
+    assert code == 3
+    assert keys(lake) == before
+    assert "held" in said
+    assert errors.startswith("dredge: ")
+    assert collect(capsys, "--apply")[0] == 3, "it waits for an answer, and holds other runs back"
+    assert keys(lake) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--max-delete-percent", "101"), "--max-delete-percent"),
+        (("--mode", "fast"), "--mode"),
+        (("--retention-policy", "policy.yaml"), "policy.yaml"),
+        (("--processes", "-1"), "'--processes': -1 is not in the range x>=0"),
+    ],
+)
+def test_a_wrong_setting_is_named_before_anything_is_touched(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ENDPOINT, raising=False)
+    code, _, errors = collect(capsys, *words)
+    assert code == 2
+    assert message in errors
+
+
+# `dredge gc acknowledge`: output, exit codes, and what is kept with the state.
+
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectWriter]:
+    found = open_writer("memory://alarms/state")
+    monkeypatch.setattr(gc_recovery, "open_repository_state", lambda _repository: found)
+    yield found
+    forget_memory_store("alarms")
+
+
+def _alarm(state: ObjectWriter) -> None:
+    values = {"address": "data/a", "hash": 1, "deleted_by": "r1", "outcome": "restored", "message": ""}
+    write_alarm(state, "r2-t001", "r2", AT, pa.Table.from_pylist([values], schema=SCHEMA))
+
+
+def _run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        acknowledge_command.main(["lake", *words])
+    return int(ended.value.code or 0), capsys.readouterr().out
+
+
+def test_open_alarms_are_listed_with_a_code_of_their_own(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(capsys)[0] == 0
+    _alarm(state)
+    code, said = _run(capsys, "--json")
+    assert code == 10
+    (alarm,) = json.loads(said)["alarms"]
+    assert (alarm["deleted_by"], alarm["outcomes"]) == ({"r1": 1}, {"restored": 1})
+    assert open_alarms(state)
+
+
+def test_a_reason_ends_them_and_is_kept_with_the_name(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _alarm(state)
+    code, said = _run(capsys, "--reason", "the clone is stopped", "--by", "ada")
+    assert code == 0
+    assert "r2-t001" in said
+    assert not open_alarms(state)
+    (alarm,) = read_alarms(state)
+    assert alarm.acknowledged is not None
+    assert (alarm.acknowledged.who, alarm.acknowledged.why) == ("ada", "the clone is stopped")
+    (said_so,) = read_consents(state, "acknowledge")
+    assert said_so.what == {"alarms": ["r2-t001"]}
+    assert _run(capsys)[0] == 0

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dredge.cli import dredge
-from dredge.commands.spark_env import _distributions, _libraries, _needed
+from dredge.commands.spark_env import _distributions, _libraries
 from dredge.errors import ConfigError
 
 
@@ -17,21 +17,6 @@ def test_what_executors_need_is_packed_and_neither_airflow_nor_spark() -> None:
     names = {found.name.lower().replace("_", "-") for found in _distributions()}
     assert {"pyarrow", "numpy", "numba", "llvmlite", "obstore", "icechunk", "psycopg-binary"} <= names
     assert names.isdisjoint({"apache-airflow", "pyspark", "pytest", "dredge", "fastapi"})
-
-
-@pytest.mark.parametrize(
-    ("requirement", "needed"),
-    [
-        ("psycopg[binary]>=3.2; extra == 'kv'", ("psycopg", frozenset({"binary"}))),
-        ("apache-airflow<3.4,>=3.0; extra == 'airflow'", None),
-        ('tzdata; sys_platform == "win32"', ("tzdata", frozenset())),
-        ("numpy>=2", ("numpy", frozenset())),
-    ],
-)
-def test_extras_that_nobody_wants_are_left_out(
-    requirement: str, needed: tuple[str, frozenset[str]] | None
-) -> None:
-    assert _needed(requirement, frozenset({"kv"})) == needed
 
 
 def test_the_c_library_is_the_machines_own() -> None:

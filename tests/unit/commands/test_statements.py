@@ -100,21 +100,6 @@ def test_a_run_with_approvers_is_approved_in_airflow(capsys: pytest.CaptureFixtu
     assert gc(capsys, "reject", run.folder.uri, "--by", "eve")[0] == 0
 
 
-def test_a_second_run_is_refused_until_the_first_one_is_answered(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = keys(lake)
-    run = waiting(capsys)
-    unlimited = ("run", "lake", "--apply", *COLLECT_NOW)
-    assert gc(capsys, *unlimited)[0] == 3
-    assert gc(capsys, "approve", run, "--by", "ada")[0] == 0
-    assert gc(capsys, *unlimited)[0] == 3
-    assert keys(lake) == before
-    assert gc(capsys, "resume", run, "--quiet")[0] == 0
-    assert keys(lake) == before - {ORPHAN}
-    assert gc(capsys, *unlimited)[0] == 0
-
-
 def test_what_resume_would_refuse_cannot_be_approved(capsys: pytest.CaptureFixture[str]) -> None:
     world, run, _, _ = waiting_run()
     run.lease.release(run.plan.lease)

@@ -86,28 +86,6 @@ def test_credentials_that_may_delete_nothing_leave_everything_and_say_so() -> No
     assert world.data() == kept | gone
 
 
-def test_credentials_that_end_while_deleting_are_no_promise_that_nothing_was_touched() -> None:
-    world, kept, gone = busy_world()
-
-    def ends(number: int, _keys: object) -> None:
-        if number == 2:
-            raise ConfigError("the key pair has expired")
-
-    context = world.plan()
-    with (
-        deleting(before=ends),
-        pytest.raises(PartialError, match="2 objects") as caught,
-    ):
-        world.run(context)
-    assert caught.value.exit_code == 9
-    assert len(world.data() - kept) == len(gone) - 2
-    failure = context.folder.read_failure("bulk_delete")
-    assert failure is not None
-    assert failure["kind"] == "partial"
-    run_steps(Run.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
-    assert world.data() == kept
-
-
 def test_a_key_pair_that_ends_before_anything_is_deleted_is_wrong_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -17,7 +17,6 @@ from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.lakefs.files.ranges import read_metarange
-from dredge.runs.payload import from_json, to_json
 from dredge.runs.pending.rows import YOUNG
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
@@ -51,58 +50,6 @@ def run(world: World, **settings: Any) -> Run:
     context = world.plan(**settings)
     world.run(context)
     return context
-
-
-def test_only_slices_that_no_run_is_done_with_are_listed() -> None:
-    world = grown_world()
-    kept = world.upload("new", b"new")
-    gone = world.upload("newer", b"newer")
-    world.lake.catalog.branches.reset_branch(REPOSITORY, "main", kind="object", path="newer")
-    world.age(days=2)
-    context = run(world)
-    assert context.plan.mode == "optimized"
-    listing = summary_of(context, "slice_listing").counts
-    assert (listing["slices"], listing["covered_slices"]) == (2, 1)
-    assert listing["old_objects"] == 2
-    assert gone not in world.data()
-    assert kept in world.data()
-
-
-def test_only_new_ranges_and_metaranges_are_read() -> None:
-    world = grown_world()
-    world.upload("b", b"b")
-    world.lake.commit()
-    world.age(days=2)
-    read: list[str] = []
-    context = world.plan()
-    honest = type(context.reader).get
-
-    def get(self: Any, key: str) -> bytes:
-        if key.startswith("_lakefs/") and len(key) == len("_lakefs/") + 64:
-            read.append(key)
-        return honest(self, key)
-
-    type(context.reader).get = get  # type: ignore[method-assign]
-    try:
-        world.run(context)
-    finally:
-        type(context.reader).get = honest  # type: ignore[method-assign]
-    counts = summary_of(context, "list_committed").counts
-    assert counts["ranges_decoded"] == 1
-    assert counts["dropped_ranges"] == 0
-    assert counts["active_commits"] == 3
-    new = {key for key in read if key.removeprefix("_lakefs/") not in known_files(world, context)}
-    assert len(new) <= 2, "one metarange, one range"
-
-
-def known_files(world: World, context: Run) -> set[str]:
-    version = context.plan.state
-    assert version is not None
-    state = StateStore(context.state).load(version)
-    before = Run.open(state.run_uri, None, world.client, world.lake.clock)
-    ranges = before.folder.read_part(state.ranges)["range_id"].to_pylist()
-    named = before.folder.read_part(state.named)["metarange_id"].to_pylist()
-    return {*ranges, *named}
 
 
 def test_what_only_dropped_ranges_named_goes_and_what_others_name_too_stays() -> None:
@@ -179,57 +126,6 @@ def test_a_dry_run_and_a_failed_run_leave_the_state_alone() -> None:
     assert state_of(world) == before
     world.collect()
     assert state_of(world).previous == before.run_id
-
-
-def test_the_first_run_is_clean_and_so_is_one_after_the_interval() -> None:
-    world = make_world(mode="auto", clean_every_days=10)
-    world.upload("a", b"a")
-    world.age(days=2)
-    assert run(world).plan.mode == "clean"
-    world.age(days=9)
-    assert run(world).plan.mode == "optimized"
-    world.age(days=2)
-    assert run(world, mode="optimized").plan.mode == "optimized"
-    context = run(world)
-    assert context.plan.mode == "clean"
-    assert "11 days" in context.plan.why_mode
-    assert state_of(world).optimized_runs == 0
-
-
-@pytest.mark.parametrize("damage", ["pointer", "version", "missing", "part", "repository", "counted"])
-def test_a_damaged_state_means_a_clean_run(damage: str) -> None:
-    world = grown_world()
-    context = world.plan()
-    release_lease(context)
-    state, version = state_of(world), context.plan.state
-    assert version is not None
-    if damage == "pointer":
-        context.state.put(POINTER, b"{}")
-    elif damage == "version":
-        context.state.put(version.name, context.state.get(version.name) + b" ")
-    elif damage == "missing":
-        context.state.put(POINTER, json.dumps({"name": "state/versions/none.json", "sha256": "0"}).encode())
-    elif damage == "repository":
-        document = to_json(state) | {"repository": "another"}
-        moved = from_json(RunState, document)
-        store = StateStore(context.state)
-        store.advance(moved, store.current(REPOSITORY, world.lake.namespace))
-    elif damage == "counted":
-        part = state.counted.parts[0]
-        data = bytearray(context.state.get(part.name))
-        data[0] ^= 1
-        context.state.put(part.name, bytes(data))
-    else:
-        before = Run.open(state.run_uri, None, world.client, world.lake.clock)
-        before.folder.writer.put(state.ranges.key, b"nothing")
-    gone = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    context = world.plan(mode="optimized")
-    assert context.plan.mode == "clean"
-    assert "unusable" in context.plan.why_mode
-    world.run(context)
-    assert gone not in world.data()
-    assert state_of(world).run_id == context.plan.run_id
 
 
 def test_a_state_that_breaks_in_the_middle_of_a_run_stops_it_and_the_next_is_clean() -> None:

@@ -53,19 +53,6 @@ def test_sweep_refuses_a_plan_that_is_not_the_one_the_listing_was_made_for() -> 
     assert world.data() == kept | gone
 
 
-@pytest.mark.parametrize("seconds", [-7200, 7200])
-@pytest.mark.parametrize("name", ["slice_listing", "mark_uncommitted", "list_committed"])
-def test_clocks_of_workers_do_not_refuse_a_right_run(name: str, seconds: float) -> None:
-    world, kept, _ = busy_world()
-    context = world.plan()
-    elsewhere = driver(world, context)
-    elsewhere.clock = lambda: world.lake.clock() + timedelta(seconds=seconds)
-    for each, step in STEPS.items():
-        step(elsewhere if each == name else context, HERE)
-        world.age(seconds=0.1)
-    assert world.data() == kept
-
-
 @pytest.mark.parametrize("seconds", [-7200, -2])
 def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
     """The listing was made again after staging was read, on a machine whose clock is behind."""

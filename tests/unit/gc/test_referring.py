@@ -336,24 +336,6 @@ def test_a_server_that_does_not_answer_for_it_is_tried_again() -> None:
         world.run(run)
 
 
-def test_garbage_that_was_staged_there_alone_is_found_by_optimized_runs() -> None:
-    world = importing(mode="auto", referring_repositories=OTHER)
-    staged = world.upload("a", b"staged")
-    stage_there(world, staged)
-    world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="object", path="a")
-    world.age(days=9)
-    world.collect()
-    world.age(days=1)
-    world.collect()
-    assert staged in world.data()
-    world.lake.catalog.branches.reset_branch(OTHER, "main", kind="object", path="staged")
-    world.age(days=2)
-    run = world.plan()
-    world.run(run)
-    assert run.plan.mode == "optimized"
-    assert staged not in world.data()
-
-
 def test_a_repository_that_refers_no_more_makes_the_next_run_a_clean_one() -> None:
     world = with_importer(mode="auto")
     imported = expired(world)

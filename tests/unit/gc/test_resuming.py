@@ -12,7 +12,6 @@ from dredge.errors import (
     LeaseHeldError,
     RefusedError,
     RejectedError,
-    UnavailableError,
 )
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, check_resumable, plan_run, resume_run
@@ -44,14 +43,6 @@ def test_an_approved_run_goes_on_where_it_stopped() -> None:
     assert (summary.details["outcome"], summary.counts["deleted_objects"]) == ("success", 7)
     assert world.data() == kept
     assert run.folder.writer.stat("slice_listing/_SUCCESS.json").etag == listed.etag
-
-
-def test_a_run_that_nobody_approved_still_waits() -> None:
-    world, kept, gone = busy_world(max_delete_objects=0)
-    run = ended(world)
-    with pytest.raises(AwaitingApprovalError):
-        again(world, run)
-    assert world.data() == kept | gone
 
 
 @pytest.mark.parametrize("hours", [0, 3.9])
@@ -106,21 +97,6 @@ def test_a_run_between_its_end_and_its_approval_ends_it() -> None:
     assert world.data() == kept | {late}
     assert not world.data() & gone
     world.collect(max_delete_objects=None)  # it gave its lease back
-
-
-def test_a_run_that_failed_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, kept, _ = busy_world()
-    run = world.plan()
-
-    def down(*_: object) -> None:
-        raise UnavailableError("503")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.client, "prepare_commits", down)
-        with pytest.raises(UnavailableError):
-            world.run(run)
-    again(world, run)
-    assert world.data() == kept
 
 
 def test_a_run_of_an_orchestrator_is_left_to_it() -> None:

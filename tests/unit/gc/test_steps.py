@@ -6,22 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from dredge.gc import steps
-
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.mark.parametrize("name", ["slice_listing", "plan_run", "Plan", "KVAccess", "Decision"])
-def test_a_name_is_loaded_at_its_first_use(name: str) -> None:
-    assert getattr(steps, name).__name__ == name
-
-
-@pytest.mark.parametrize("name", ["sweep", "no_such_step"])
-def test_another_name_is_not(name: str) -> None:
-    with pytest.raises(AttributeError, match=name):
-        getattr(steps, name)
 
 
 def test_a_dag_file_and_a_task_load_no_step_but_their_own() -> None:

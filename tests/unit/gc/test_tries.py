@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError, UnavailableError
+from dredge.errors import ConflictError, OvertakenError, RefusedError
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, release_lease
-from dredge.gc.run import PLAN, Run
+from dredge.gc.run import PLAN
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import (
     bulk_delete,
@@ -23,13 +22,12 @@ from dredge.gc.steps import (
     subtract,
 )
 from dredge.runs import ledger
-from dredge.runs.gate import Gate
 from dredge.runs.lease import hand_over
-from dredge.storage import DeleteOutcome, open_deleter, open_writer
+from dredge.storage import DeleteOutcome, open_writer
 from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
-from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchanged
-from tests.support.tries import HERE, STEPS, come_to, die, driver, undo
+from tests.support.orphans import MOMENTS, Moment, sleep_once, unchanged
+from tests.support.tries import HERE, STEPS, come_to, die, driver
 
 
 def metadata(world: World) -> dict[str, bytes]:
@@ -79,24 +77,6 @@ def test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none(name: str
         STEPS[name](orphan, HERE)
     assert unchanged(before, metadata(world), "lease.json") == []
     assert summary_of(retry, name).try_number == 2
-    run_steps(retry, HERE)
-    assert world.data() == kept
-
-
-@pytest.mark.parametrize("name", list(STEPS)[:7])
-def test_tasks_of_an_orphan_write_nothing_over_what_its_retry_wrote(name: str) -> None:
-    """Spark's workers outlive a lost driver for a while."""
-    world, kept, _ = busy_world(safety={"gate_every_seconds": 0})
-    orphan, workers = world.plan(), Recorder()
-    retry = driver(world, orphan)
-    come_to(orphan, name)
-    STEPS[name](orphan, workers)
-    undo(orphan, name)
-    STEPS[name](retry, HERE)
-    before, objects = metadata(world), world.data()
-    workers.again()
-    assert unchanged(before, metadata(world), "_progress") == []
-    assert world.data() == objects
     run_steps(retry, HERE)
     assert world.data() == kept
 
@@ -158,83 +138,6 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
     assert (counts["deleted_objects"], counts["missing_objects"]) == (len(gone) - 2, 1)
 
 
-def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
-    """Somebody removed the object with the number, so that the retry of an orphan has the orphan's number: what its
-    driver knows to be safe, the orphan's workers do not know."""
-    world, kept, _ = busy_world(safety={"gate_every_seconds": 0})
-    orphan, workers = world.plan(), Recorder()
-    world.mark(orphan)
-    bulk_delete(orphan, workers)
-    of_the_orphan = len(workers.calls)
-    open_deleter(orphan.folder.uri).delete(
-        [f"{ledger.STEP}/{name}" for name in ("_try.json", "_SUCCESS.json")]
-    )
-    bulk_delete(driver(world, orphan), workers)
-
-    def sweeps(calls: Sequence[Any]) -> list[Any]:
-        return [config for _, config, _ in calls if "gate" in config.get("config", {})]
-
-    # A driver that was held up looks again under a watch of its own, so that each may have several.
-    early, late = (
-        {sweep["config"]["gate"]["watch"] for sweep in sweeps(calls)}
-        for calls in (workers.calls[:of_the_orphan], workers.calls[of_the_orphan:])
-    )
-    assert early
-    assert late
-    assert early.isdisjoint(late)
-    assert {sweep["stores"]["attempt"][1] for sweep in sweeps(workers.calls)} == {1}
-    assert world.data() == kept
-
-
-def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_goes_on_when_it_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The gate was closed only for a moment: what was not sent is neither deleted nor failed."""
-    world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
-    context = world.plan()
-    world.mark(context)
-    is_open = Gate.is_open
-    asked: list[int] = []
-
-    def closed_once(self: Gate) -> bool:
-        asked.append(1)
-        return is_open(self) and len(asked) != 2  # the second is asked by the deleter
-
-    monkeypatch.setattr(Gate, "is_open", closed_once)
-    with pytest.raises(UnavailableError):
-        bulk_delete(context, HERE)
-    assert world.data() == kept | gone
-    bulk_delete(context, HERE)
-    assert world.data() == kept
-    done = summary_of(context, ledger.STEP)
-    assert (done.counts["deleted_objects"], done.counts["failed_objects"]) == (len(gone), 0)
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", STEPS)
-def test_a_try_that_wakes_up_after_its_run_has_ended_disturbs_no_later_run(name: str, moment: Moment) -> None:
-    world, kept, _ = busy_world()
-    orphan = world.plan()
-    retry = driver(world, orphan)
-    come_to(orphan, name)
-    later: list[Run] = []
-    before: dict[str, bytes] = {}
-
-    def ended_and_another_began() -> None:
-        world.run(retry)
-        world.age(seconds=1)
-        later.append(world.plan())
-        world.mark(later[0])
-        before.update(metadata(world))
-
-    sleep_once(orphan.folder, moment, ended_and_another_began)
-    with pytest.raises((RefusedError, ConflictError)):
-        STEPS[name](orphan, HERE)
-    assert unchanged(before, metadata(world)) == []
-    world.run(later[0])
-    assert world.data() == kept
-
-
 def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
     """The run was ended while it checked again: nobody waits for it any more."""
     world, kept, gone = busy_world()
@@ -281,26 +184,3 @@ def test_a_state_that_was_moved_on_before_its_summary_was_written_can_be_moved_o
     release_lease(context)
     world.age(days=1)
     assert world.plan(mode="auto").plan.mode == "optimized"
-
-
-def test_a_defect_in_the_sweep_is_reported_with_what_was_deleted() -> None:
-    """The ledger is settled and the report written, and the next try goes on from there."""
-    world, kept, gone = busy_world()
-    context = world.plan()
-
-    def fall_over(number: int, _keys: object) -> None:
-        if number == 2:
-            raise KeyError("nobody thought of this")
-
-    with (
-        deleting(before=fall_over),
-        pytest.raises(DefectError, match="KeyError") as caught,
-    ):
-        world.run(context)
-    assert isinstance(caught.value.__cause__, KeyError)
-    told = context.folder.read_json("report.json")
-    assert (told["outcome"], told["counts"]["deleted_objects"]) == ("partial", 2)
-    assert told["problems"]
-    world.run(context)
-    assert world.data() == kept
-    assert summary_of(context, ledger.STEP).counts["deleted_objects"] == len(gone)

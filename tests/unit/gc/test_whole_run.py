@@ -9,7 +9,6 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.steps import Run, check_limits
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_writer
 from tests.support.gc import Parallel, World, make_world
 
 
@@ -146,17 +145,6 @@ def test_a_run_writes_what_the_vendors_collector_writes() -> None:
     assert "<html" in context.folder.writer.get("report.html").decode()
 
 
-def test_a_run_root_of_the_users_choice_holds_the_run(tmp_path: object) -> None:
-    world = make_world()
-    world.upload("a", b"1")
-    world.orphan("data/orphan")
-    world.age(days=2)
-    context = world.plan(run_root="memory://elsewhere/runs")
-    world.run(context)
-    assert context.plan.run_uri == f"memory://elsewhere/runs/{context.plan.run_id}"
-    assert open_writer("memory://elsewhere/runs").list_level("").folders == [f"{context.plan.run_id}/"]
-
-
 @pytest.mark.parametrize(
     ("limit", "value"),
     [("max_delete_objects", 1), ("max_delete_bytes", 5), ("max_delete_percent", 10.0)],
@@ -183,30 +171,3 @@ def test_steps_out_of_order_are_refused() -> None:
     context = world.plan()
     with pytest.raises(RefusedError, match="slice_listing"):
         check_limits(context, LocalRunner())
-
-
-def test_the_driver_hands_tasks_and_gets_results_that_are_small_and_plain() -> None:
-    seen: list[tuple[str, str]] = []
-
-    class Watching:
-        default_parallelism = 3
-
-        def run(self, name, fn, config, tasks):  # type: ignore[no-untyped-def]
-            results = LocalRunner().run(
-                name, fn, json.loads(json.dumps(config)), json.loads(json.dumps(tasks))
-            )
-            seen.append((name, json.dumps([config, *tasks, *results])))
-            return results
-
-    world = make_world()
-    world.runner = Watching()
-    for number in range(50):
-        world.upload(f"path/{number:03d}", b"%d" % number)
-    world.lake.commit()
-    world.orphan("data/orphan")
-    world.age(days=2)
-    assert world.collect().counts["deleted_objects"] == 1
-    assert {name for name, _ in seen} >= {"slice_listing", "list_committed", "subtract", "bulk_delete"}
-    addresses = world.data()
-    for name, text in seen:
-        assert not any(address in text for address in addresses), f"rows of {name} went through the driver"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.kv import KeyNotFoundError, open_store
+from dredge.kv import KeyNotFoundError
 from dredge.kv.dynamodb import TRIES, DynamoStore, TableAddress
 from tests.support.dynamodb import Faults, dynamodb_server, table_url
 
@@ -56,20 +56,6 @@ def test_a_value_beyond_the_limit_of_an_item_is_an_input_error(store: DynamoStor
         store.set(b"p", b"k", b"x" * 410_000)
 
 
-@pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "ThrottlingException"])
-def test_throttled_requests_are_tried_again_ever_more_slowly(
-    store: DynamoStore, pauses: list[float], code: str
-) -> None:
-    faults = Faults(store.client)
-    faults.refuse(code, 4)
-    store.set_if(b"p", b"k", b"v", None)
-    assert store.get(b"p", b"k") == b"v"
-    assert len(pauses) == 4
-    assert pauses[3] > pauses[0] > 0
-    faults.refuse(code, 3)
-    assert [entry.key for entry in store.scan(b"p")] == [b"k"]
-
-
 def test_a_lost_connection_is_unavailable_and_never_a_missing_key(store: DynamoStore) -> None:
     store.set(b"p", b"k", b"v")
     faults = Faults(store.client)
@@ -96,14 +82,6 @@ def test_a_conditional_write_whose_answer_is_lost_never_fails_on_its_own_success
         store.set_if(b"p", b"k", b"v", None)
     assert faults.sent == ["PutItem"], "sent once"
     assert store.get(b"p", b"k") == b"v", "and it had arrived"
-
-
-def test_a_missing_table_is_made_only_on_request(endpoint: str) -> None:
-    url = table_url(endpoint)
-    with pytest.raises(ConfigError, match="ResourceNotFoundException"):
-        DynamoStore(url, create=False)
-    open_store(url).close()
-    DynamoStore(url, create=False).close()
 
 
 def test_urls_say_where_and_never_who() -> None:

@@ -56,21 +56,6 @@ def test_partitions_are_found_in_all_segments(store: DynamoStore, url: str) -> N
         rows.close()
 
 
-def test_reading_partitions_counts_towards_the_rate_of_all_views(store: DynamoStore, url: str) -> None:
-    pauses: list[float] = []
-    for number in range(3):
-        store.set(b"p", b"k%d" % number, bytes(60_000))
-    rows = DynamoRows(url, ReadRate(units_per_second=1), sleep=pauses.append)
-    for _ in range(3):
-        with rows.view() as view:
-            assert len(list(view.scan(b"p"))) == 3
-    rows.close()
-    # Nobody really slept, so what is owed grows from view to view.
-    assert len(pauses) == 3
-    assert pauses == sorted(pauses)
-    assert pauses[-1] > 2 * pauses[0] > 0
-
-
 def test_a_pacer_spreads_what_is_read_over_time() -> None:
     clock = [100.0]
     slept: list[float] = []

@@ -56,13 +56,6 @@ def test_rows_are_decoded_by_their_message() -> None:
     assert record["value"]["instance_uid"] == "dc0oetpksduagc7our40"  # type: ignore[index]
 
 
-def test_staged_entries_show_their_address_and_tombstones_say_so() -> None:
-    token = "orchard-feature-x:d9505f2a-1d31-4fe9-85f3-1744db3ab406"
-    tombstone, upload = (line["value"] for line in values("scan", token))
-    assert tombstone == {"key": "a/1", "tombstone": True}
-    assert upload["entry"]["address"].startswith("data/")  # type: ignore[index]
-
-
 @pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
 def test_every_row_of_a_real_server_can_be_decoded(story: str) -> None:
     for row in dump(story):
@@ -85,19 +78,8 @@ def test_credentials_are_hidden_unless_asked_for() -> None:
         assert "secret" not in {line["type"] for line in values("scan", partition, "--show-secrets")}
 
 
-def test_users_keys_and_policies_are_decoded_too() -> None:
-    found = {line["key"]: line for line in values("scan", "basicAuth", "--show-secrets")}
-    user = found["users/superAdmin"]
-    assert user["type"] == "UserData"
-    assert user["value"]["username"] == "probe"  # type: ignore[index]
-
-
 def test_a_missing_key_and_a_missing_store_are_different_errors(tmp_path: Path) -> None:
     with pytest.raises(KeyNotFoundError):
         run("get", "graveler", "repos/nothing")
     with pytest.raises(ConfigError):
         CliRunner().invoke(command, ["ls", f"sqlite://{tmp_path}/absent.db"], catch_exceptions=False)
-
-
-def test_a_damaged_value_is_shown_as_such() -> None:
-    assert decoded(b"graveler", b"repos/x", b"\xff\xff")[0] == "damaged RepositoryData"

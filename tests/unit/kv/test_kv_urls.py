@@ -145,21 +145,6 @@ def test_words_of_lakefs_own_connection_string_are_taken(server: PostgresServer,
         open_store(f"{plain} host={folder} user=postgres dbname={name}").close()
 
 
-def test_a_table_in_another_schema_is_found_by_search_path(server: PostgresServer) -> None:
-    import psycopg
-
-    fresh = server.new_database()
-    with psycopg.connect(fresh, autocommit=True) as connection:
-        connection.execute('CREATE SCHEMA "the lake"')
-    there = f"{fresh}&search_path=%22the%20lake%22"
-    with PostgresStore(there) as store:
-        store.set(b"p", b"k", b"v")
-    with contextlib.closing(open_row_reader(there)) as rows, rows.view() as view:
-        assert [entry.value for entry in view.scan(b"p")] == [b"v"]
-    with pytest.raises(ConfigError):
-        open_row_reader(fresh)
-
-
 def test_a_word_that_nobody_knows_is_named_unless_it_may_be_a_part_of_a_password() -> None:
     for known, url in (
         (True, "postgresql://h/db?sslmode=disable&nonsense=1"),

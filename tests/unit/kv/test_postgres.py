@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -58,13 +57,6 @@ def test_the_table_is_the_one_of_a_real_lakefs(url: str, store: PostgresStore) -
         (f"kv_{i}", f"FOR VALUES WITH (modulus 100, remainder {i})") for i in range(100)
     )
     assert shown == [("p", "k\\000\\377")]
-
-
-def test_many_may_open_a_new_database_at_once(server: PostgresServer) -> None:
-    fresh = server.new_database()
-    with ThreadPoolExecutor(4) as threads:
-        for opened in threads.map(PostgresStore, [fresh] * 4):
-            opened.close()
 
 
 def test_the_advisory_lock_is_lakefs_own() -> None:

@@ -6,14 +6,12 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
-from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
-from dredge.kv.model import MemoryKV
+from dredge.kv import open_store
 from dredge.kv.sqlite import SQLiteKV
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,19 +20,6 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "kv.db"
-
-
-def test_readers_go_on_while_somebody_writes(path: Path) -> None:
-    with SQLiteKV(str(path)) as store:
-        store.set(b"p", b"k", b"v")
-        writer = sqlite3.connect(path, isolation_level=None)
-        writer.execute("BEGIN IMMEDIATE")
-        writer.execute("UPDATE kv SET value = x'00'")
-        assert store.get(b"p", b"k") == b"v"
-        assert [e.value for e in store.scan(b"p")] == [b"v"]
-        writer.execute("COMMIT")
-        assert store.get(b"p", b"k") == b"\0"
-        writer.close()
 
 
 def test_a_writer_that_waits_too_long_says_try_again_and_has_written_nothing(path: Path) -> None:
@@ -54,17 +39,6 @@ def test_a_writer_that_waits_too_long_says_try_again_and_has_written_nothing(pat
         holder.close()
         assert store.get(b"p", b"k") == b"v"
         store.set(b"p", b"k", b"new")
-
-
-def test_a_writer_waits_for_another_one(path: Path) -> None:
-    with SQLiteKV(str(path), busy_seconds=20) as store:
-        holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        holder.execute("BEGIN IMMEDIATE")
-        release = threading.Timer(0.3, lambda: (holder.execute("COMMIT"), holder.close()))
-        release.start()
-        store.set(b"p", b"k", b"v")
-        release.join()
-        assert store.get(b"p", b"k") == b"v"
 
 
 @pytest.mark.parametrize("url", ["sqlite://relative.db", "sqlite://", "sqlite:///no/such/folder/kv.db"])
@@ -121,61 +95,3 @@ def test_parent_and_forked_child_write_side_by_side(path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_many_may_open_a_new_file_at_once(path: Path) -> None:
-    start = threading.Barrier(8)
-    errors: list[BaseException] = []
-
-    def begin(number: int) -> None:
-        start.wait()
-        try:
-            with SQLiteKV(str(path)) as store:
-                store.set(b"p", b"%d" % number, b"v")
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=begin, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    with SQLiteKV(str(path)) as store:
-        assert len(list(store.scan(b"p"))) == 8
-
-
-def test_a_killed_writer_leaves_whole_values(path: Path) -> None:
-    script = (
-        "import sys, os\nfrom dredge.kv.sqlite import SQLiteKV\ns = SQLiteKV(sys.argv[1])\n"
-        "n = 0\nwhile True:\n    s.set(b'p', b'k', b'%d' % (n % 10) * 50000); n += 1\n"
-        "    if n == 50: print('going', flush=True)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(path)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == "going\n"
-        process.kill()
-        process.wait()
-    with SQLiteKV(str(path)) as store:
-        value = store.get(b"p", b"k")
-        assert len(value) == 50000
-        assert len(set(value)) == 1
-        store.set_if(b"p", b"k", b"after", value)
-
-
-def test_memory_stores_are_apart_and_forget_emptied_partitions() -> None:
-    one, two = MemoryKV(), MemoryKV()
-    one.set(b"p", b"k", b"v")
-    with pytest.raises(KeyNotFoundError):
-        two.get(b"p", b"k")
-    one.delete(b"p", b"k")
-    assert one._partitions == {}
-    with pytest.raises(PredicateFailedError):
-        one.set_if(b"p", b"k", b"v", b"old")
-    assert one._partitions == {}

@@ -12,7 +12,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.runs.cleanup import ListedFiles, read_recent_versions
 from dredge.runs.versions import POINTER, VERSIONS, Current
-from dredge.storage import ObjectWriter, open_writer, store_clock
+from dredge.storage import ObjectWriter, open_writer
 from dredge.xid import new_descending_xid
 from tests.support.memory_store import forget_memory_store
 from tests.support.versions import Told, ToldVersions
@@ -67,16 +67,6 @@ def test_the_one_that_the_pointer_names_counts_though_it_was_listed_as_old_or_no
     assert set(read_recent_versions(store, files([]), "")) == {names[3]}
 
 
-def test_without_a_pointer_the_listed_ones_count(
-    store: ToldVersions, writer: ObjectWriter, names: list[str]
-) -> None:
-    other = ToldVersions(open_writer("memory://lifetimes-test/another"))
-    assert read_recent_versions(other, files([]), "") == {}
-    for name in names:
-        other.writer.put(name, writer.get(name))
-    assert set(read_recent_versions(other, files(names, names[1:]), "")) == set(names[:2])
-
-
 @pytest.mark.parametrize("data", [b"{}", b"no JSON"])
 def test_a_damaged_version_counts_for_nobody_unless_it_is_the_newest(
     store: ToldVersions, writer: ObjectWriter, names: list[str], data: bytes
@@ -97,16 +87,3 @@ def test_the_newest_is_the_one_of_its_whole_digest(
     writer.put(POINTER, json.dumps({**pointer, "sha256": pointer["sha256"][:16] + digest[16:]}).encode())
     with pytest.raises(FormatError):
         read_recent_versions(store, files(names), "")
-
-
-def test_what_was_last_modified_before_an_instant_is_aged(writer: ObjectWriter) -> None:
-    for key in ("a/one", "a/two", "b/three"):
-        writer.put(key, key.encode())
-    times = {info.key: info.last_modified for info in writer.list_level("a/").objects}
-    listed = ListedFiles.of(writer, "a/", times["a/two"])
-    assert listed.sizes == {"a/one": 5, "a/two": 5}
-    assert listed.aged == {key for key, at in times.items() if at < times["a/two"]}
-    later = ListedFiles.of(writer, "", store_clock(writer, "") + DAY)
-    assert later.old("a/") == later.below("a/") == ["a/one", "a/two"]
-    assert files(["b", "a/2", "a/1", "a/3"], ["a/3", "a/1", "b"]).old("a/") == ["a/1", "a/3"]
-    assert files(["b", "a/2"], ["b"]).below("a/") == ["a/2"]

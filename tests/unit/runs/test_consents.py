@@ -33,12 +33,6 @@ def check(state: ObjectWriter, **present: bool | None) -> None:
     check_variables(state, "lake", present, "dredge gc")
 
 
-def test_a_variable_that_never_bound_a_run_may_be_missing(state: ObjectWriter) -> None:
-    check(state, policy=False, schedules=None)
-    check(state, policy=False, schedules=False)
-    assert read_bound_variables(state) == set()
-
-
 def test_a_missing_variable_stops_every_run_until_it_is_back(state: ObjectWriter) -> None:
     check(state, policy=True, schedules=True)
     for _ in range(2):
@@ -105,17 +99,6 @@ def test_a_statement_is_kept_with_who_when_why_and_what() -> None:
         what={"url": "http://b"},
     )
     assert record_consent(state, OWN, "lake", "again").who == login_name()
-
-
-def test_statements_are_read_by_kind_and_the_oldest_first() -> None:
-    world = make_world()
-    state = _state(world)
-    for number, kind in enumerate((OWN, LIFT_BLOCK, OWN)):
-        record_consent(state, kind, "lake", f"reason {number}")
-        world.age(days=1)
-    assert [found.why for found in read_consents(state)] == ["reason 0", "reason 1", "reason 2"]
-    assert [found.why for found in read_consents(state, OWN)] == ["reason 0", "reason 2"]
-    assert read_consents(state, "acknowledge") == []
 
 
 @pytest.mark.parametrize("why", ["", "  \n"])

@@ -74,15 +74,6 @@ def test_an_error_of_the_end_does_not_hide_the_first(first: BaseException, later
     assert caught.value is first
 
 
-def test_an_error_of_the_end_alone_is_raised_and_the_end_is_done_once() -> None:
-    done: list[int] = []
-    with closing_with(lambda: done.append(1), "the end"):
-        pass
-    assert done == [1]
-    with pytest.raises(UnavailableError), closing_with(_raising(UnavailableError("end")), "the end"):
-        pass
-
-
 def test_a_local_run_whose_report_fails_too_shows_the_first_error(monkeypatch: pytest.MonkeyPatch) -> None:
     first = RefusedError("of the first step")
     monkeypatch.setattr(steps, "slice_listing", lambda *_: _raising(first)(), raising=False)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from dredge.errors import DefectError, FormatError, OvertakenError, RefusedError, UnavailableError
+from dredge.errors import FormatError, OvertakenError, RefusedError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import BY_DIGEST, cache_parts
-from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
+from dredge.runs.payload import from_json, from_sealed, to_json
 from dredge.runs.steps import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry
@@ -87,38 +85,9 @@ def do(folder: RunFolder, step: str, inputs: list[str], value: int = 1) -> StepS
 done: list[str] = []
 
 
-def test_a_step_is_done_once_and_again_when_its_input_was_done_again(folder: RunFolder) -> None:
-    done.clear()
-    do(folder, "first", [])
-    do(folder, "second", ["first"])
-    do(folder, "second", ["first"])
-    assert done == ["first", "second"]
-    open_deleter(folder.uri).delete(["first/_SUCCESS.json"])
-    do(folder, "first", [])
-    do(folder, "second", ["first"])
-    assert done == ["first", "second", "first", "second"]  # equal figures, but of another time
-    do(folder, "second", ["first"])
-    assert len(done) == 4
-
-
 def test_a_step_without_its_input_is_refused(folder: RunFolder) -> None:
     with pytest.raises(RefusedError):
         do(folder, "second", ["first"])
-
-
-def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFolder) -> None:
-    part = folder.write_table("listing", 0, ROWS)
-    summary = StepSummary("s", "r", "success", NOW, NOW, {"a": 1}, (part,), {"x": "y"}, ("w",), {"d": [1]})
-    assert from_sealed(StepSummary, to_sealed(summary)) == summary
-    assert from_sealed(StepSummary, to_sealed(replace(summary, try_number=3))).try_number == 3
-    later = StepSummary(
-        "s", "r", "success", NOW, NOW.replace(hour=3), {"a": 1}, (part,), {"x": "y"}, (), {"d": [1]}
-    )
-    assert later.digest == summary.digest
-    other = StepSummary("s", "r", "success", NOW, NOW, {"a": 2}, (part,), {"x": "y"}, (), {"d": [1]})
-    assert other.digest != summary.digest
-    with pytest.raises(FormatError):
-        from_sealed(StepSummary, {**to_sealed(summary), "counts": {"a": 2}})
 
 
 def test_a_damaged_summary_is_an_error_not_an_absence(folder: RunFolder) -> None:
@@ -148,12 +117,6 @@ def claim(folder: RunFolder) -> StepTry:
     return StepTry.claim(folder.writer, "s")
 
 
-def failure(folder: RunFolder) -> dict[str, Any]:
-    found = folder.read_failure("s")
-    assert found is not None
-    return found
-
-
 def complete_step(folder: RunFolder, attempt: StepTry) -> StepSummary:
     summary = StepSummary("s", "r1", "success", NOW, NOW, try_number=attempt.number)
     folder.write_summary(summary)
@@ -166,23 +129,6 @@ def test_a_try_that_was_overtaken_tells_no_failure(folder: RunFolder) -> None:
     with pytest.raises(OvertakenError):
         folder.write_failure("s", UnavailableError("late"), NOW, orphan)
     assert folder.read_failure("s") is None
-
-
-@pytest.mark.parametrize(
-    ("error", "message", "is_traced"),
-    [
-        (RefusedError("no"), "no", False),
-        (DefectError("broken"), "broken", True),
-        (ValueError("what"), "what", True),
-        (ValueError(), "ValueError", True),
-    ],
-)
-def test_where_it_was_is_told_of_defects_only(
-    folder: RunFolder, error: Exception, message: str, is_traced: bool
-) -> None:
-    folder.write_failure("s", error, NOW, claim(folder))
-    assert failure(folder)["message"] == message
-    assert ("traceback" in failure(folder)) == is_traced
 
 
 def test_damage_is_met_until_the_step_is_done(folder: RunFolder) -> None:

@@ -402,19 +402,6 @@ def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
     assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None, "published": 0}
 
 
-def test_a_look_names_what_was_published_by_its_end(folder: RunFolder) -> None:
-    numbers = []
-
-    def look() -> str | None:
-        numbers.append(len(numbers) + 1)
-        return None
-
-    watch = Watch(folder, folder.writer, KEY, look, lambda: numbers[-1])
-    for number in (1, 2):
-        assert watch.look()
-        assert _written(folder)["published"] == number
-
-
 @pytest.mark.parametrize("looks", [UnavailableError("heads: 503"), None])
 def test_a_look_that_cannot_be_written_down_stops_the_driver_too(
     folder: RunFolder, looks: Exception | None

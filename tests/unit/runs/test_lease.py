@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, FormatError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
 from dredge.runs.lease import LEASE, Lease, LeaseGrant, hand_over, read_lease_end
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter, open_reader, open_writer
@@ -88,14 +88,6 @@ def test_a_run_that_gave_its_lease_back_may_go_on_as_long_as_nobody_had_it_since
         lease.renew(grant)
 
 
-def test_the_same_holder_asking_again_fences_off_its_earlier_self(lease: Lease) -> None:
-    first, second = lease.acquire("one"), lease.acquire("one")
-    assert second.fencing == first.fencing + 1
-    with pytest.raises(LeaseHeldError):
-        lease.check(first)
-    lease.check(second)
-
-
 def test_of_many_at_once_one_wins(clock: ManualClock, lease: Lease) -> None:
     won: list[LeaseGrant] = []
     start = threading.Barrier(8)
@@ -146,22 +138,6 @@ def test_a_right_whose_answer_was_lost_is_the_askers_own(clock: ManualClock, lea
     assert unlucky.acquire("two").fencing == 2
     with pytest.raises(LeaseHeldError):
         lease.acquire("one")
-
-
-def test_of_two_that_write_the_same_lease_at_once_one_wins(clock: ManualClock, lease: Lease) -> None:
-    other = Lease(open_writer("memory://lease-test"), TTL, clock)
-
-    class Second:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(open_writer("memory://lease-test"), name)
-
-        def put_if_absent(self, key: str, data: bytes) -> str | None:
-            other.acquire("one")
-            raise ConflictError("it is there")
-
-    second: Any = Second()
-    with pytest.raises(LeaseHeldError):
-        Lease(second, TTL, clock).acquire("one")
 
 
 @pytest.mark.parametrize("deed", ["renewed", "given back"])
@@ -235,22 +211,6 @@ def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualCloc
     assert lease.renew(grant, take_back=False).fencing == grant.fencing
 
 
-def test_a_step_that_begins_prolongs_an_old_right_and_leaves_a_fresh_one(
-    lease: Lease, clock: ManualClock
-) -> None:
-    grant = lease.acquire("one")
-    clock.advance(minutes=14)
-    lease.hold(grant, clock())
-    clock.advance(minutes=46)
-    assert lease.acquire("two").fencing == 2, "the right of 14 minutes was left as it was"
-    grant = lease.renew(lease.acquire("two"))
-    clock.advance(minutes=15)
-    lease.hold(grant, clock())
-    clock.advance(minutes=59)
-    with pytest.raises(LeaseHeldError):
-        lease.acquire("three")
-
-
 @pytest.mark.parametrize("wrong", [timedelta(days=-300), timedelta(days=300), timedelta(minutes=-1)])
 def test_a_wrong_clock_of_a_machine_keeps_no_step_from_prolonging(
     lease: Lease, clock: ManualClock, wrong: timedelta
@@ -281,25 +241,6 @@ def test_a_right_ends_at_its_last_second_and_not_after_it(lease: Lease, clock: M
     lease.check(grant, grant.expires_at - timedelta(microseconds=1))
     with pytest.raises(LeaseHeldError):
         lease.check(grant, grant.expires_at)
-
-
-def test_work_that_failed_says_why_also_when_its_right_cannot_be_given_back(
-    clock: ManualClock, lease: Lease
-) -> None:
-    class Away:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(open_writer("memory://lease-test"), name)
-
-        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-            raise UnavailableError("the store is away")
-
-    away: Any = Away()
-    mine, grant = Lease(away, TTL, clock), lease.acquire("one")
-    with pytest.raises(RefusedError), mine.given_back(grant):
-        raise RefusedError("named again")
-    with pytest.raises(UnavailableError), mine.given_back(grant):
-        pass
-    lease.check(grant)
 
 
 def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:

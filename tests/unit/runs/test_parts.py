@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pyarrow as pa
@@ -14,10 +14,9 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
 from dredge.runs import parts
-from dredge.runs.clock import StoreClock
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import GroupedPart, cache_parts, get_part_cache
-from dredge.runs.steps import PLAN, StepRecord, check_chain, perform, plan_digest
+from dredge.runs.steps import PLAN, StepRecord, perform
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectStream, ObjectWriter, open_writer
@@ -81,71 +80,12 @@ def do(folder: RunFolder, step: str, *inputs: str) -> None:
     perform(folder, step, inputs, body, clock, roots={} if inputs else {PLAN: "p"})
 
 
-def test_parts_and_summaries_are_read_once_and_only_within_the_block(
-    folder: RunFolder, reads: list[str]
-) -> None:
-    do(folder, "first")
-    summary = folder.read_summary("first")
-    assert summary is not None
-    with folder.keeping():
-        for _ in range(2):
-            assert folder.read_summary("first") == summary
-            assert folder.read_part(summary.parts[0]).equals(ROWS)
-        del reads[:]
-        assert folder.read_summary("first") == summary
-        assert folder.read_part(summary.parts[0]).equals(ROWS)
-        # A task in this process finds them, too.
-        assert RunFolder.of_task(URI, "r1", None).read_part(summary.parts[0]).equals(ROWS)
-        assert reads == []
-    folder.read_summary("first")
-    folder.read_part(summary.parts[0])
-    assert [key for key in reads if key.startswith("first/t001/")] == [summary.parts[0].key]
-    assert get_part_cache(URI) is None
-
-
-def test_a_step_that_goes_on_reads_the_numbers_of_its_inputs_alone(
-    folder: RunFolder, reads: list[str]
-) -> None:
-    with folder.keeping(goes_on=True):
-        do(folder, "first")
-        del reads[:]
-        do(folder, "second", "first")
-    assert reads == ["first/_try.json"]
-
-
-def test_a_run_that_goes_on_elsewhere_does_no_step_again_that_is_done(folder: RunFolder) -> None:
-    with folder.keeping(goes_on=True):
-        do(folder, "first")
-        do(folder, "second", "first")
-    StepTry.claim(folder.writer, "third")  # its process ended
-    again = other()
-    with again.keeping(goes_on=True):
-        for step, inputs in {"first": (), "second": ("first",), "third": ("second",)}.items():
-            do(again, step, *inputs)
-    done = other().read_summaries(["first", "second", "third"])
-    assert [summary.try_number for summary in done.values() if summary is not None] == [1, 1, 2]
-
-
 def test_a_step_that_was_begun_again_elsewhere_is_not_built_on(folder: RunFolder) -> None:
     with folder.keeping(goes_on=True):
         do(folder, "first")
         StepTry.claim(other().writer, "first")
         with pytest.raises(RefusedError):
             do(folder, "second", "first")
-
-
-def test_the_chain_is_read_afresh(folder: RunFolder, reads: list[str]) -> None:
-    folder.write_json(f"{PLAN}.json", {"lease": 1, "mode": "clean"})
-    with folder.keeping(goes_on=True):
-        perform(folder, "first", [], lambda _: None, clock, roots={PLAN: plan_digest(folder)})
-        found = folder.read_summaries(["first"])
-        seen = {name: summary for name, summary in found.items() if summary is not None}
-        del reads[:]
-        check_chain(folder, "last", {"first": [PLAN]}, seen)
-        assert {*reads} == {"first/_SUCCESS.json", "first/_try.json", f"{PLAN}.json"}
-        other().write_json(f"{PLAN}.json", {"lease": 2, "mode": "optimized"})
-        with pytest.raises(RefusedError):
-            check_chain(folder, "last", {"first": [PLAN]}, seen)
 
 
 def test_long_parts_and_the_oldest_ones_are_not_kept() -> None:
@@ -211,25 +151,6 @@ def test_a_long_part_is_read_while_another_thread_waits_until_it_is_written(
         finally:
             written.set()
     assert other().read_bytes(part) == data
-
-
-def test_the_stores_time_is_asked_once_a_minute_and_again_when_the_machines_clock_was_set(told: Told) -> None:
-    asked: list[str] = []
-    told.before = asked.append
-    now = NOW
-    store = StoreClock(told, lambda: now)  # type: ignore[arg-type]
-    first = store.now()
-    now += timedelta(seconds=0.5)
-    assert store.now() == first + timedelta(seconds=0.5)
-    assert len(asked) == 1
-    for seconds in (5, -5):  # set by hand
-        now += timedelta(seconds=seconds)
-        store.now()
-    assert len(asked) == 3
-    old = StoreClock(told, lambda: now, seconds_max=0)  # type: ignore[arg-type]
-    old.now()
-    old.now()
-    assert len(asked) == 5
 
 
 GROUPED_ROWS = 40

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
-import jinja2
 import pytest
 
-from dredge.runs.rendering import duration_text, number_of, render
+from dredge.runs.rendering import render
 from dredge.runs.report import render_html
-
-
-@pytest.mark.parametrize(
-    ("hours", "words"),
-    [
-        (0.0002, "0.72 s"),
-        (0.025, "1 min 30 s"),
-        (0.99999999, "1 h"),
-        (13.2, "13 h 12 min"),
-        (36, "36 h"),
-        (60.5, "2 days 12 h"),
-        (-0.5, "-30 min"),
-    ],
-)
-def test_durations_are_worded_for_people(hours: float, words: str) -> None:
-    assert duration_text(timedelta(hours=hours)) == words
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(1, "1 day"), (0, "0 days"), (2, "2 days"), (1.5, "1.5 days"), (20_000, "20,000 days")],
-)
-def test_numbers_of_things_are_worded_for_people(count: float, words: str) -> None:
-    assert number_of(count, "day") == words
 
 
 def test_a_report_shows_names_as_text_never_as_markup() -> None:
@@ -58,9 +32,6 @@ def test_a_report_shows_names_as_text_never_as_markup() -> None:
     assert "http" not in page.replace("http-equiv", "")  # needs nothing from elsewhere
 
 
-DREDGE = Path(__file__).parents[3] / "dredge"
-
-
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
     path = tmp_path / "page.html.j2"
@@ -72,8 +43,3 @@ def template(tmp_path: Path) -> Path:
 def test_every_value_is_escaped_in_included_templates_too(template: Path) -> None:
     page = render(template, text="<script>&\"'", more="<b>")
     assert page == "<p>&lt;script&gt;&amp;&#34;&#39;</p>\n<i>&lt;b&gt;</i>\n"
-
-
-def test_a_value_that_is_missing_is_an_error(template: Path) -> None:
-    with pytest.raises(jinja2.UndefinedError, match="more"):
-        render(template, text="")

@@ -14,9 +14,9 @@ from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.run import PlannedRun, is_local, local_holder, resume_local
-from dredge.runs.steps import PLAN, StepRecord, plan_digest
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepOutput
-from dredge.runs.tasks import LocalRunner, WorkerRun, partition_function
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.runs.tries import newest_number
 from dredge.runs.versions import Current
 from dredge.storage import open_reader, open_writer
@@ -48,11 +48,6 @@ class First(StepOutput):
     STEP = "first"
 
 
-class Second(StepOutput):
-    STEP = "second"
-    INPUTS = (First,)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     text: str
@@ -77,14 +72,6 @@ def run() -> Iterator[Run]:
 def nothing(_: StepRecord) -> None: ...
 
 
-def test_a_result_is_made_from_the_plan_or_from_what_its_step_read(run: Run) -> None:
-    first = run.step(First, nothing)
-    second = run.step(Second, nothing)
-    alone = run.step(Second, nothing, inputs=())
-    plan = {PLAN: plan_digest(run.folder)}
-    assert [item.inputs for item in (first, second, alone)] == [plan, {"first": first.digest}, plan]
-
-
 def test_a_step_claims_nothing_once_the_lease_is_somebody_elses(run: Run) -> None:
     run.lease.release(run.plan.lease)
     run.lease.acquire("somebody else")
@@ -100,23 +87,6 @@ def test_a_step_begins_with_a_lease_that_lives(run: Run) -> None:
     clock.advance(minutes=50)
     with pytest.raises(LeaseHeldError):
         run.lease.acquire("somebody else")
-
-
-def test_tasks_write_for_the_try_that_spreads_them_and_none_is_no_step(run: Run) -> None:
-    found: list[Words] = []
-    tasks = [Words(text=text) for text in "ab"]
-
-    def body(_: StepRecord) -> None:
-        found.extend(run.spread(LocalRunner(), "first", label, Words(text="of"), tasks, "words"))
-
-    run.step(First, body)
-    assert [item.text for item in found] == [
-        f"r1-t001 of {task.text} memory://run-test/lake" for task in tasks
-    ]
-    (outside,) = run.spread(LocalRunner(), "first", label, Words(text="of"), tasks[:1], "words")
-    assert outside.text.startswith("r1 of a")
-    nobody: Any = None
-    assert run.spread(nobody, "first", label, Words(text="of"), [], "words") == []
 
 
 OLD, NEW = Current(etag="old"), Current(etag="new", state=Told("r2"))
@@ -154,15 +124,6 @@ def is_free(lease: Lease) -> bool:
     except LeaseHeldError:
         return False
     return True
-
-
-@pytest.mark.parametrize("current", [OLD, Current(etag="new", state=Told("r1"))])
-def test_a_run_goes_on_from_the_state_it_began_with_or_made(
-    local_run: Any, lease: Lease, current: Current[Told]
-) -> None:
-    (grant,) = again(local_run, current)
-    assert (grant.holder, grant.fencing) == (local_holder("r1"), 2)
-    assert not is_free(lease), "it holds the lease"
 
 
 @pytest.mark.parametrize("current", [NEW, Current(etag="new"), Current()])

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError, UnavailableError
+from dredge.errors import FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import PLAN, StepRecord, breaks, check_chain, collect_links, perform, plan_digest
+from dredge.runs.steps import PLAN, StepRecord, breaks, collect_links, perform
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
@@ -40,22 +38,6 @@ def test_what_no_step_wrote_is_among_what_a_result_was_made_from(folder: RunFold
         assert (done.inputs, done.try_number) == ({"plan": plan}, tries)
 
 
-def test_an_end_without_success_is_recorded_with_its_reason(folder: RunFolder) -> None:
-    def body(record: StepRecord) -> None:
-        record.add(figures=2)
-        record.add(figures=3)
-        record.warn("a word for the report")
-        record.status, record.error = "refused", RefusedError("too many")
-
-    with pytest.raises(RefusedError):
-        perform(folder, "first", [], body, clock)
-    found, failure = folder.read_incomplete("first"), folder.read_failure("first")
-    assert found is not None
-    assert (found.counts, found.warnings) == ({"figures": 5}, ("a word for the report",))
-    assert failure is not None
-    assert (failure["message"], failure["claimed"], failure["try_number"]) == ("too many", True, 1)
-
-
 LINKS = {"first": [PLAN], "second": ["first"], "third": ["first", "second"]}
 DIGEST = "of the plan"
 
@@ -72,10 +54,6 @@ def unbroken() -> dict[str, StepSummary]:
     return found
 
 
-def test_results_that_were_made_from_each_other_are_a_chain() -> None:
-    assert list(breaks(LINKS, unbroken(), DIGEST)) == []
-
-
 def test_a_result_that_was_made_without_an_input_breaks_the_chain() -> None:
     found = unbroken()
     found["third"] = summary("third", {"second": found["second"].digest})
@@ -87,32 +65,6 @@ def test_a_result_that_was_made_from_another_one_breaks_the_chain() -> None:
     found["second"] = summary("second", found["second"].inputs, rows=1)
     assert len(list(breaks(LINKS, found, DIGEST))) == 1
     assert len(list(breaks(LINKS, unbroken(), "of another plan"))) == 1
-
-
-def test_a_plan_is_the_same_under_another_lease_and_another_one_in_anything_else(folder: RunFolder) -> None:
-    digests = []
-    for plan in (
-        {"cutoff": 1, "lease": "a", "dry_run": True},
-        {"dry_run": True, "lease": "b", "cutoff": 1},
-        {"cutoff": 1, "lease": "b", "dry_run": False},
-    ):
-        folder.writer.put(f"{PLAN}.json", json.dumps(plan).encode())
-        digests.append(plan_digest(folder))
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_a_result_that_was_made_again_while_it_was_worked_with_breaks_the_chain(folder: RunFolder) -> None:
-    folder.write_json(f"{PLAN}.json", {"cutoff": 1})
-    first = summary("first", {PLAN: plan_digest(folder)})
-    second = summary("second", {"first": first.digest})
-    for item in (first, second):
-        folder.write_summary(item)
-    links = {"first": [PLAN], "second": ["first"]}
-    assert check_chain(folder, "sweep", links) == {"first": first, "second": second}
-    other = summary("other", {}, rows=1)  # worked with as well, and no part of this chain
-    assert check_chain(folder, "sweep", links, {"second": second, "other": other}).keys() == links.keys()
-    with pytest.raises(RefusedError):
-        check_chain(folder, "sweep", links, {"second": replace(second, counts={"rows": 1})})
 
 
 class First(StepOutput):

@@ -17,7 +17,6 @@ from dredge.errors import (
     FormatError,
     LeaseHeldError,
     PartialError,
-    RefusedError,
 )
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -25,13 +24,12 @@ from dredge.runs.gate import GateConfig, publish, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle
+from dredge.runs.sweep import DeletingTask, Protected, sweep_then_settle
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
-from dredge.storage import NOT_SENT, DeleteOutcome, ObjectInfo, ObjectWriter, open_writer, store_clock
+from dredge.storage import NOT_SENT, DeleteOutcome, ObjectWriter, open_writer, store_clock
 from tests.support.memory_store import forget_memory_store
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 WATCH = "bulk_delete/_watch/1.json"
 
@@ -45,12 +43,6 @@ def writer() -> Iterator[ObjectWriter]:
 @pytest.fixture
 def record(writer: ObjectWriter) -> StepRecord:
     return StepRecord({}, StepTry.claim(writer, ledger.STEP))
-
-
-def test_a_mark_is_swept_up_to_its_oldest_age() -> None:
-    refuse_old_mark("r", NOW - 12 * HOUR, NOW, 12 * HOUR)
-    with pytest.raises(RefusedError):
-        refuse_old_mark("r", NOW - 12 * HOUR - timedelta(minutes=1), NOW, 12 * HOUR)
 
 
 def swept(
@@ -258,37 +250,6 @@ def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest
         ("d/e", "failed", "AccessDenied", None),
     ]
     assert task.undone(part, "d/")["address"].to_pylist() == ["d/c", "d/d", "d/e"]
-
-
-class Exact(Deleter):
-    uri = "memory://exact"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: list[ObjectInfo] = []
-
-    def delete_listed(
-        self, objects: Sequence[ObjectInfo], may_send: Callable[[], bool] = lambda: True
-    ) -> list[DeleteOutcome]:
-        assert may_send()
-        self.listed += objects
-        return [DeleteOutcome(found.key, "kept", "changed") for found in objects]
-
-
-def test_a_store_that_can_delete_what_was_listed_is_told_what_was(sweep: Sweep) -> None:
-    part, deleter = sweep.part("d/a", "d/b"), Exact()
-    group = rows("d/a", "d/b").append_column("last_modified", pa.array([NOW, NOW - HOUR]))
-    described = group.append_column("etag", pa.array(["1", None], pa.string()))
-    task = sweep.task(deleter)
-    assert task.delete(part, [described])
-    assert deleter.listed == [ObjectInfo("d/a", 1, NOW, "1"), ObjectInfo("d/b", 1, NOW - HOUR, None)]
-    assert deleter.keys == []
-    assert (task.failed, task.kept) == (0, 2)
-    assert task.delete(part, [group])
-    assert deleter.keys == ["d/a", "d/b"], "without a tag nobody can tell another object from it"
-    by_name = Deleter()
-    assert sweep.task(by_name).delete(part, [described])
-    assert by_name.keys == ["d/a", "d/b"], "as most stores do"
 
 
 def test_a_group_of_which_nothing_may_go_is_not_sent(sweep: Sweep) -> None:

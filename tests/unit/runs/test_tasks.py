@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
 from dredge.gc.verify import VerifyTask, verify_parts
@@ -23,11 +19,8 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import (
     LocalRunner,
     Stores,
-    TaskFunction,
     WorkerRun,
-    in_chunks,
     partition_function,
-    round_robin,
 )
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
@@ -43,10 +36,6 @@ def double(config: Json, task: Json) -> Json:
     return {"value": task["value"] * config["by"]}
 
 
-def tell(config: Json, task: Json) -> Json:
-    return {"pid": os.getpid()}
-
-
 def meet(config: Json, task: Json) -> Json:
     folder = Path(config["folder"])
     own, other = ("failed", "begun") if task["fails"] else ("begun", "failed")
@@ -60,13 +49,6 @@ def meet(config: Json, task: Json) -> Json:
     sum(range(10_000_000))
     (folder / "ended").touch()
     return {}
-
-
-def is_there(pid: int) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return True
-    return False
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -87,44 +69,11 @@ def test_processes_that_are_killed_can_be_tried_again() -> None:
         assert runner.run("step", double, {"by": 3}, [{"value": 1}]) == [{"value": 3}]
 
 
-def test_processes_stay_for_the_next_step_and_end_with_their_runner() -> None:
-    with LocalRunner(1) as runner:
-        (first,), (second,) = (runner.run("step", tell, {}, [{}]) for _ in range(2))
-        assert first == second
-        runner.close()
-        assert not is_there(first["pid"])
-        (third,) = runner.run("step", tell, {}, [{}])
-        assert third != first
-    assert not is_there(third["pid"])
-
-
 def test_an_error_is_raised_when_no_task_is_at_work_any_more(tmp_path: Path) -> None:
     with LocalRunner(2) as runner:
         with pytest.raises(RefusedError):
             runner.run("step", meet, {"folder": str(tmp_path)}, [{"fails": True}, {"fails": False}])
         assert (tmp_path / "ended").exists()
-
-
-items = st.lists(st.integers(), max_size=60)
-
-hands = st.integers(1, 20)
-
-
-@given(items, hands)
-def test_dealt_items_are_all_there_once_and_hands_are_even(values: list[int], count: int) -> None:
-    dealt = round_robin(values, count)
-    assert sorted(value for hand in dealt for value in hand) == sorted(values)
-    assert all(dealt) or not dealt
-    assert len(dealt) == min(count, len(values))
-    assert not dealt or max(map(len, dealt)) - min(map(len, dealt)) <= 1
-
-
-@given(items, hands)
-def test_cut_items_keep_their_order(values: list[int], count: int) -> None:
-    pieces = in_chunks(values, count)
-    assert [value for piece in pieces for value in piece] == values
-    assert len(pieces) == min(count, len(values))
-    assert not pieces or max(map(len, pieces)) - min(map(len, pieces)) <= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +105,6 @@ def join_words(run: WorkerRun, config: Config, task: Task) -> Result:
 CONFIG = Config(since=datetime(2026, 1, 2, tzinfo=UTC), shards={2: "two"})
 
 
-class ThroughText:
-    default_parallelism = 1
-
-    def run(self, name: str, fn: TaskFunction, config: Json, tasks: list[Json]) -> list[Json]:
-        return [json.loads(json.dumps(fn(*json.loads(json.dumps([config, task]))))) for task in tasks]
-
-
 @pytest.fixture
 def stores(tmp_path: Path) -> Stores:
     folder = RunFolder(open_writer(f"file://{tmp_path}/run"), "r1")
@@ -174,16 +116,6 @@ def stores(tmp_path: Path) -> Stores:
         state_uri=f"file://{tmp_path}/state",
         progress="joined/_progress/x",
     )
-
-
-def test_types_go_in_and_come_out_and_only_text_lies_between(stores: Stores, tmp_path: Path) -> None:
-    tasks = [Task(words=["a", "b"]), Task(words=["c"], part=PartInfo("n", 1, 2, "ab"))]
-    found = join_words.spread(ThroughText(), "joined", stores, CONFIG, tasks)  # type: ignore[arg-type]
-    assert found == [
-        Result(text="two a b 2026", where="r1-t001"),
-        Result(text="two c 2026", where="r1-t001"),
-    ]
-    assert {path.name.partition("-")[0] for path in (tmp_path / "run/joined/t001").iterdir()} == {"a", "c"}
 
 
 def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:

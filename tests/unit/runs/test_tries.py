@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -19,10 +18,9 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.folder import FAILED, RunFolder
-from dredge.runs.payload import from_json, to_json
 from dredge.runs.steps import StepRecord, perform
-from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tries import StepTry, newest_number
+from dredge.runs.summary import StepSummary
+from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store
 
@@ -47,23 +45,6 @@ def clock() -> datetime:
 
 def summary(attempt: StepTry, **counts: int) -> StepSummary:
     return StepSummary("s", "r1", "success", NOW, NOW, counts, try_number=attempt.number)
-
-
-def test_of_many_claims_at_once_each_has_its_own_number(writer: ObjectWriter) -> None:
-    won: list[int] = []
-    start = threading.Barrier(8)
-
-    def claim() -> None:
-        start.wait()
-        won.append(StepTry.claim(open_writer(writer.uri), "s").number)
-
-    threads = [threading.Thread(target=claim) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(won) == list(range(1, 9))
-    assert newest_number(writer, "s") == 8
 
 
 def test_a_claim_whose_answer_was_lost_fences_itself_off_only(writer: ObjectWriter) -> None:
@@ -130,24 +111,6 @@ def test_what_a_try_published_between_the_look_and_the_put_gives_way(
     assert json.loads(writer.get("x.json")) == {"of": "later", "try_number": 2}
 
 
-def test_what_a_try_replaces_gives_way_to_whatever_a_later_one_wrote(writer: ObjectWriter) -> None:
-    orphan = StepTry.claim(writer, "s")
-    orphan.replace("page.html", b"first")
-    assert writer.get("page.html") == b"first"
-
-    class Late:
-        def __getattr__(self, name: str) -> object:
-            return getattr(writer, name)
-
-        def put_if_match(self, *arguments: object) -> object:
-            StepTry.claim(writer, "s").replace("page.html", b"of the later one")
-            return writer.put_if_match(*arguments)  # type: ignore[arg-type]
-
-    with pytest.raises(OvertakenError):
-        StepTry(Late(), "s", orphan.number).replace("page.html", b"of the orphan")  # type: ignore[arg-type]
-    assert writer.get("page.html") == b"of the later one"
-
-
 def test_what_a_later_try_wrote_right_before_the_orphan_looks_is_not_replaced(writer: ObjectWriter) -> None:
     orphan = StepTry.claim(writer, "s")
     orphan.replace("page.html", b"first")
@@ -208,18 +171,6 @@ def test_a_try_that_is_overtaken_while_it_writes_its_summary_is_told_so(folder: 
     with pytest.raises(OvertakenError):
         RunFolder(Overtaken(), "r1").write_summary(summary(orphan))  # type: ignore[arg-type]
     assert folder.read_summary("s") is None
-
-
-def test_tries_write_apart_under_the_same_names(folder: RunFolder) -> None:
-    parts = []
-    for value in (1, 2):
-        with folder.writing(StepTry.claim(folder.writer, "s")):
-            parts.append(folder.write_table("s", 0, pa.table({"x": [value]})))
-    assert {part.name for part in parts} == {"s/part-00000.parquet"}
-    assert [part.key for part in parts] == ["s/t001/part-00000.parquet", "s/t002/part-00000.parquet"]
-    assert [folder.read_part(part)["x"].to_pylist() for part in parts] == [[1], [2]]
-    assert [from_json(PartInfo, to_json(part)) for part in parts] == parts
-    assert folder.write_table("s", 1, ROWS).key == "s/part-00001.parquet"  # no step is at work
 
 
 def test_a_task_that_is_still_at_work_replaces_nothing_of_its_repetition(folder: RunFolder) -> None:

@@ -40,14 +40,6 @@ def version(store: ToldVersions, state: Told) -> Version:
     return store.advance(state, Current())
 
 
-def test_a_state_that_fits_is_built_on(store: ToldVersions, state: Told, version: Version) -> None:
-    found = store.find({"about": "lake", "run_id": lambda run_id: run_id == "r1"})
-    assert found == Current(store.etag, version, state)
-    assert found.etag is not None
-    assert store.newest() == version
-    assert store.read(version.name, version.sha256) == store.read(version.name, None) == state
-
-
 @pytest.mark.parametrize("fits", [{"about": "another"}, {"about": lambda about: about != "lake"}])
 def test_a_state_about_something_else_is_none(
     store: ToldVersions, version: Version, fits: Mapping[str, Any]
@@ -105,23 +97,6 @@ def test_the_state_moves_on_only_from_where_the_run_found_it(store: ToldVersions
             store.advance(replace(state, run_id="r3"), before)
     assert first != second == store.newest()
     assert store.read(first.name, first.sha256) == state, "an earlier version stays"
-
-
-@pytest.mark.parametrize(
-    ("run_id", "attempt", "moves"),
-    [("r1", 3, True), ("r1", 2, False), ("r1", 1, False), ("r2", 3, False)],
-)
-def test_a_later_try_of_the_same_run_moves_on_what_an_earlier_one_left(
-    store: ToldVersions, state: Told, run_id: str, attempt: int, moves: bool
-) -> None:
-    left = store.advance(state, Current(), 2)
-    late = replace(state, run_id=run_id, about="of a later try")
-    if moves:
-        assert store.advance(late, Current(), attempt) == store.newest() != left
-    else:
-        with pytest.raises(ConflictError):
-            store.advance(late, Current(), attempt)
-        assert store.newest() == left
 
 
 @pytest.mark.parametrize("data", [b"[]", b"no JSON"])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 import pytest
 
 from dredge.storage import NOT_SENT, DeleteOutcome, StorageOptions
 from dredge.storage.azure.deleting import AzureDeleter
 from dredge.storage.deleting import (
-    ATTEMPTS,
     NOT_CONNECTED,
     UNCLEAR,
     AdaptiveRate,
-    BatchDeleter,
     Codes,
     DeleteLoop,
 )
@@ -98,16 +95,6 @@ def test_what_is_gone_after_an_answer_in_doubt_was_deleted_and_says_so(code: str
     assert [found[key].message for key in "bc"] == [None, None]
 
 
-def test_a_deletion_that_is_confirmed_tells_the_first_answer() -> None:
-    found = Store(answers({"a": BROKEN})).delete(["a"])
-    assert found["a"].message == f"confirmed by a second request; the first answer was {BROKEN}"
-
-
-def test_a_lost_version_id_is_said_to_be_lost() -> None:
-    found = Store(answers({"a": BROKEN}, {"a": "missing"}), versioned=True).delete(["a"])
-    assert str(found["a"].message).endswith("; its version id is not known")
-
-
 @pytest.mark.parametrize("code", [BUSY, NOT_CONNECTED])
 def test_a_request_that_did_nothing_leaves_no_doubt(code: str) -> None:
     found = Store(answers({"a": code}, {"a": "missing"})).delete(["a"])
@@ -127,117 +114,12 @@ def test_a_no_of_the_driver_does_not_hide_that_a_key_was_sent_before() -> None:
     assert told(found) == {"a": ("failed", BROKEN)}
 
 
-def test_a_no_of_the_driver_is_told_of_a_key_that_was_never_sent() -> None:
-    found = Store(answers({"a": NOT_SENT})).delete(["a", "b"])
-    assert told(found) == {"a": ("failed", NOT_SENT), "b": ("deleted", None)}
-
-
 def test_what_no_answer_speaks_about_is_asked_alone_and_permission_with_it() -> None:
     store = Store(answers({"a": UNCLEAR, "b": UNCLEAR}))
     permitted = iter([True, True, False])
     found = store.delete(["a", "b", "c"], may_send=lambda: next(permitted))
     assert store.asked == [["a", "b", "c"], ["a"]]
     assert told(found) == {"a": ("deleted", None), "b": ("failed", UNCLEAR), "c": ("deleted", None)}
-
-
-def test_a_batch_that_the_store_does_not_know_goes_key_by_key_without_a_doubt() -> None:
-    store = Store(answers({"a": NO_BATCH, "b": NO_BATCH}, {"a": "missing"}))
-    found = store.delete(["a", "b"])
-    assert store.asked == [["a", "b"], ["a"], ["b"]]
-    assert found["a"] == DeleteOutcome("a", "missing")
-
-
-def test_what_was_told_before_the_store_knew_no_batch_stays_told() -> None:
-    store = Store(answers({"b": BUSY, "c": BUSY}, {"b": NO_BATCH, "c": NO_BATCH}))
-    found = store.delete(["a", "b", "c"])
-    assert store.asked == [["a", "b", "c"], ["b", "c"], ["b"], ["c"]]
-    assert told(found) == dict.fromkeys("abc", ("deleted", None))
-
-
-def test_a_batch_that_was_done_in_part_was_known() -> None:
-    store = Store(answers({"a": NO_BATCH}))
-    assert told(store.delete(["a", "b"])) == {"a": ("failed", NO_BATCH), "b": ("deleted", None)}
-    assert store.asked == [["a", "b"]]
-
-
-def test_a_key_alone_that_the_store_will_not_hear_of_ends_as_failed() -> None:
-    store = Store(lambda keys, _number: dict.fromkeys(keys, NO_BATCH))
-    assert told(store.delete(["a"])) == {"a": ("failed", NO_BATCH)}
-    assert store.asked == [["a"]]
-
-
-@pytest.mark.parametrize(("other", "requests"), [(NOT_CONNECTED, 3), (BUSY, ATTEMPTS)])
-def test_a_batch_with_something_to_ask_alone_is_given_up_early_unless_the_store_is_busy(
-    other: str, requests: int
-) -> None:
-    codes = replace(CODES, alone=frozenset({BROKEN}))
-    store = Store(lambda _keys, _number: {"a": BROKEN, "b": other}, codes=codes)
-    found = store.delete(["a", "b"])
-    assert store.asked.count(["a", "b"]) == requests
-    assert store.asked[requests:] == [["a"]] * ATTEMPTS
-    assert told(found) == {"a": ("failed", BROKEN), "b": ("failed", other)}
-
-
-@pytest.mark.parametrize(("code", "requests"), [(BUSY, ATTEMPTS), (NOT_CONNECTED, ATTEMPTS), (BROKEN, 3)])
-def test_what_never_passes_ends_as_failed(code: str, requests: int) -> None:
-    codes = Codes(
-        throttled=CODES.throttled,
-        transient=CODES.transient,
-        alone=frozenset({BROKEN}),
-        batch_attempts=CODES.batch_attempts,
-    )
-    store = Store(lambda keys, _number: dict.fromkeys(keys, code), codes=codes)
-    assert set(told(store.delete(["a", "b"])).values()) == {("failed", code)}
-    assert store.asked.count(["a", "b"]) == requests
-    # After its three attempts as a batch each of the two has its own.
-    assert len(store.asked) == (requests if code != BROKEN else 3 + 2 * ATTEMPTS)
-
-
-class Batches(BatchDeleter):
-    """Deletes nothing, two keys a request, and remembers where it would have."""
-
-    BATCH_KEYS = 2
-    CODES = CODES
-
-    def __init__(self, uri: str, said: Said | None = None, rate: Rate | None = None) -> None:
-        options = StorageOptions()
-        super().__init__(parse_uri(uri, options), options, rate)
-        self._said = said or answers()
-        self.asked: list[list[str]] = []
-        self.prepared = 0
-
-    def _can_name(self, key: str) -> bool:
-        return key != "odd"
-
-    def _prepare(self) -> None:
-        self.prepared += 1
-        self._versioned = True
-
-    def _send(self, keys: list[str], _may_send: MaySend) -> Sequence[DeleteOutcome]:
-        self.asked.append([self._root + key for key in keys])
-        codes = self._said(keys, len(self.asked))
-        return [_outcome(key, codes.get(key)) for key in keys]
-
-
-@pytest.mark.parametrize(("uri", "root"), [("s3://bkt/lake", "lake/"), ("s3://bkt", "")])
-def test_each_key_is_asked_for_once_at_its_place_and_told_in_the_given_order(uri: str, root: str) -> None:
-    deleter = Batches(uri)
-    assert [item.key for item in deleter.delete(["b", "a", "b", "c"])] == ["b", "a", "b", "c"]
-    assert sorted(deleter.asked) == [[f"{root}b", f"{root}a"], [f"{root}c"]]
-    assert deleter.prepared == 1
-
-
-def test_what_the_store_cannot_be_asked_for_is_told_and_not_asked_for() -> None:
-    deleter = Batches("s3://bkt")
-    found = deleter.delete(["odd", "a", ""])
-    assert [item.outcome for item in found] == ["not_addressable", "deleted", "not_addressable"]
-    assert deleter.asked == [["a"]]
-
-
-def test_where_nothing_can_be_asked_for_no_request_is_made() -> None:
-    deleter = Batches("s3://bkt")
-    assert [item.outcome for item in deleter.delete(["odd", ""])] == ["not_addressable"] * 2
-    assert (deleter.prepared, deleter.asked) == (0, [])
 
 
 def out_of_reach() -> Iterable[AzureDeleter | S3Deleter]:

@@ -9,43 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dredge.storage import StorageOptions, open_writer
-from tests.support.objectstore import make_bucket
+from dredge.storage import StorageOptions
 
 ROOT = Path(__file__).resolve().parents[3]
-
-CHILD = """
-import os, signal, sys, warnings
-from dredge.storage import open_deleter, open_reader, open_writer
-uri = sys.argv[1]
-writer = open_writer(uri)
-writer.put("parent", b"1")
-assert writer.get("parent") == b"1"
-assert "obstore" in sys.modules
-warnings.simplefilter("ignore")
-pid = os.fork()
-if pid == 0:
-    signal.alarm(30)
-    try:
-        assert writer.get("parent") == b"1"
-        writer.put("child", b"2")
-        assert [k for b in writer.list() for k in b.column(0).to_pylist()] == ["child", "parent"]
-        assert list(open_reader(uri).get_many(["child", "parent"])) == [("child", b"2"), ("parent", b"1")]
-        assert [o.outcome for o in open_deleter(uri).delete(["parent"])] == ["deleted"]
-        if os.fork() == 0:
-            signal.alarm(30)
-            assert writer.get("child") == b"2"
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
-    except BaseException:
-        import traceback
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-assert writer.get("child") == b"2"
-print("fine")
-"""
 
 
 def run(script: str, *arguments: str, options: StorageOptions | None = None) -> str:
@@ -64,11 +30,6 @@ def run(script: str, *arguments: str, options: StorageOptions | None = None) -> 
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-def test_a_child_of_a_process_that_used_s3_goes_on_by_itself(moto_options: StorageOptions) -> None:
-    bucket = make_bucket(moto_options)
-    assert run(CHILD, f"{bucket.uri}/lake", options=moto_options) == "fine"
 
 
 def test_who_opens_azure_has_loaded_its_client_before_many_threads_do() -> None:
@@ -93,18 +54,3 @@ def test_opening_connects_to_nothing() -> None:
         "print(sorted(set(sys.modules) & {'obstore', 'boto3'}))"
     )
     assert run(script) == "[]"
-
-
-def test_threads_share_one_client(moto_options: StorageOptions) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    from dredge.storage.s3.clients import bytes_client, s3_client
-
-    bucket = make_bucket(moto_options)
-    writer = open_writer(bucket.uri, bucket.options)
-    with ThreadPoolExecutor(8) as threads:
-        clients = set(threads.map(lambda _: id(s3_client(bucket.options, bucket.bucket)), range(32)))
-        stores = set(threads.map(lambda _: id(bytes_client(bucket.options, bucket.bucket)), range(32)))
-        list(threads.map(lambda n: writer.put(f"k{n}", b""), range(32)))
-    assert len(clients) == len(stores) == 1
-    assert len(bucket.keys()) == 32

@@ -34,11 +34,6 @@ def test_a_bucket_that_locks_what_is_written_is_said(answer: Answer, level: str,
     assert bool(line.todo) == (level != "ok")
 
 
-def test_a_store_without_locks_has_none() -> None:
-    (line,) = check_lock("memory://unlocked", None)
-    assert line.level == "ok"
-
-
 def test_a_store_that_takes_one_request_for_each_deletion_is_said(moto_options: StorageOptions) -> None:
     bucket = make_bucket(moto_options)
     (check,) = check_folders(

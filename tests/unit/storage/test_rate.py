@@ -26,36 +26,6 @@ def make(clock: Clock, floor: float = 10.0) -> AdaptiveRate:
     return AdaptiveRate(floor=floor, monotonic=clock, sleep=clock.sleep)
 
 
-def test_there_is_no_limit_until_the_store_complains(clock: Clock) -> None:
-    rate = make(clock)
-    for _ in range(1000):
-        rate.acquire(1000)
-    assert rate.limit is None
-    assert clock.now == 100.0
-
-
-def test_the_first_complaint_halves_what_was_reached(clock: Clock) -> None:
-    rate = make(clock)
-    for _ in range(4):
-        rate.acquire(1000)
-        clock.now += 0.5
-    rate.throttled()
-    assert rate.limit == pytest.approx(1000)
-
-
-def test_further_complaints_halve_again_but_one_burst_counts_once(clock: Clock) -> None:
-    rate = make(clock)
-    rate.acquire(8000)
-    clock.now += 1
-    rate.throttled()
-    for _ in range(7):
-        rate.throttled()
-    assert rate.limit == pytest.approx(4000)
-    clock.now += 1.5
-    rate.throttled()
-    assert rate.limit == pytest.approx(2000)
-
-
 def test_the_limit_is_kept(clock: Clock) -> None:
     rate = make(clock)
     rate.acquire(2000)
@@ -65,21 +35,3 @@ def test_the_limit_is_kept(clock: Clock) -> None:
     for _ in range(20):
         rate.acquire(500)
     assert 8500 / 1.6 / 1000 < clock.now - start < 10
-
-
-def test_it_grows_slowly_when_all_is_quiet_and_never_falls_below_the_floor(clock: Clock) -> None:
-    rate = make(clock)
-    rate.acquire(200)
-    clock.now += 1
-    rate.throttled()
-    assert rate.limit == pytest.approx(100)
-    clock.now += 1
-    rate.acquire(1)
-    assert rate.limit == pytest.approx(105)
-    clock.now += 1000
-    rate.acquire(1)
-    assert rate.limit == pytest.approx(105 * 1.05**10)
-    for _ in range(50):
-        clock.now += 2
-        rate.throttled()
-    assert rate.limit == 10.0

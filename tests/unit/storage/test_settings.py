@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from dredge.storage import StorageOptions, environment_of_child, open_deleter, open_reader, open_writer
 from dredge.storage.https import redact
-from dredge.storage.keys import in_range, is_client_safe, is_plain, is_text, is_xml_safe
 from dredge.storage.location import parse_uri
-from dredge.storage.s3.errors import by_code
 from tests.support.objectstore import Answer, ScriptedS3
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -170,61 +165,6 @@ def test_errors_belong_to_families_and_carry_no_secret(
             assert SECRET not in repr(outcome)
 
 
-def test_error_codes_have_families() -> None:
-    assert isinstance(by_code("", 429, "x"), UnavailableError)
-    assert isinstance(by_code("", 500, "x"), UnavailableError)
-    assert isinstance(by_code("ConditionalRequestConflict", 409, "x"), ConflictError)
-    assert isinstance(by_code("PermanentRedirect", 301, "x"), ConfigError)
-    assert isinstance(by_code("EntityTooLarge", 400, "x"), ConfigError)
-
-
 def test_redaction_keeps_one_line_without_secrets() -> None:
     text = "GET http://user:pw@h/b?X-Amz-Signature=abc123&sig=xyz&x=1\nDebug: Config { secret: 1 }"
     assert redact(text) == "GET http://…@h/b?X-Amz-Signature=…&sig=…&x=1"
-
-
-@pytest.mark.parametrize(
-    "key", ["a", "a/b", "..a", "a..", "...", "a b", "%2F", "data/x,sig=1", "é", ".a/b.", "a\\b"]
-)
-def test_plain_keys(key: str) -> None:
-    assert is_plain(key)
-    assert is_client_safe(key)
-
-
-@pytest.mark.parametrize("key", ["/a", "a/", "a//b", ".", "..", "./a", "a/.", "a/../b", "", "/", "a/./b"])
-def test_keys_that_are_not_their_own_normal_form(key: str) -> None:
-    assert not is_plain(key)
-
-
-@settings(deadline=None)
-@given(st.text(max_size=12))
-def test_client_safe_keys_are_those_that_splitting_and_joining_keeps(key: str) -> None:
-    parts = key.split("/")
-    control = any(ord(c) < 32 or ord(c) == 127 for c in key)
-    assert is_client_safe(key) == (all(p not in ("", ".", "..") for p in parts) and not control)
-
-
-@settings(deadline=None)
-@given(st.text(st.characters(), max_size=8))
-def test_xml_safe_keys_come_through_xml(key: str) -> None:
-    from xml.etree import ElementTree
-
-    if not is_text(key) or not is_xml_safe(key):
-        return
-    element = ElementTree.Element("Key")
-    element.text = key
-    assert (ElementTree.fromstring(ElementTree.tostring(element)).text or "") == key
-    assert key.strip() == key
-
-
-@settings(deadline=None)
-@given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
-def test_bounds_compare_as_bytes_do(key: str, low: str, high: str) -> None:
-    raw = key.encode()
-    expected = (not low or raw > low.encode()) and (not high or raw < high.encode())
-    assert in_range(key, low, high) == expected
-
-
-def test_options_can_be_pickled_and_compared() -> None:
-    assert pickle.loads(pickle.dumps(OPTIONS)) == OPTIONS
-    assert len({OPTIONS, StorageOptions()}) == 2

@@ -77,12 +77,6 @@ def test_where_only_such_ids_are_given_and_versioning_is_off_nothing_is_sent(ver
     assert (outcome.code, versions.deleted) == (NO_OWN_ID, [])
 
 
-def test_while_versioning_is_on_every_id_is_deleted(versions: Versions) -> None:
-    outcomes = NamedVersionDeleter(versions, lambda: "enabled").delete(MIXED, no)
-    assert [item.outcome for item in outcomes] == ["deleted"] * 3
-    assert (versions.deleted, versions.may_send) == ([MIXED], no)
-
-
 def test_nobody_asks_about_versioning_for_ids_that_never_change(versions: Versions) -> None:
     def fails() -> Versioning:
         raise AssertionError("a request for nothing")

@@ -17,16 +17,14 @@ from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row, show
 from dredge.runs.consents import read_consents
-from dredge.runs.payload import from_json, to_json
 from dredge.storage import open_writer
 from dredge.trash.alarms import acknowledge_alarms, named_after_removal, put_back_named, verify_open_run
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.look import read_look
-from dredge.trash.noted import Noted
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.undo.alarms import open_alarms, read_alarms, read_rows
-from tests.support.kv_world import DAY, START, Store, World
+from tests.support.kv_world import DAY, START, World
 from tests.support.memory_rows import MemoryRows
 from tests.support.memory_store import forget_memory_store
 from tests.support.postgres import postgres_server
@@ -139,15 +137,6 @@ def test_an_alarm_is_open_before_anything_is_put_back(
     with pytest.raises(AlarmError):
         ground.clean()
     assert ground.orphan_rows() == 2
-
-
-def test_what_no_row_is_kept_of_is_gone(ground: Ground) -> None:
-    ground.world.stage(ground.main)
-    ground.state.note_removed([ground.main.encode()], "long-ago", ground.world.now)
-    with pytest.raises(NamedAgainError):
-        ground.clean()
-    (found,) = open_alarms(ground.state.writer)
-    assert (found.deleted_by, found.outcomes) == ({"long-ago": 1}, {"gone": 1})
 
 
 def test_the_command_lists_alarms_and_ends_them(ground: Ground) -> None:
@@ -298,22 +287,6 @@ def test_one_partition_that_was_put_back_is_noticed_right_before_removing(ground
     assert ground.orphan_rows() == 2
 
 
-def test_a_repository_that_was_deleted_lacks_nothing(ground: Ground) -> None:
-    commit_on_main(ground)
-    ground.scan()
-    for entry in list(ground.world.kv.scan(ground.partition)):
-        ground.world.kv.delete(ground.partition, entry.key)
-    ground.world.kv.delete(b"graveler", b"repos/lake")
-    ground.world.repository("other")
-    assert fates(ground.clean(DAY)) == ["deleted"]
-
-
-def test_a_head_that_never_had_a_record_is_not_noted(ground: Ground) -> None:
-    ground.world.kv.delete(ground.partition, b"commits/" + ground.head.encode())
-    ground.scan()
-    assert fates(ground.clean(DAY)) == ["deleted"]
-
-
 def test_a_token_that_was_named_waits_thirty_days(ground: Ground) -> None:
     ground.world.stage(ground.main, "a", "b")
     token = ground.main.encode()
@@ -341,16 +314,6 @@ def test_a_look_without_a_grace_does_not_forget_that_a_token_was_named(ground: G
         ground.clean(DAY)
     assert len(list(ground.world.kv.scan(ground.main.encode()))) == 2
     assert not ground.orphan_rows()
-
-
-def test_a_token_that_was_named_and_is_queued_waits_a_grace_only(ground: Ground) -> None:
-    ground.world.stage(ground.main, "a", "b")
-    ground.scan()
-    ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
-    ground.world.kv.set(b"cleanup-tokens", ground.main.encode(), b"")
-    ground.scan()
-    ground.clean(DAY)
-    assert not list(ground.world.kv.scan(ground.main.encode()))
 
 
 def test_behind_another_id_of_the_database_everything_waits_anew(ground: Ground) -> None:
@@ -393,12 +356,6 @@ def test_a_marker_that_was_removed_and_whose_token_is_named_now_is_an_alarm(grou
     ground.world.branch(ground.partition, "main", ground.head, token)
     with pytest.raises(AlarmError):
         ground.clean()
-
-
-def test_what_is_noted_reads_back() -> None:
-    noted = Noted({b"lake-x": frozenset({"c"})}, frozenset({"t"}), {"u": Store(MemoryRows(MemoryKV())).now})
-    assert from_json(Noted, json.loads(json.dumps(to_json(noted)))) == noted
-    assert noted.begun_anew() == Noted(noted.heads, frozenset({"t", "u"}))
 
 
 def test_postgresql_has_an_id_that_a_new_table_changes() -> None:

@@ -3,7 +3,7 @@ fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,27 +13,14 @@ from dredge import xid
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.kv.rows import Guard, GuardFailedError, Row
 from dredge.trash.alarms import acknowledge_alarms
-from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError, Outcome, _groups, named_now
+from dredge.trash.apply import Applier, NamedAgainError, Outcome, named_now
 from dredge.trash.findings import TrashFinding
 from dredge.trash.look import read_references
-from dredge.trash.names import ACTIONS, MARKERS, REPOSITORIES
-from dredge.trash.restore import restore
+from dredge.trash.names import ACTIONS, REPOSITORIES
 from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from dredge.trash.undo import UndoLog
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground, applier, fates, key_of, partition_of
-
-
-@pytest.mark.parametrize(
-    "change", [Ground.name_orphan, lambda ground: ground.world.kv.set(ground.orphan, b"a/1", b"new")]
-)
-def test_what_is_named_or_changes_between_the_two_looks_of_a_run_stays(
-    ground: Ground, change: Callable[[Ground], None]
-) -> None:
-    ground.scan()
-    ground.before_view(3, lambda: change(ground))
-    assert fates(ground.clean(DAY)) == []
-    assert ground.orphan_rows() == 2
 
 
 def test_what_is_named_after_the_second_look_stays(ground: Ground) -> None:
@@ -56,15 +43,6 @@ def test_a_key_that_changes_after_the_second_look_stays(ground: Ground) -> None:
     ground.before_view(4, lambda: ground.world.kv.set(ground.partition, key, b"going on"))
     assert fates(ground.clean(DAY, kinds=["import-expired"])) == ["changed"]
     assert ground.world.kv.get(ground.partition, key) == b"going on"
-
-
-def test_a_branch_that_is_created_again_keeps_its_ownership_hint(ground: Ground) -> None:
-    key = ground.world.owner("lake", "side", START - 9 * DAY)
-    ground.scan()
-    again = ground.world.token("lake", "side")
-    ground.before_view(4, lambda: ground.world.branch(ground.partition, "side", ground.head, again))
-    assert fates(ground.clean(DAY, kinds=["branch-owner-stale"])) == ["named"]
-    assert ground.world.kv.get(b"mc-ownership", key)
 
 
 def test_hook_results_stay_when_the_record_of_their_repository_comes_back(ground: Ground) -> None:
@@ -124,24 +102,6 @@ def test_a_row_that_changes_right_before_the_deletion_stays(ground: Ground) -> N
     assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"a/1"]
 
 
-@pytest.mark.parametrize(("moves", "fate", "left"), [(3, "deleted", 0), (4, "busy", 2)])
-def test_a_branch_that_does_not_rest_keeps_its_orphans_after_some_tries(
-    ground: Ground, moves: int, fate: str, left: int
-) -> None:
-    ground.scan()
-
-    def commit() -> None:
-        token = ground.world.token("lake", "main")
-        ground.world.branch(ground.partition, "main", ground.head, token, sealed=[ground.main])
-
-    for number in range(moves):
-        ground.before_deletion(number + 1, commit)
-    report = ground.clean(DAY)
-    assert fates(report) == [fate]
-    assert report.status == ("partial" if left else "done")
-    assert ground.orphan_rows() == left
-
-
 def test_a_repository_whose_record_comes_right_before_the_deletion_stays(ground: Ground) -> None:
     zombie, _ = ground.world.beginning("slow", uid=xid.new_xid(START - 9 * DAY))
     ground.scan()
@@ -149,14 +109,6 @@ def test_a_repository_whose_record_comes_right_before_the_deletion_stays(ground:
     report = ground.clean(DAY, kinds=["zombie-create"])
     assert fates(report) == ["busy"]
     assert len(list(ground.world.kv.scan(zombie))) == 2
-
-
-def test_a_record_of_another_life_does_not_save_a_zombie_for_ever(ground: Ground) -> None:
-    zombie, _ = ground.world.beginning("slow", uid=xid.new_xid(START - 9 * DAY))
-    ground.scan()
-    ground.world.store.before_delete.append(lambda: ground.world.repository("slow"))
-    assert fates(ground.clean(DAY, kinds=["zombie-create"])) == ["deleted"]
-    assert not list(ground.world.kv.scan(zombie))
 
 
 def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(ground: Ground) -> None:
@@ -186,20 +138,6 @@ def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: G
     assert not ground.scan().findings
 
 
-def test_a_store_that_goes_away_leaves_the_run_open(ground: Ground) -> None:
-    ground.scan()
-
-    def away() -> None:
-        raise UnavailableError("gone")
-
-    ground.world.store.before_delete.append(away)
-    with pytest.raises(UnavailableError):
-        ground.clean(DAY)
-    assert ground.state.open_run() is not None
-    assert fates(ground.clean()) == ["deleted"]
-    assert ground.state.open_run() is None
-
-
 def test_rows_are_in_the_undo_file_before_they_are_deleted(ground: Ground) -> None:
     ground.scan()
     kept: list[Row] = []
@@ -220,32 +158,6 @@ def test_without_an_undo_file_nothing_is_deleted(ground: Ground, monkeypatch: py
     with pytest.raises(UnavailableError):
         ground.clean(DAY)
     assert ground.orphan_rows() == 2
-
-
-@pytest.mark.parametrize("snapshots", [True, False])
-def test_a_partition_larger_than_memory_goes_in_pieces(ground: Ground, snapshots: bool) -> None:
-    if not snapshots:
-        ground.world.without_snapshots()
-    ground.world.stage(ground.orphan.decode(), *(f"p/{number:03d}" for number in range(95)))
-    ground.scan()
-    ground.world.store.before_delete.append(lambda: ground.world.stage(ground.orphan.decode(), "zz/late"))
-    report = ground.clean(DAY, group_rows=10)
-    assert fates(report) == ["deleted"]
-    assert report.rows_removed == 97
-    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"zz/late"]
-    restored = restore(ground.world.store, ground.state, report.scan.plan.run_id, dry_run=False)
-    assert restored["rows_written"] == 97
-
-
-def test_a_marker_outlives_its_partition_by_a_grace(ground: Ground) -> None:
-    ground.world.queue(ground.orphan.decode())
-    ground.scan()
-    report = ground.clean(DAY)
-    assert [(o.finding.kind, o.fate) for o in report.outcomes] == [("staging-queued", "deleted")]
-    assert ground.world.kv.get(b"cleanup-tokens", ground.orphan)
-    assert fates(ground.clean()) == []
-    assert fates(ground.clean(DAY)) == ["deleted"]
-    assert not list(ground.world.kv.scan(b"cleanup-tokens"))
 
 
 def test_a_marker_stays_while_its_partition_has_a_row(ground: Ground) -> None:
@@ -318,12 +230,6 @@ def test_a_large_partition_with_one_other_byte_stays_whole(ground: Ground, large
     ground.world.kv.set(ground.orphan, b"p/3", b"new")
     assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("changed", 0)]
     assert ground.orphan_rows() == 10
-
-
-def test_a_large_partition_that_is_gone_is_told_as_gone(ground: Ground, large: TrashFinding) -> None:
-    for entry in list(ground.world.kv.scan(ground.orphan)):
-        ground.world.kv.delete(ground.orphan, entry.key)
-    assert fates_and_rows(applier(ground, group_rows=4).run([large])) == [("gone", 0)]
 
 
 def test_each_piece_of_a_large_partition_is_in_the_undo_log_before_it_goes(
@@ -418,24 +324,6 @@ def test_no_deletion_has_more_guards_than_the_store_checks_at_once(
     assert applying.rows_deleted == 6
 
 
-def test_partitions_go_before_keys_and_markers_last(ground: Ground) -> None:
-    findings = [
-        TrashFinding(MARKERS, b"lake-a:1", "marker", "trash", "", 1),
-        TrashFinding(b"x", b"b", "import-expired", "trash", "", 1),
-        TrashFinding(b"x", b"a", "import-expired", "trash", "", 1),
-        TrashFinding(b"lake-b:1", None, "staging-orphan", "trash", "", 3),
-        TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "", 3),
-    ]
-    found = [
-        [(finding.partition, finding.key) for finding in group] for group in _groups(findings, GROUP_ROWS)
-    ]
-    assert found == [
-        [(b"lake-a:1", None), (b"lake-b:1", None)],
-        [(b"x", b"a"), (b"x", b"b")],
-        [(MARKERS, b"lake-a:1")],
-    ]
-
-
 def test_keys_do_not_take_their_partition_along(ground: Ground) -> None:
     key = b"p/0"
     ground.world.stage(ground.orphan.decode(), "p/0")
@@ -457,17 +345,6 @@ def test_a_key_that_is_gone_is_not_mistaken_for_the_next_one(ground: Ground) -> 
     assert fates_and_rows(applier(ground).run([last])) == [("gone", 0)]
 
 
-def test_only_a_marker_waits_for_the_partition_of_its_name(ground: Ground) -> None:
-    for partition in (b"elsewhere", MARKERS):
-        ground.world.kv.set(partition, ground.orphan, b"value")
-    findings = [key_of(ground, partition, ground.orphan) for partition in (b"elsewhere", MARKERS)]
-    outcomes = applier(ground).run(findings)
-    assert {outcome.finding.partition: outcome.fate for outcome in outcomes} == {
-        b"elsewhere": "deleted",
-        MARKERS: "changed",
-    }
-
-
 def test_a_large_partition_stops_when_another_one_is_named_that_went_before(ground: Ground) -> None:
     large = ground.world.stage("lake-zzz:1", *"abcdef")
     findings = [partition_of(ground, ground.orphan), partition_of(ground, large)]
@@ -476,13 +353,4 @@ def test_a_large_partition_stops_when_another_one_is_named_that_went_before(grou
         applier(ground, group_rows=2).run(findings)
     assert [len(rows) for rows in ground.world.store.asked] == [2, 2]
     assert len(list(ground.world.kv.scan(large))) == 4
-    assert ground.orphan_rows() == 2
-
-
-def test_without_anything_to_remove_what_went_before_is_looked_after(ground: Ground) -> None:
-    applying = applier(ground)
-    applying.run([partition_of(ground, ground.orphan)])
-    ground.name_orphan()
-    with pytest.raises(NamedAgainError):
-        applying.run([])
     assert ground.orphan_rows() == 2

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from dredge.errors import ConfigError
 from dredge.kv import open_store
 from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row
 from dredge.trash.findings import TrashLimits
 from dredge.trash.restore import restore
-from dredge.trash.settings import TrashMargins
+from dredge.trash.settings import TrashConfig, TrashMargins, TrashRestoreConfig
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
 from tests.support.dynamodb import dynamodb_server, table_url
@@ -115,17 +115,47 @@ def is_trash(row: Row, truth: dict[str, Any]) -> bool:
     )
 
 
-def test_a_dry_run_leaves_a_report_of_everything_that_is_not_plainly_live(state: TrashState) -> None:
-    store = memory_store()
-    truth = TRUTH["dumps"]["c2_killed_during_drop"]
-    store.load(dump("c2_killed_during_drop"))
-    store.now = moment(truth["looks"][0])
-    done = clean(store, state, clock=store.machine_clock, margins=MARGINS, limits=TrashLimits())
-    folder = f"runs/{done.scan.plan.run_id}"
-    report = json.loads(state.writer.get(f"{folder}/report.json"))
-    assert report["status"] == "dry_run"
-    assert {(f["partition"], f["key"]) for f in report["findings"]} == {
-        (f["partition"], f.get("key")) for f in truth["findings"]
-    }
-    assert sum(line["partitions"] + line["keys"] for line in report["summary"]) == len(report["findings"])
-    assert state.writer.get(f"{folder}/report.html")
+# What a user may ask of the trash cleaner has bounds on both sides.
+
+
+STATE = "memory://trash/config"
+
+
+def test_what_is_not_asked_for_is_the_safe_thing() -> None:
+    config = TrashConfig(state_uri=STATE)
+    assert config.dry_run
+    assert config.grace_hours == 24
+    assert config.margins == TrashMargins()
+    assert config.limits == TrashLimits()
+    assert (config.kinds, config.read_rate) == ((), None)
+    assert TrashRestoreConfig(state_uri=STATE, run="r").dry_run
+
+
+def test_a_restore_names_partitions_as_reports_write_them() -> None:
+    config = TrashRestoreConfig(state_uri=STATE, run="r", partition=r"p\xff")
+    assert config.partitions == [b"p\xff"]
+    assert TrashRestoreConfig(state_uri=STATE, run="r").partitions is None
+    with pytest.raises(ConfigError):
+        TrashRestoreConfig(state_uri="no uri", run="")
+
+
+DAY = timedelta(hours=24)
+INSTANT = timedelta(microseconds=1)
+SAFE = ("grace", "id_age", "expiry", "ownership_expiry")
+TIMES = (*SAFE, "multipart_report", "unnamed", "instance_margin")
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_negative_margin_is_refused_even_where_short_ones_are_asked_for(name: str) -> None:
+    with pytest.raises(ConfigError):
+        TrashMargins(**{name: -INSTANT}, unsafe_short_grace=True)
+    assert getattr(TrashMargins(**{name: timedelta(0)}, unsafe_short_grace=True), name) == timedelta(0)
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_a_margin_below_a_day_is_refused_without_the_option_that_calls_it_unsafe(name: str) -> None:
+    asked: dict[str, Any] = {name: DAY - INSTANT}
+    with pytest.raises(ConfigError):
+        TrashMargins(**asked)
+    assert getattr(TrashMargins(**asked, unsafe_short_grace=True), name) == DAY - INSTANT
+    assert getattr(TrashMargins(**{name: DAY}), name) == DAY

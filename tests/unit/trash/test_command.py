@@ -86,11 +86,6 @@ def test_what_is_unsafe_is_refused_before_anything_is_touched(
     assert len(lines(run("scan", "--json"))) == 2
 
 
-def test_cleaning_needs_a_place_for_its_undo_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DREDGE_TRASH_STATE")
-    assert run("clean", "--apply").exit_code == 2
-
-
 def test_passwords_are_in_no_file_and_no_output(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
         run("scan", "postgresql://me:s3cret@127.0.0.1:1/db", "--state-uri", f"file://{tmp_path}/state")

@@ -35,10 +35,6 @@ def guards(
     return guards_of(finding, value, references_of(world, unrecorded))
 
 
-def is_named(world: World, partition: bytes, key: bytes | None = None, kind: str = "") -> bool:
-    return named_now(TrashFinding(partition, key, kind, "trash", ""), references_of(world))
-
-
 def record_of(world: World, name: str) -> Guard:
     key = b"repos/" + name.encode()
     return Guard(REPOSITORIES, key, world.kv.get(REPOSITORIES, key))
@@ -119,21 +115,6 @@ def test_an_ownership_hint_goes_only_while_its_branch_is_absent(world: World, la
     key = world.owner("gone", "side", START)
     assert guards(world, OWNERS, key, "branch-owner-stale") == [Guard(REPOSITORIES, b"repos/gone", None)]
     assert guards(world, OWNERS, b"something/else", "branch-owner-stale") == []
-
-
-def test_what_a_record_names_is_named(world: World, lake: bytes) -> None:
-    token = world.token("lake", "next").encode()
-    hint = world.owner("lake", "side", START)
-    marker = (MARKERS, token, "marker")
-    assert not is_named(world, token)
-    assert not is_named(world, *marker)
-    assert not is_named(world, OWNERS, hint, "branch-owner-stale")
-    world.branch(lake, "side", "head", token.decode())
-    assert is_named(world, token)
-    assert is_named(world, *marker)
-    assert is_named(world, OWNERS, hint, "branch-owner-stale")
-    assert is_named(world, lake)
-    assert not is_named(world, b"pond-" + lake[-20:])
 
 
 @pytest.mark.parametrize(("began", "is_kept"), [(0, True), (-60, True), (-61, False), (None, True)])

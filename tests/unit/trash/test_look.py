@@ -17,8 +17,6 @@ from dredge.trash.look import (
     read_references,
 )
 from dredge.trash.names import (
-    Instance,
-    deleted_instance,
     is_token,
     parse_instance,
     possible_branches,
@@ -155,13 +153,6 @@ UID = "dcrep00ivln1f1ipml70"
 UUID = "00000000-0000-4000-8000-000000000001"
 
 
-@pytest.mark.parametrize("repository", ["lake", "my-lake", "abc", "0" * 63])
-def test_an_instance_is_a_repository_name_and_the_xid_of_its_beginning(repository: str) -> None:
-    found = parse_instance(f"{repository}-{UID}".encode())
-    assert found == Instance(repository, UID, START)
-    assert found.partition == f"{repository}-{UID}".encode()
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -184,20 +175,6 @@ def test_an_instance_is_a_repository_name_and_the_xid_of_its_beginning(repositor
 )
 def test_another_shape_is_no_instance(name: str) -> None:
     assert parse_instance(name.encode()) is None
-
-
-def test_an_entry_of_the_cleaner_names_an_instance_in_three_parts() -> None:
-    assert deleted_instance(f"repo/my-lake/{UID}".encode()) == Instance("my-lake", UID, START)
-    for key in (
-        f"repos/lake/{UID}",
-        f"repo/lake/{UID}/x",
-        f"lake/{UID}",
-        f"repo/lake-{UID}",
-        f"repo/lake/x-{UID}",
-        f"repo/{UID}/lake",
-        f"repo/la/{UID}",
-    ):
-        assert deleted_instance(key.encode()) is None, key
 
 
 @pytest.mark.parametrize(

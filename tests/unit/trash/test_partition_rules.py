@@ -112,14 +112,6 @@ def test_a_bare_repository_is_legitimate(world: World, watcher: Watcher) -> None
     assert found.keys() == {(b"pulls", key)}
 
 
-def test_the_name_of_a_repository_may_look_like_an_instance(world: World, watcher: Watcher) -> None:
-    inner = "lake-" + xid.new_xid(START - 9 * DAY)
-    _, token = world.repository(inner)
-    world.stage(token)
-    watcher.look(2 * DAY)
-    assert watcher.look(2 * DAY) == {}
-
-
 # Staging
 
 
@@ -176,12 +168,6 @@ def test_a_marker_goes_only_when_its_partition_was_empty_for_a_grace(world: Worl
     assert watcher.verdict_of(b"cleanup-tokens", token, DAY) == ("marker", "trash")
 
 
-def test_staging_of_an_import_belongs_to_its_caller(world: World, watcher: Watcher) -> None:
-    token = world.stage("import-ingest_range:00000000-0000-4000-8000-000000000000")
-    watcher.look(2 * DAY)
-    assert watcher.verdict_of(token, after=9 * DAY) == ("unknown", "report")
-
-
 @pytest.mark.parametrize(
     "partition",
     [
@@ -211,11 +197,6 @@ def told(finding: TrashFinding) -> tuple[str, str, int, int, datetime | None]:
     return finding.kind, finding.verdict, finding.rows, finding.size_bytes, finding.since
 
 
-def rows_of(world: World, partition: bytes) -> tuple[int, int]:
-    rows = list(world.kv.scan(partition))
-    return len(rows), sum(len(row.key) + len(row.value) for row in rows)
-
-
 def test_of_a_repository_that_is_not_in_use_every_key_waits_and_its_record_is_told(
     world: World, watcher: Watcher
 ) -> None:
@@ -235,18 +216,6 @@ def test_of_a_repository_that_is_not_in_use_every_key_waits_and_its_record_is_to
     assert young.verdict == "wait"
     old = watcher.look(timedelta(seconds=1))[b"graveler", b"repos/made"]
     assert told(old) == ("repository-initial", "report", 1, size[2], None)
-
-
-def test_a_repository_that_was_handed_over_goes_when_it_has_waited_whatever_is_in_it(
-    world: World, watcher: Watcher
-) -> None:
-    partition, token = world.beginning("pond")
-    world.stage(token)
-    world.kv.set(b"graveler_deleted", b"repo/pond/" + partition[-20:], b"")
-    assert watcher.verdict_of(partition) == ("deleted-repository", "wait")
-    found = watcher.look(DAY)
-    assert told(found[partition, None]) == ("deleted-repository", "trash", *rows_of(world, partition), None)
-    assert found[token.encode(), None].verdict == "wait"
 
 
 MARGINS = TrashMargins()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
 
-from dredge.errors import ConfigError, ConflictError, FormatError, RefusedError
+from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.kv.rows import Row
-from dredge.storage import ObjectWriter, open_writer
 from dredge.trash.names import MARKERS
 from dredge.trash.restore import restore, unqueue
 from dredge.trash.state import TrashState
-from dredge.trash.undo import UndoLog, decode_rows, encode_rows, put_back
+from dredge.trash.undo import decode_rows, encode_rows, put_back
 from dredge.trash.waiting import address_of, read_waiting
 from tests.support.kv_world import DAY, World, dump, memory_store
-from tests.support.memory_store import forget_memory_store
 from tests.support.trash import Ground
 
 
@@ -51,18 +48,6 @@ class Removed:
 @pytest.fixture
 def removed(ground: Ground) -> Removed:
     return Removed(ground)
-
-
-def test_a_dry_run_counts_and_puts_nothing_back(removed: Removed) -> None:
-    assert removed.restore(dry_run=True) == {
-        "run_id": removed.run,
-        "status": "dry_run",
-        "rows": 6,
-        "markers_of_live_tokens": 0,
-    }
-    assert removed.restore(removed.tokens[1], dry_run=True)["rows"] == 2
-    assert removed.there() == []
-    assert set(removed.ground.state.removed()) == set(removed.tokens)
 
 
 def test_only_the_asked_partitions_come_back_and_only_they_are_forgotten(removed: Removed) -> None:
@@ -255,24 +240,6 @@ def test_markers_of_another_store_than_the_folders_stay(state: TrashState) -> No
 
 
 ROWS = [Row(b"p\xff", b"k\n", b"v\x00"), Row(b"p", b"k2", b""), Row(b"q", b"k", b"v")]
-
-
-@pytest.fixture
-def writer() -> Iterator[ObjectWriter]:
-    yield open_writer("memory://trash-undo")
-    forget_memory_store("trash-undo")
-
-
-def test_a_log_that_is_opened_again_goes_on_behind_its_files(writer: ObjectWriter) -> None:
-    log = UndoLog(writer, "runs/b/undo")
-    log.write(ROWS[:1])
-    writer.put("runs/b/undo/notes.txt", b"not rows")
-    again = UndoLog(writer, "runs/b/undo")
-    again.write(ROWS[1:])
-    assert list(again.read()) == ROWS
-    assert again.files == 2
-    with pytest.raises(ConflictError):
-        log.write(ROWS[:1])  # a file of the other one is never replaced
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b'{"partition": "cA==", "key": "aw=="}', b"null"])

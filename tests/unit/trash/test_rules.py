@@ -89,20 +89,6 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
     assert found[doomed] == "wait"
 
 
-def test_findings_are_in_order_of_partition_and_key(world: World) -> None:
-    for name in ("echo", "alpha", "delta", "bravo", "charlie"):
-        world.record(world.beginning(name)[0], state=1)
-    live, _ = world.repository("lake")
-    world.branch(live, "odd", "head", "pulls")  # a branch may name anything
-    world.queue("pulls")
-    world.kv.set(b"pulls", b"odd", b"")
-    findings = classify(read_look(world.store), START, TrashMargins())
-    places = [(finding.partition, finding.key or b"") for finding in findings]
-    assert places == sorted(places)
-    assert len(places) > 15
-    assert {(b"pulls", b""), (b"pulls", b"odd")} <= {*places}
-
-
 def test_an_import_or_task_lives_48_hours_from_its_last_update(world: World, watcher: Watcher) -> None:
     partition, _ = world.repository("lake")
     key = world.import_status(partition, world.now)
@@ -271,28 +257,6 @@ def test_the_index_of_a_pull_waits_for_whoever_decides_about_its_repository(
         value = world.kv.get(b"pulls", key)
         assert value is not None
         assert told(found[b"pulls", key]) == ("pull-index", "wait", 1, size(key, value))
-
-
-def test_the_index_of_a_pull_goes_with_its_repository_or_without_its_pull(
-    world: World, watcher: Watcher
-) -> None:
-    live, _ = world.repository("lake")
-    bare = b"bare-" + xid.new_xid(START).encode()
-    world.record(bare)
-    world.kv.set(live, b"pulls/another", b"")
-    zombie, _ = world.beginning("slow")
-    gone = b"gone-" + xid.new_xid(START).encode()
-    dangling = [world.pull_index(partition, "a", "b") for partition in (live, bare)]
-    missing = [world.pull_index(partition, "a", "b") for partition in (zombie, gone)]
-    watcher.look(DAY)
-    found = watcher.look(DAY)
-    assert {(found[b"pulls", key].kind, found[b"pulls", key].verdict) for key in dangling} == {
-        ("pull-index-dangling", "trash")
-    }
-    assert {(found[b"pulls", key].kind, found[b"pulls", key].verdict) for key in missing} == {
-        ("pull-index-of-missing-repository", "trash")
-    }
-    assert {found[b"pulls", key].since for key in dangling + missing} == {START}
 
 
 def test_hook_results_are_as_young_as_their_run_says_not_only_its_id(world: World, watcher: Watcher) -> None:

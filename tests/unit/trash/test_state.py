@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,12 +11,11 @@ import pytest
 from dredge.errors import (
     FormatError,
     LeaseHeldError,
-    RefusedError,
 )
 from dredge.runs.payload import to_json
 from dredge.trash.noted import Noted
-from dredge.trash.state import REMEMBERED, TrashState
-from tests.support.kv_world import DAY, START, World, memory_store
+from dredge.trash.state import TrashState
+from tests.support.kv_world import START, memory_store
 
 SEEN = Noted(named=frozenset({"p"}))
 
@@ -61,19 +58,6 @@ def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: Tra
     assert held.noted() == SEEN
 
 
-def test_what_was_removed_is_remembered_for_ninety_days_by_the_run_that_did_it(held: TrashState) -> None:
-    held.note_removed([b"p\xff", b"q"], "first", START)
-    held.note_removed([b"q", b"r"], "second", START + DAY)
-    assert held.removed() == {b"p\xff": "first", b"q": "second", b"r": "second"}
-    held.forget_removed([b"r", b"never"])
-    assert held.removed() == {b"p\xff": "first", b"q": "second"}
-    held.note_removed([], "third", START + REMEMBERED - timedelta(microseconds=1))
-    assert held.removed() == {b"p\xff": "first", b"q": "second"}
-    held.note_removed([], "third", START + REMEMBERED)
-    assert held.removed() == {b"q": "second"}
-    assert REMEMBERED == 90 * DAY
-
-
 def test_every_run_that_removed_rows_of_a_partition_is_remembered_until_its_rows_are_back(
     held: TrashState,
 ) -> None:
@@ -85,13 +69,6 @@ def test_every_run_that_removed_rows_of_a_partition_is_remembered_until_its_rows
     for run in ("second", "first"):
         held.forget_removed([b"p"], run)
     assert held.removed_by() == {b"q": ["second", "third", "first"]}
-
-
-def test_what_an_earlier_release_remembered_counts(held: TrashState) -> None:
-    told = {base64.b64encode(b"p").decode(): {"run_id": "first", "at": START.isoformat()}}
-    held.writer.put("removed.json", json.dumps(told).encode())
-    held.note_removed([b"p"], "second", START + DAY)
-    assert held.removed_by() == {b"p": ["first", "second"]}
 
 
 def test_removals_of_two_at_once_are_both_remembered(
@@ -122,30 +99,3 @@ def test_a_damaged_file_stops_whoever_reads_it(held: TrashState, key: str, data:
     with pytest.raises(FormatError):
         reads[key]()
     assert held.writer.get(key) == data
-
-
-def test_a_folder_is_about_the_first_store_it_was_used_for(held: TrashState) -> None:
-    world = World()
-    held.claim(world.store)
-    held.claim(world.store)
-    assert read(held, "store.json")["location"] == world.store.location
-    world.kv.set(b"auth", b"installation_id", b"two")
-    with pytest.raises(RefusedError):
-        held.claim(world.store)
-
-
-def test_the_folder_of_a_run_that_died_is_free_after_ten_minutes(
-    state: TrashState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [START]
-    monkeypatch.setattr("dredge.trash.state.store_clock", lambda *_: now[0])
-    with state.held("dead") as held:
-        now[0] += timedelta(minutes=10, microseconds=-1)
-        held.check_right()
-        with pytest.raises(LeaseHeldError), state.held("another"):
-            pass
-        now[0] += timedelta(microseconds=1)
-        with pytest.raises(LeaseHeldError):
-            held.check_right()
-        with state.held("another") as other:
-            other.check_right()

@@ -12,7 +12,6 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
 from dredge.runs.payload import from_sealed, to_json, to_sealed
-from dredge.trash.apply import NamedAgainError
 from dredge.trash.findings import (
     KINDS,
     TrashFinding,
@@ -76,27 +75,6 @@ def test_a_wrong_clock_is_told_before_anything_is_read(ground: Ground) -> None:
 # Dry runs
 
 
-def test_a_dry_run_neither_verifies_nor_puts_back(ground: Ground) -> None:
-    ground.scan()
-    ground.world.store.now += DAY
-    run = ground.killed()
-    ground.name_orphan()
-    assert ground.clean(dry_run=True).status == "dry_run"
-    assert ground.state.open_run() == run
-    assert ground.state.removed() == {}
-    with pytest.raises(NamedAgainError):
-        ground.clean()
-    assert (ground.orphan_rows(), ground.state.open_run()) == (2, None)
-
-    for entry in list(ground.world.kv.scan(ground.orphan)):
-        ground.world.kv.delete(ground.orphan, entry.key)
-    with ground.state.held("another") as held:
-        held.note_removed([ground.orphan], run, ground.world.now)
-    told = ground.clean(dry_run=True)
-    assert [f.kind for f in told.scan.findings] == ["named-after-removal"]
-    assert ground.orphan_rows() == 0
-
-
 def test_a_clean_is_a_dry_run_unless_it_is_told_otherwise(ground: Ground) -> None:
     ground.scan()
     ground.world.store.now += DAY
@@ -115,18 +93,6 @@ def test_a_clean_is_a_dry_run_unless_it_is_told_otherwise(ground: Ground) -> Non
 
 
 # What bounds a run
-
-
-def test_a_plan_under_another_runs_name_bounds_nothing(ground: Ground) -> None:
-    ground.scan()
-    plans = [ground.scan(DAY).plan, ground.scan().plan]
-    copied = ground.state.writer.get(f"runs/{plans[0].run_id}/plan.json")
-    ground.state.writer.put(f"runs/{plans[1].run_id}/plan.json", copied)
-    for digest in (None, plans[0].digest):
-        with pytest.raises(RefusedError):
-            ground.clean(planned=plans[1].run_id, planned_digest=digest)
-    assert ground.orphan_rows() == 2
-    assert fates(ground.clean(planned=plans[0].run_id)) == ["deleted"]
 
 
 def test_a_token_that_the_branch_of_a_lost_repository_takes_up_stays(ground: Ground) -> None:
@@ -252,19 +218,6 @@ def handed_over(ground: Ground) -> dict[str, bytes]:
     return {name: ground.world.hand_over(name) for name in ("aaa", "bbb", "ccc")}
 
 
-def test_a_handed_over_repository_that_stays_makes_a_run_partial(
-    ground: Ground, handed_over: dict[str, bytes]
-) -> None:
-    partition = handed_over["bbb"]
-    ground.scan()
-    ground.world.store.before_delete.append(lambda: ground.world.record(partition))
-    report = ground.clean(DAY)
-    assert [outcome.fate for outcome in report.deleted] == ["cleaned", "skipped", "cleaned"]
-    assert report.status == "partial"
-    assert partition not in ground.state.removed()
-    assert fates(report) == ["deleted"]
-
-
 def test_of_several_errors_one_that_passes_by_itself_decides(
     ground: Ground, handed_over: dict[str, bytes]
 ) -> None:
@@ -290,24 +243,6 @@ KEY = TrashFinding(b"lake", b"imports/x", "import-expired", "trash", "why", 1, 5
 
 def plan_of(findings: Sequence[TrashFinding], partitions: int = 4) -> TrashPlan:
     return TrashPlan("run", "memory://", START, tuple(findings), partitions, 3)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        [TRASH],
-        [KEY, TRASH],
-        [TRASH, replace(KEY, key=b"imports/y")],
-        [TRASH, replace(KEY, key=None)],
-        [TRASH, replace(KEY, key=b"")],
-        [TRASH, replace(KEY, partition=b"lake-")],
-        [TRASH, replace(KEY, kind="task-expired")],
-        [TRASH, replace(KEY, digest="d3")],
-        [TRASH, replace(KEY, partition=b"lak", key=b"eimports/x")],
-    ],
-)
-def test_the_digest_of_a_plan_is_of_all_that_goes(other: Sequence[TrashFinding]) -> None:
-    assert plan_of([TRASH, KEY]).digest != plan_of(other).digest
 
 
 def test_a_plan_with_another_finding_than_its_digest_says_is_not_read() -> None:
@@ -342,16 +277,6 @@ def test_what_a_second_look_sees_otherwise_is_not_kept(change: dict[str, Any]) -
 
 def trash(count: int) -> list[TrashFinding]:
     return [replace(TRASH, partition=b"lake-%d:1" % number) for number in range(count)]
-
-
-@pytest.mark.parametrize("limit", [{"partitions": 3}, {"rows": 7}, {"size_bytes": 35}])
-def test_a_limit_may_be_reached_and_not_passed(limit: dict[str, int]) -> None:
-    plan = plan_of([*trash(3), KEY], partitions=9)
-    assert (plan.rows, plan.size_bytes) == (7, 35)
-    check_limits(plan, TrashLimits(**limit), 1)
-    ((name, value),) = limit.items()
-    with pytest.raises(RefusedError):
-        check_limits(plan, TrashLimits(**{name: value - 1}), 1)
 
 
 @pytest.mark.parametrize(

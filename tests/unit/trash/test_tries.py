@@ -100,13 +100,6 @@ def test_unqueueing_stops_when_the_lease_is_lost(ground: Tries) -> None:
     assert len(list(ground.world.kv.scan(b"cleanup-tokens"))) == 1
 
 
-def test_a_retry_does_not_wait_for_the_lease_of_its_lost_try(ground: Tries) -> None:
-    with ground.state.held(TASK):
-        assert ground.clean(holder=TASK).status == "done"
-    with ground.state.held("another task"), pytest.raises(LeaseHeldError):
-        ground.clean(holder=TASK)
-
-
 def test_an_orphaned_try_that_goes_on_after_its_retry_has_finished_removes_nothing_more(
     ground: Tries,
 ) -> None:

@@ -16,7 +16,7 @@ from dredge.storage import open_deleter, open_writer
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
-from dredge.trash.waiting import address_of, forget, read_waiting
+from dredge.trash.waiting import address_of, read_waiting
 from tests.support.killing import Killed, killed_at
 from tests.support.kv_world import DAY, START
 from tests.support.memory_store import forget_memory_store
@@ -35,15 +35,6 @@ def test_what_has_waited_goes_and_not_a_moment_earlier(ground: Ground) -> None:
     assert fates(ground.clean(INSTANT)) == ["deleted"]
 
 
-@pytest.mark.parametrize("looks", ["scan", "dry run"])
-def test_looks_that_remove_nothing_let_the_wait_begin(ground: Ground, looks: str) -> None:
-    if looks == "scan":
-        ground.scan()
-    else:
-        ground.clean(dry_run=True)
-    assert fates(ground.clean(DAY)) == ["deleted"]
-
-
 def test_nothing_goes_for_being_found_whatever_its_kind(ground: Ground) -> None:
     ground.world.import_status(ground.partition, START - 9 * DAY)
     ground.world.queue(ground.orphan.decode())
@@ -51,11 +42,6 @@ def test_nothing_goes_for_being_found_whatever_its_kind(ground: Ground) -> None:
     rows = ground.world.store.all_rows()
     ground.clean()
     assert ground.world.store.all_rows() == rows
-
-
-def test_without_a_grace_a_run_removes_what_it_finds(ground: Ground) -> None:
-    margins = TrashMargins.with_grace(timedelta(0), unsafe_short_grace=True)
-    assert fates(ground.clean(margins=margins)) == ["deleted"]
 
 
 def test_a_partition_whose_rows_grow_waits_anew(ground: Ground) -> None:
@@ -129,15 +115,6 @@ def test_another_id_of_the_database_is_another_life(ground: Ground) -> None:
     ground.scan()
     ground.world.store.own = "1:2:1"
     assert read_waiting(ground.state, ground.world.store).rows.num_rows == 0
-
-
-def test_only_what_is_forgotten_waits_anew(ground: Ground) -> None:
-    other = ground.world.stage(ground.world.token("lake", "main"))
-    ground.scan()
-    with ground.state.held("a restore") as held:
-        forget(held, ground.world.store, [(ground.orphan, None), (b"never", b"seen")], "a restore")
-    assert [o.finding.partition for o in ground.clean(DAY).outcomes] == [other]
-    assert ground.orphan_rows() == 2
 
 
 @pytest.mark.parametrize("shorter", ["id_age", "expiry", "ownership_expiry", "unnamed"])

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
-import pyarrow as pa
 import pytest
 
 from dredge.gc.run import Run
-from dredge.runs.clock import Coverage
-from dredge.undo.pins import INTERVALS_MAX, read_pins, slices_of, unite_slices
-from dredge.xid import new_descending_xid
+from dredge.undo.pins import read_pins
 from tests.support.gc import World, make_world, summary_of
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import WAYS, moments, restore, store_of
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
 
 
 def swept_world(
@@ -76,15 +68,6 @@ def test_what_is_too_young_is_listed_again_until_it_is_old() -> None:
     assert gone not in world.data()
 
 
-def test_a_dry_run_has_seen_nothing() -> None:
-    world, run, kept, _ = swept_world()
-    restore(world, run, all=True, keep_days=1)
-    world.age(days=3)
-    collected(world, dry_run=True)
-    assert collected(world)[1]["again_slices"] == 1
-    assert world.data() == kept
-
-
 def test_after_a_restore_that_died_its_slices_are_listed_until_its_pin_has_ended() -> None:
     """Nobody knows when its last request was done."""
     world, run, kept, gone = swept_world()
@@ -118,16 +101,3 @@ def test_a_pin_stays_until_a_run_has_seen_what_came_back() -> None:
     world.age(days=12)
     assert collected(world)[1]["again_slices"] == 1
     assert read_pins(run.state) == []
-
-
-def test_slices_are_intervals_of_a_bounded_number() -> None:
-    times = [START + timedelta(hours=number) for number in range(INTERVALS_MAX + 500)]
-    names = [new_descending_xid(at) for at in times]
-    addresses = pa.array([f"data/{name}/object{number}" for name in names for number in range(2)])
-    found = slices_of(addresses)
-    assert len(found.intervals) == INTERVALS_MAX
-    assert all(found.has(at) for at in times)
-    few = slices_of(pa.array([f"data/{names[0]}/a", f"data/{names[9]}/a/b", "data/x", "data/!ab/c/d"]))
-    assert few == Coverage(tuple((at, at + SECOND) for at in (times[0], times[9])))
-    assert unite_slices([few, found]).has(times[9])
-    assert slices_of(pa.array([], pa.string())) == Coverage()

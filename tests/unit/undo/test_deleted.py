@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -68,28 +67,3 @@ def test_only_what_is_known_to_have_stayed_is_left_out(folder: RunFolder) -> Non
     }
     assert [found[address]["version_id"] for address in ("data/a", "data/f")] == ["data/a-1", None]
     assert {row["done_by"] for row in found.values()} == {NOW}
-
-
-def test_the_best_of_several_tries_counts_and_the_time_is_that_of_the_last_one(folder: RunFolder) -> None:
-    part = candidates(folder, ADDRESSES[:2])
-    tell(folder, part, {"data/a": ledger.DELETED, "data/b": ledger.KEPT})
-    later = NOW + timedelta(days=3)
-    memory_store(folder.uri.split("/")[2]).clock = lambda: later
-    tell(folder, part, {"data/a": ledger.KEPT}, attempt=2)
-    (row,) = swept_rows(folder, part, ["data/"]).to_pylist()
-    assert (row["address"], row["outcome"], row["version_id"]) == ("data/a", ledger.DELETED, "data/a-1")
-    assert row["done_by"] == later
-
-
-def test_without_a_ledger_every_candidate_may_have_gone(folder: RunFolder) -> None:
-    part = candidates(folder, ADDRESSES)
-    rows = swept_rows(folder, part, ["data/"]).to_pylist()
-    assert [row["address"] for row in rows] == ADDRESSES
-    assert {(row["outcome"], row["version_id"], row["done_by"]) for row in rows} == {(None, None, None)}
-
-
-def test_an_address_where_no_run_deletes_is_refused(folder: RunFolder) -> None:
-    part = candidates(folder, ["data/a", "_lakefs/b"])
-    with pytest.raises(FormatError):
-        swept_rows(folder, part, ["data/"])
-    assert swept_rows(folder, part, ["data/", "_lakefs/"]).num_rows == 2

@@ -171,22 +171,6 @@ def left(copies: ObjectWriter) -> list[str]:
     return [item.key for item in copies.list_level("data/").objects]
 
 
-def test_a_dry_run_tells_what_would_go_and_a_purge_takes_what_is_older_than_was_asked(
-    root: str,
-    copies: ObjectWriter,
-) -> None:
-    dry = purged(root)
-    assert (dry.status, dry.counts["runs"], dry.counts["would_go_bytes"]) == ("dry_run", 1, 7)
-    assert (dry.counts["would_go_objects"], dry.counts["young_objects"]) == (1, 1)
-    assert "purged_bytes" not in dry.counts
-    assert left(copies) == ["data/deleted", "data/missing"]
-    done = purged(root, dry_run=False)
-    assert (done.status, done.counts["runs"], done.counts["purged_bytes"]) == ("success", 1, 7)
-    assert (done.counts["purged_objects"], done.counts["young_objects"]) == (1, 1)
-    assert "would_go_bytes" not in done.counts
-    assert left(copies) == ["data/missing"]
-
-
 def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
     root: str, copies: ObjectWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,9 +183,3 @@ def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
         purged(root, dry_run=False)
     assert purged(root).counts["would_go_objects"] == 1, "who only looks needs no gate"
     assert len(left(copies)) == 2
-
-
-def test_less_than_a_day_is_refused() -> None:
-    assert PurgeConfig(repository="lake", older_than_days=1).dry_run
-    with pytest.raises(ConfigError):
-        PurgeConfig(repository="lake", older_than_days=0.9)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, ConflictError, FormatError, UnavailableError
+from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.storage import ObjectVersion, open_deleter, open_versions, open_writer
 from dredge.storage.model import ObjectInfo, ObjectWriter
 from dredge.undo.putting_back import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE, PuttingBack, Restored
@@ -62,25 +62,6 @@ def outcome(lake: str, row: dict[str, Any], way: str) -> tuple[str, str]:
 
 def copies_of(lake: str) -> ObjectWriter:
     return open_writer(quarantine_uri(f"{lake}/run"))
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_way_of_the_run_comes_first_and_the_other_one_after_it(way: str, lake: str) -> None:
-    row = deleted(lake)
-    copies_of(lake).put(KEY, GARBAGE)
-    first, second = (VERSIONS, QUARANTINE) if way == VERSIONS else (QUARANTINE, VERSIONS)
-    assert outcome(lake, row, way) == (RESTORED, first)
-    assert open_writer(lake).get(KEY) == GARBAGE
-    assert outcome(lake, row, way) == (THERE, "")
-    open_deleter(lake).delete([KEY])
-    if first == VERSIONS:
-        older = store_of(lake).older
-        assert older is not None
-        older.by_key.clear()
-    else:
-        open_deleter(quarantine_uri(f"{lake}/run")).delete([KEY])
-    assert outcome(lake, row, way) == (RESTORED, second)
-    assert open_writer(lake).get(KEY) == GARBAGE
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -199,19 +180,6 @@ def failing(error: Exception, before: bytes | None = None, lake: str = "") -> Ca
         raise error
 
     return write
-
-
-@pytest.mark.parametrize(
-    ("first", "found"), [(GARBAGE, (THERE, "")), (OTHERS, (TAKEN, "")), (None, (FAILED, QUARANTINE))]
-)
-def test_who_was_first_with_the_key_is_looked_at(
-    first: bytes | None, found: tuple[str, str], lake: str, stand_in: Any
-) -> None:
-    """Perhaps an earlier request of ours, whose answer was lost."""
-    row = deleted(lake)
-    copies_of(lake).put(KEY, GARBAGE)
-    stand_in(MemoryWriter.put_stream, failing(ConflictError("it exists"), first, lake))
-    assert outcome(lake, row, QUARANTINE) == found
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import pyarrow as pa
 from dredge.compiled import kernels
 from dredge.kernels import interface as k
 from dredge.lakefs.files.sstable.envelope import RANGES, Envelope, read_envelope
-from dredge.lakefs.files.sstable.few import read_few
+from dredge.lakefs.files.sstable.few import MANY, read_few
 from dredge.lakefs.files.sstable.layout import TRAILER_SIZE, Handle, damaged, load_block
 from dredge.lakefs.files.sstable.reader import index_partitions
 
@@ -103,10 +103,12 @@ def decode_ranges(
         FormatError: as `read_addresses`.
     """
     wanted = tuple(columns)
-    decoder: _Decoder | None = None
+    many = sum(known.count for known in (expected or {}).values()) > MANY
+    decoder = _Decoder(wanted) if many else None
     for name, data in files:
         known = (expected or {}).get(name)
-        rows = read_few(data, name, wanted, known.count if known else None, known.max_key if known else b"")
+        count, max_key = (known.count, known.max_key) if known else (None, b"")
+        rows = None if many else read_few(data, name, wanted, count, max_key)
         if rows is None:
             decoder = decoder or _Decoder(wanted)
             rows = decoder.decode(data, name, known).batch(wanted)

@@ -29,27 +29,6 @@ from tests.support.memory_store import memory_store
 BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
 
 
-def test_a_branch_with_a_commit_before_each_request_is_swept_in_one_round() -> None:
-    """Streaming ingestion: a branch never stands still, and its commits name nothing but what is young."""
-    world, kept, gone = busy_world(safety=BUSY)
-    run = world.plan()
-    world.mark(run)
-    numbers, one_at_a_time = itertools.count(), threading.Lock()
-
-    def commit(*_: object) -> None:
-        with one_at_a_time:
-            number = next(numbers)
-            kept.add(world.upload(f"in/{number}", b"event %d" % number))
-            world.lake.commit()
-
-    with deleting(before=commit), world.during("repositories", commit, times=3):
-        summary = bulk_delete(run, world.runner)
-    assert summary.status == "success"
-    assert len(summary.details["rechecks"]) == 1
-    assert world.data() == kept
-    assert not gone & world.data()
-
-
 def expired_world(**settings: Any) -> tuple[World, str, str, str]:
     """An expired commit with a path that its child deleted: the world, the path's address, and both commits' ids."""
     world = make_world(tuning={"delete_keys": 1, "candidate_rows": 3}, **settings)
@@ -309,17 +288,6 @@ def test_a_new_branch_that_rules_keep_more_of_than_of_others_ends_the_round(
     world.upload("more", b"more", "two")
     world.lake.commit("more", branch="two")
     assert (follow(run, NewCommits(run, subtracted, Published(run.folder, "published"))) is None) is goes_on
-
-
-def test_a_branch_that_goes_on_from_its_own_head_needs_no_other_rule() -> None:
-    world, *_ = expired_world(policy=RetentionPolicy((PolicyRule("last", ("main",), 3),)))
-    world.rules(30, main=300)
-    run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, Published(run.folder, "published"))
-    for number in range(3):
-        world.upload(f"new/{number}", b"%d" % number)
-        world.lake.commit()
-        assert follow(run, new) is None
 
 
 def test_other_rules_end_the_round() -> None:

@@ -132,15 +132,6 @@ def carry(world: World, commit: str) -> None:
     catalog.branches.hard_reset(repository, "side", "main")
 
 
-def test_where_tags_keep_nothing_what_only_a_tag_names_is_not_read() -> None:
-    world, _, commits = superseded(keep_tags=False)
-    run = world.plan()
-    world.mark(run)
-    subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
-    world.lake.catalog.tags.create_tag(world.lake.repository, "v1", commits[0])
-    assert recheck(run, world.runner, subtracted, "recheck/0")["new_commits"] == 0
-
-
 @pytest.mark.parametrize("records", [False, True])
 def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it_was_staged_and_the_tag_is_gone(
     records: bool, monkeypatch: pytest.MonkeyPatch
@@ -165,35 +156,6 @@ def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it
     world.client.before = before
     bulk_delete(run, world.runner)
     assert catalog.tags.list_tags(repository).results == []
-    assert addresses["x"][0] in world.data()
-    world.assert_readable("side")
-
-
-@pytest.mark.parametrize("listed", ["tags", "branches"])
-def test_what_a_tag_leads_to_and_then_a_branch_stays_though_it_was_staged_and_both_are_gone(
-    listed: str,
-) -> None:
-    """An expired commit that was taken up again after the mark. The tag gives way to the branch before a list."""
-    world, addresses, commits = superseded()
-    catalog, repository = world.lake.catalog, world.lake.repository
-    catalog.branches.create_branch(repository, "side", "main")
-    run = world.plan()
-    world.mark(run)
-
-    catalog.tags.create_tag(repository, "v1", commits[0])
-    asked: list[str] = []
-
-    def before(name: str, _arguments: object) -> None:
-        asked.append(name)
-        if (name, asked.count(name)) == (listed, 1):
-            catalog.branches.create_branch(repository, "kept", commits[0])
-            catalog.tags.delete_tag(repository, "v1")
-        elif name == "branches" and asked.count(name) == 3:  # staging was read before
-            carry(world, commits[0])
-            catalog.branches.delete_branch(repository, "kept")
-
-    world.client.before = before
-    bulk_delete(run, world.runner)
     assert addresses["x"][0] in world.data()
     world.assert_readable("side")
 

@@ -5,35 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dredge.errors import (
-    ConfigError,
     LeaseHeldError,
     OvertakenError,
-    PartialError,
     RefusedError,
+    RejectedError,
     UnavailableError,
 )
 from dredge.gc.bulk_delete import step
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.runs.tries import StepTry
-from tests.support.gc import Parallel, World, busy_world, deleting, make_world, stage_again, summary_of
+from dredge.storage import CHANGED
+from tests.support.approvals import approved_run, said
+from tests.support.gc import Parallel, World, busy_world, deleting, stage_again, summary_of
+from tests.support.gcs import Answer, GcsServer, Query
+from tests.support.gcs_lakes import ORPHANS, GcsBucket, client_of, collected, contents, planted
+from tests.support.gcs_state import Generation
+from tests.support.lakefs_server import lakefs_server
 from tests.support.undo import pin_down
-
-
-def test_a_dry_run_says_what_would_go_and_deletes_nothing() -> None:
-    world, kept, gone = busy_world(dry_run=True)
-    run = world.plan()
-    world.mark(run)
-    with deleting() as requests, world.during("prepare_uncommitted", _never):
-        summary = bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert summary.status == "dry_run"
-    assert summary.counts["would_delete_objects"] == len(gone)
-    assert summary.counts["would_delete_bytes"] == 2 * len(gone)
-    assert world.data() == kept | gone
 
 
 def _never() -> None:
@@ -69,18 +64,6 @@ def test_an_old_mark_is_not_swept(hours: float, is_swept: bool) -> None:
         with world.during("prepare_uncommitted", _never), pytest.raises(RefusedError, match="older than 3 h"):
             bulk_delete(run, world.runner)
     assert world.data() == (kept if is_swept else kept | gone)
-
-
-def test_without_candidates_nobody_looks_again() -> None:
-    world = make_world()
-    kept = {world.upload("a")}
-    world.age(days=2)
-    run = world.plan()
-    world.mark(run)
-    with deleting() as requests, world.during("prepare_uncommitted", _never):
-        assert bulk_delete(run, world.runner).status == "success"
-    assert requests.made == []
-    assert world.data() == kept
 
 
 @pytest.mark.parametrize("step", ["list_committed", "check_limits"])
@@ -278,21 +261,77 @@ def test_a_sweep_whose_lease_was_taken_while_it_checked_again_asks_no_worker(who
     assert world.data() == kept | gone
 
 
-@pytest.mark.parametrize(("fails", "ends_as"), [("recheck", ConfigError), ("_delete", PartialError)])
-def test_a_sweep_that_has_looked_again_may_have_deleted_where_its_ledger_cannot_be_read(
-    monkeypatch: pytest.MonkeyPatch, fails: str, ends_as: type[Exception]
-) -> None:
-    """Each round begins with a re-check, so before the first one nothing was deleted."""
-    world, kept, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+# A sweep that a person had to approve reads the guards' verdict, the chain and the answer for itself.
 
-    def denied(*_: object) -> None:
-        raise ConfigError("AccessDenied")
 
-    for name in (fails, "settle"):
-        monkeypatch.setattr(step, name, denied)
-    with pytest.raises(ends_as, match="AccessDenied") as raised:
+def test_what_a_person_approved_is_deleted() -> None:
+    world, run, kept, _gone = approved_run()
+    assert bulk_delete(run, world.runner).status == "success"
+    assert world.data() == kept
+
+
+def test_an_answer_that_is_taken_anew_while_the_re_check_reads_is_not_the_one_that_was_read() -> None:
+    world, run, kept, gone = approved_run()
+
+    def take_again() -> None:
+        summary = summary_of(run, "approve")
+        run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+
+    with (
+        world.during("prepare_uncommitted", take_again),
+        deleting() as requests,
+        pytest.raises(RefusedError, match="do not match"),
+    ):
         bulk_delete(run, world.runner)
-    assert ("in the ledger" in str(raised.value)) is (ends_as is PartialError)
+    assert requests.made == []
     assert world.data() == kept | gone
+
+
+def test_a_no_that_ended_a_round_is_heard_before_anything_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, run, _kept, _gone = approved_run()
+    asked: list[str] = []
+    world.client.before = lambda name, _: asked.append(name)
+
+    def stopped(*_: Any) -> Any:
+        said(run, "rejected", by="eve")
+        return SimpleNamespace(error=None, found="rejected", reason="the run was rejected")
+
+    monkeypatch.setattr(step, "_delete", stopped)
+    with pytest.raises(RejectedError, match="eve rejected it"):
+        bulk_delete(run, world.runner)
+    assert asked.count("prepare_uncommitted") == 1
+
+
+# On a store that can, a sweep deletes exactly what was listed: what took its place stays.
+
+
+def test_a_candidate_that_was_uploaded_again_before_its_deletion_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lakeFS handed out may be uploaded to once more, and linked afterwards: no re-check sees that."""
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    with GcsServer() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        bucket = GcsBucket(server.options, server.bucket())
+        with lakefs_server(tmp_path, bucket=bucket) as lake:
+            planted(lake)
+            time.sleep(0.01)  # the store tells milliseconds
+            kept, state = "data/odd//x", server.buckets[bucket.uri.split("/")[2]]
+
+            def uploaded_again(_method: str, path: str, _query: Query) -> Answer | None:
+                if path.startswith("/batch/"):
+                    server.fault = lambda *_: None
+                    state.write(Generation(f"lake/{kept}", ORPHANS[kept], {}))
+                return None
+
+            server.fault = uploaded_again
+            run = collected(client_of(lake))
+            left = contents(bucket)
+            assert left[kept] == ORPHANS[kept]
+            assert not {*ORPHANS} - {kept} & left.keys()
+            groups = summary_of(run, "bulk_delete").details["groups"]
+            assert [group["objects"] for group in groups if group["code"] == CHANGED] == [1]
+            assert "it was overwritten" in run.folder.writer.get("report.html").decode()

@@ -17,26 +17,9 @@ from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from tests.support.gc import World, make_world, summary_of
-from tests.support.identical import held, many, shown
+from tests.support.identical import held, many
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
-
-
-def test_every_path_of_the_size_is_asked_on_every_branch() -> None:
-    world = make_world()
-    world.upload("a", b"same")
-    world.upload("b", b"size")
-    world.lake.commit()
-    for name in ("one", "two"):
-        world.lake.catalog.branches.create_branch(world.lake.repository, name, "main")
-    again = world.upload("b", b"size", "two")
-    orphan = world.orphan("data/slice/orphan", b"else")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert again in world.data()
-    assert orphan not in world.data()
-    assert summary_of(context, "check_limits").counts["questions"] == 6
 
 
 def short_pages(world: World, entries: int) -> None:
@@ -49,25 +32,6 @@ def short_pages(world: World, entries: int) -> None:
         return honest(repository, ref, after, min(amount, entries))
 
     world.client.objects_page = page  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("entries", [1, 7, 1000])
-def test_a_page_that_stops_short_is_gone_on_with(entries: int) -> None:
-    world = make_world()
-    many(world, 40)
-    twins = {world.upload(f"many/{number:05d}", b"same") for number in (0, 7, 39)}
-    for number in range(30):  # not in the head, so nobody counted on them
-        world.upload(f"many/00020-{number:02d}", b"staged meanwhile")
-    orphan = world.orphan("data/slice/orphan", b"else")
-    short_pages(world, entries)
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert twins <= world.data()
-    assert orphan not in world.data()
-    questions = summary_of(context, "check_limits").counts["questions"]
-    assert questions == 1 if entries == 1000 else questions >= 40 // entries
-    assert sorted(shown(context)) == sorted(twins)
 
 
 def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,15 +138,6 @@ class Branches:
         return Asker(client, "repo", f"{NAMESPACE}/", raw, hashes, cost_max).ask([group])
 
 
-def test_a_page_answers_up_to_its_last_name_and_the_last_one_for_all() -> None:
-    server = Branches([([entry("a"), entry("b")], True), ([entry("c")], False)])
-    answers = server.ask(["a", "b", "c", "d"], wanted=["data/c"])
-    assert [after for after, _ in server.asked] == ["`\U0010ffff", "b\U0010ffff"]
-    assert (answers.unanswered, answers.requests, server.singly) == ({}, 2, [])
-    assert answers.shown == {"data/c": ("main", "c")}
-    assert answers.served.tolist() == hash64(pa.array(["data/c"])).tolist()
-
-
 @pytest.mark.parametrize("first", [[], [entry("a\U0010ffff0")]])
 def test_a_page_that_does_not_reach_the_first_path_is_made_up_for_by_asking_for_that_path(
     first: list[ObjectStats],
@@ -209,14 +164,6 @@ def test_a_page_that_does_not_reach_the_first_path_is_made_up_for_by_asking_for_
 def test_an_odd_page_is_no_answer(page: list[ObjectStats], has_more: bool) -> None:
     answers = Branches([(page, has_more)]).ask(["a", "b"])
     assert answers.unanswered == dict.fromkeys((0, 1), NO_ANSWER)
-
-
-def test_a_name_that_is_not_text_says_nothing_of_the_order_and_its_object_is_served() -> None:
-    """lakeFS replaces what is not UTF-8, and such a name sorts elsewhere than the one it stands for."""
-    server = Branches([([entry("a"), entry("\ufffd", "data/odd"), entry("b")], False)])
-    answers = server.ask(["a", "b"], wanted=["data/odd"])
-    assert answers.unanswered == {}
-    assert list(answers.shown) == ["data/odd"]
 
 
 def test_a_name_that_is_not_text_does_not_answer_for_paths_before_it() -> None:
@@ -255,9 +202,3 @@ def test_an_address_that_may_mean_two_keys_serves_both(address: str, served: set
     wanted = ["data/a b", "data/a%20b", "data/a", "data/a?b", "data/a#b", "data/a/"]
     answers = Branches([([entry("a", address)], False)]).ask(["a"], wanted=wanted)
     assert set(answers.shown) == served
-
-
-def test_an_address_outside_of_the_namespace_serves_nothing_of_it() -> None:
-    elsewhere = ObjectStats("a", f"{NAMESPACE[:-4]}nope/data/a", "c", 4)
-    answers = Branches([([elsewhere], False)]).ask(["a"], wanted=["data/a"])
-    assert (answers.shown, answers.unanswered) == ({}, {})

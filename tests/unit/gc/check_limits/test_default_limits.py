@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import AwaitingApprovalError, RefusedError
+from dredge.errors import AwaitingApprovalError
 from dredge.gc.config import GCConfig
 from dredge.gc.steps import resume
 from dredge.undo.deletions import read_deletions
@@ -71,18 +71,6 @@ def test_only_the_first_run_that_deletes_without_undo_asks_beyond_a_thousand_obj
     assert world.data() == kept
     orphans(world, FIRST_OBJECTS_MAX + 1, "second")
     world.collect()
-    assert world.data() == kept
-
-
-def test_the_first_run_is_refused_where_nobody_may_be_asked_and_heeds_a_limit_that_a_user_set() -> None:
-    world = make_world()
-    kept = {world.upload("a", b"a")}
-    world.lake.commit()
-    gone = orphans(world, FIRST_OBJECTS_MAX + 1, "first")
-    with pytest.raises(RefusedError):
-        world.collect(approval="never")
-    assert world.data() == kept | gone
-    world.collect(approval="never", max_delete_objects=FIRST_OBJECTS_MAX + 1)
     assert world.data() == kept
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.gc.check_limits.holds import NO_PATH, TOO_MANY
+from dredge.gc.check_limits.holds import NO_PATH
 from dredge.gc.planning import release_lease
 from dredge.gc.steps import (
     bulk_delete,
@@ -193,23 +193,6 @@ def staged(world: World, key: bytes, content: bytes, address: str = "") -> bytes
     return messages.encode(value)
 
 
-@pytest.mark.parametrize("objects_max", [0, 2])
-def test_more_objects_than_may_be_asked_about_are_held(objects_max: int) -> None:
-    world = make_world(safety={"identical_suspects_max": objects_max})
-    world.upload("a", b"same")
-    world.upload("b", b"longer")
-    world.upload("c", b"LONGER")
-    world.lake.commit()
-    few = {world.orphan(f"data/slice/{number}", b"else") for number in range(2)}
-    many = {world.orphan(f"data/slice/many{number}", b"others") for number in range(2)}
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert many <= world.data()
-    assert bool(few & world.data()) == (objects_max == 0)
-    assert held(context) == {TOO_MANY: 2 if objects_max else 4}
-
-
 def test_sweep_keeps_a_second_upload_that_a_server_on_a_local_folder_serves(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -237,19 +220,3 @@ def test_sweep_keeps_a_second_upload_that_a_server_on_a_local_folder_serves(
     assert again in world.data()
     assert orphan not in world.data()
     world.assert_readable()
-
-
-@pytest.mark.parametrize(("content", "objects_max"), [(b"longer", 100), (b"else", 0)])
-def test_where_nothing_may_be_asked_about_no_range_is_searched(content: bytes, objects_max: int) -> None:
-    world = make_world(safety={"identical_suspects_max": objects_max})
-    world.upload("a", b"same")
-    world.lake.commit()
-    world.orphan("data/slice/orphan", content)
-    world.age(days=2)
-    context = world.plan()
-    world.mark(context)
-    written = [
-        key for batch in context.folder.writer.list("check_limits/") for key in batch["key"].to_pylist()
-    ]
-    assert written
-    assert not [key for key in written if "sizes.u64" in key or "paths-" in key]

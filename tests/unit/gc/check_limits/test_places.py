@@ -14,7 +14,7 @@ from dredge.gc.check_limits.holds import TOO_MANY
 from dredge.gc.check_limits.places import SCHEMA, _Found
 from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
-from tests.support.gc import make_world, summary_of
+from tests.support.gc import make_world
 from tests.support.identical import held, many
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
@@ -82,18 +82,3 @@ def test_every_entry_of_a_size_is_found_or_the_size_is_given_up() -> None:
         assert kept.total() <= rows_max
         assert places.skipped.tolist() == found.skipped.tolist() == sorted(skipped)
         assert not skipped or rows_max < 15
-
-
-def test_only_ranges_of_branch_heads_are_searched_and_what_they_have_is_written_down() -> None:
-    """A branch reads what its own head names; another commit's entry hides nothing."""
-    world = make_world()
-    for content in (b"1234", b"5678", b"abcd"):
-        world.upload("a", content)
-        world.lake.commit()
-    world.orphan("data/slice/orphan", b"else")
-    world.age(days=2)
-    context = world.plan()
-    world.mark(context)
-    parts = summary_of(context, "check_limits").parts_below("check_limits/paths-")
-    rows = pa.concat_tables(context.folder.read_parts(parts))
-    assert (rows["path"].to_pylist(), rows["size"].to_pylist()) == ([b"a"], [4])

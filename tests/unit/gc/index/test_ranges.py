@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError
@@ -17,13 +16,11 @@ from dredge.gc.index.ranges import (
     Ranges,
     decode,
     decode_entries,
-    decode_keys,
     find_range_files,
     read_files,
     unite_ranges,
 )
 from dredge.gc.run import Run
-from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.ranges import RangeInfo, write_metarange
@@ -146,41 +143,12 @@ def test_trap_38_44_odd_names_are_told_apart_and_deleted_by_exactly_their_name()
 
 NAMESPACE = "s3://bucket/lake"
 RELATIVE = Entry("data/a", AddressType.RELATIVE, 3, "c")
-TWICE = Entry("data/a", AddressType.RELATIVE, 5, "c")
 INSIDE = Entry(f"{NAMESPACE}/data/b", AddressType.FULL, 3, "c")
 OUTSIDE = Entry("s3://other/data/c", AddressType.FULL, 4, "c")
-OLD = Entry(f"{NAMESPACE}/data/d", AddressType.BY_PREFIX_DEPRECATED, 1, "c")
 
 
 def written(*entries: Entry) -> WrittenTable:
     return write_table((b"p%d" % at, entry.value().encode()) for at, entry in enumerate(entries))
-
-
-def hashes(*keys: str) -> list[int]:
-    return sorted(hash64(pa.array(keys, pa.string())).tolist())
-
-
-@pytest.mark.parametrize(
-    ("entries", "keys", "outside", "sizes"),
-    [
-        ((RELATIVE, TWICE), ["data/a"], 0, [3, 5]),
-        ((RELATIVE, INSIDE, OUTSIDE), ["data/a", "data/b"], 1, [3, 4]),
-        ((INSIDE, OLD), ["data/b", "data/d", OLD.address], 0, [1, 3]),
-        ((OUTSIDE, OUTSIDE), [], 2, [4]),
-    ],
-)
-def test_all_that_entries_mean_in_the_namespace_is_kept_and_the_rest_counted(
-    entries: tuple[Entry, ...], keys: list[str], outside: int, sizes: list[int]
-) -> None:
-    others = {"plain": written(RELATIVE), "full": written(INSIDE)}
-    tables = {"x": written(*entries), **others}
-    facts = {name: RangeFacts(table.count, b"", table.max_key) for name, table in tables.items()}
-    files = [(f"_lakefs/{name}", table.data) for name, table in tables.items()]
-    found, *more = decode(files, facts, NAMESPACE)
-    assert (found.range_id, found.count, found.outside) == ("x", len(entries), outside)
-    assert (found.addresses.tolist(), found.sizes.tolist()) == (hashes(*keys), sizes)
-    assert [item.addresses.tolist() for item in more] == [hashes("data/a"), hashes("data/b")]
-    assert sorted(set(decode_keys(tables["x"].data, "x", NAMESPACE).to_pylist())) == keys
 
 
 @pytest.mark.parametrize("promised", [RangeFacts(3, b"", b"p1"), RangeFacts(2, b"", b"p2")])
@@ -288,9 +256,3 @@ def test_what_should_be_a_table_and_is_none_stops_the_run(files: Files, name: st
     files.put(data, name)
     with pytest.raises(FormatError):
         files.find()
-
-
-@pytest.mark.parametrize("size", [len(MAGIC), FOOTER_SIZE - 1])
-def test_what_is_shorter_than_the_end_of_a_table_is_none(files: Files, size: int) -> None:
-    files.put(b"x" * (size - len(MAGIC)) + MAGIC, "short")
-    assert files.find() == ({}, {"short"})

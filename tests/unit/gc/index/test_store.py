@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -83,37 +82,6 @@ def grown(count: int) -> World:
         world.age(hours=30)
         world.collect(tuning={"index_parts_max": 1000})
     return world
-
-
-def test_small_parts_are_united_and_older_manifests_not_read_again() -> None:
-    world = grown(5)
-    context = world.plan()
-    state, namespace = context.state, world.lake.namespace
-    before = CommittedIndex.load(state, namespace)
-    names = {name for name, _ in before.places.values()}
-    assert len(names) == 5
-    assert compact(state, namespace, context.plan.run_id, before.places, parts_max=5) == 0
-    assert compact(state, namespace, context.plan.run_id, before.places, parts_max=4) == 5
-    after = CommittedIndex.load(state, namespace)
-    assert len({name for name, _ in after.places.values()}) == 1
-    assert after.places.keys() == before.places.keys()
-    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
-    read: list[str] = []
-    honest = type(state).get
-
-    def get(self: Any, key: str) -> bytes:
-        read.append(key)
-        return honest(self, key)
-
-    type(state).get = get  # type: ignore[method-assign]
-    try:
-        assert CommittedIndex.load(state, namespace).places == after.places
-    finally:
-        type(state).get = honest  # type: ignore[method-assign]
-    assert not [key for key in read if key.startswith("index/manifests/")]
-    world.run(context)
-    world.age(days=2)
-    world.collect(mode="clean", tuning={"index_parts_max": 1})
 
 
 def test_a_damaged_checkpoint_is_left_out() -> None:

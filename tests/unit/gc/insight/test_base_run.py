@@ -64,19 +64,3 @@ def test_a_run_that_did_not_come_to_know_what_is_live_is_refused(world: World) -
         open_base(begun.plan.run_uri)
     with pytest.raises(ConfigError, match="nowhere"):
         open_base(f"{world.lake.namespace}/nowhere")
-
-
-def test_the_history_has_refs_commits_and_what_dangles(world: World) -> None:
-    base = open_base(run(world).plan.run_uri + "/")
-    history = base.history()
-    (main,) = history.branches
-    (tag,) = history.tags
-    assert (main.id, tag.id) == ("main", "v1")
-    assert history.heads == {main.commit_id}
-    assert {main.commit_id, tag.commit_id} <= history.graph.keys()
-    (dangling,) = history.dangling
-    assert dangling not in history.graph
-    assert history.metarange_of(dangling) == history.active[dangling]
-    assert history.metarange_of(main.commit_id) in history.metaranges.named
-    assert base.rules is not None
-    assert base.rules.default_retention_days == 30

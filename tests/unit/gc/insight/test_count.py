@@ -8,7 +8,6 @@ from dredge.gc.insight.base_run import BaseRun, open_base
 from dredge.gc.insight.cost import cost_of
 from dredge.runs.payload import to_json
 from tests.support.gc import World, make_world
-from tests.support.lost_database import back_up, restore
 from tests.support.policies import policy as policy_of
 
 SMALL = {"part_rows": 2, "candidate_rows": 3, "shard_values": 8}
@@ -57,24 +56,6 @@ def table(rows: list[dict[str, object]], name: str) -> dict[object, object]:
     return {row[name]: row["size_bytes"] for row in rows}
 
 
-@pytest.mark.parametrize("shard_values", [1, 1000])
-def test_each_object_is_of_one_kind(world: World, shard_values: int) -> None:
-    found = cost_of(base_of(world), shard_values=shard_values).tables()
-    kinds = table(found["kinds"], "kind")
-    # The commit before the head of main is active: its child was made 12 days ago, and `side` keeps 60.
-    assert kinds == {
-        "heads": 4 + 16,
-        "staged": 32,
-        "history": 2 + 8,
-        "tags": 1,
-        "garbage": 64,
-        **({"young": 128} if "young" in kinds else {}),
-    }
-    assert table(found["branches"], "branch") == {"side": 2 + 8 + 16}
-    assert table(found["prefixes"], "prefix") == {"logs/": 1 + 2 + 4, "side/": 8 + 16, "(not committed)": 32}
-    assert table(found["ages"], "age") == {"under 7 days": 8, "90 to 180 days": 1 + 2}
-
-
 def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
     whole = policy_of("branches: main, last: all")
     found = cost_of(base_of(world, policy=to_json(whole), keep_tags=False)).tables()
@@ -89,16 +70,3 @@ def test_garbage_that_the_run_deleted_is_not_there_any_more(world: World) -> Non
     world.run(context)
     kinds = table(cost_of(open_base(context.plan.run_uri)).tables()["kinds"], "kind")
     assert (kinds.get("garbage"), kinds["deleted"]) == (None, 64)
-
-
-def test_what_only_a_lost_commit_names_counts_as_of_a_commit_without_a_ref() -> None:
-    world = make_world()
-    world.upload("head", size(2))
-    world.lake.commit()
-    backup = back_up(world)
-    world.upload("lost", size(3))
-    world.lake.commit()
-    restore(world, backup)
-    world.age(days=2)
-    kinds = table(cost_of(base_of(world)).tables()["kinds"], "kind")
-    assert kinds["no_ref"] == 8

@@ -34,19 +34,6 @@ def named(world: World, base: BaseRun, ranges: Ranges) -> dict[str, list[int]]:
     return {item.range_id: sorted(item.addresses.tolist()) for item in found}
 
 
-def test_a_damaged_index_changes_nothing_that_is_told(world: World) -> None:
-    base, ranges = base_of(world)
-    whole = named(world, base, ranges)
-    assert {item: len(found) for item, found in whole.items()} == {
-        item: facts.count for item, facts in ranges.items()
-    }
-    prefix = base.state.uri.removeprefix(f"{world.lake.namespace}/")
-    for key in world.lake.keys(f"{prefix}/index/parts/") or world.lake.keys(f"{prefix}/"):
-        if key.endswith(".u64"):
-            world.lake.objects.put(key, b"damaged!")
-    assert named(world, base, ranges) == whole
-
-
 def test_a_range_or_metarange_that_is_missing_is_an_error_and_no_smaller_answer(world: World) -> None:
     base, ranges = base_of(world)
     lost = dict.fromkeys(["f" * 64], next(iter(ranges.values())))

@@ -48,13 +48,6 @@ def test_shorter_rules_free_what_they_let_expire() -> None:
     assert [item.bound for item in found] == ["", "", "", "≤"]
 
 
-def test_without_rules_now_nothing_is_garbage_and_figures_may_be_too_large() -> None:
-    base = base_of(superseded(rules=None))
-    (found,) = what_if(base, by_days(base.rules, [15]))
-    assert (found.freed.objects, found.more.objects, bool(found.unknown)) == (2, 2, True)
-    assert as_now(base.rules) == []
-
-
 def test_a_dangling_commit_stays_as_long_as_the_default_rule_says() -> None:
     world = superseded()
     world.lake.catalog.branches.create_branch(world.lake.repository, "gone", "main")

@@ -6,14 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError
+from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError, RefusedError
+from dredge.gc.insight.base_run import all_commits
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import Answer, UnnamedBy, answer_lines, find_target
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.witness.lost import forget_lost
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.approvals import said
 from tests.support.gc import World, make_world
+from tests.support.kv_views import store_of
 from tests.support.lost_database import back_up, restore
 from tests.support.policies import policy
 
@@ -102,14 +105,6 @@ def test_an_object_that_only_a_metarange_without_a_commit_names_says_so(world: W
     forget_lost(world.client, "lake", "not wanted", 30)
     world.age(hours=1)
     assert ask(world, address).verdict == "garbage"
-
-
-def test_a_young_object_says_until_when(world: World) -> None:
-    address = world.orphan("data/young")
-    world.age(hours=3)
-    answer = ask(world, address)
-    assert answer.young_until == world.lake.clock() + timedelta(hours=22)
-    assert answer.verdict == "kept"
 
 
 def test_a_deleted_object_names_who_approved_its_run(world: World) -> None:
@@ -203,3 +198,17 @@ def test_what_is_asked_about_must_be_an_object_of_a_repository(world: World) -> 
         find_target(world.client, "lakefs://lake/main")
     with pytest.raises(NotFoundError):
         find_target(world.client, "lakefs://lake/main/nothing")
+
+
+# The commits of the key-value store are read from the server's own store only, those that no ref leads to
+# as well.
+
+
+@pytest.mark.parametrize(("repository", "namespace"), [("another", ""), ("lake", "memory://elsewhere/lake")])
+def test_the_store_of_another_installation_is_refused(
+    repository: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    store_of(world, monkeypatch)
+    with pytest.raises(RefusedError):
+        all_commits(KVAccess.from_env(), repository, namespace or world.lake.namespace)

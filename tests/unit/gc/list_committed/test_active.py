@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 
 from dredge.errors import DredgeError, RefusedError
 from dredge.gc.list_committed.active import (
@@ -18,19 +17,13 @@ from dredge.gc.list_committed.active import (
     take_in_heads,
     take_in_tags,
 )
-from dredge.gc.retention.active import active_commits
 from dredge.gc.run import Run
-from dredge.lakefs import Commit, PreparedCommits, Ref, Rules
-from dredge.lakefs.files.gc_files import Rules as CatalogRules
-from dredge.lakefs.files.records import Branch
-from dredge.lakefs.files.records import Commit as Record
-from tests.support.commit_histories import histories
+from dredge.lakefs import Commit, PreparedCommits, Rules
 from tests.support.commits import committed_world
 from tests.support.few_commits import (
     EXTRA,
     GRAPH,
     MAIN,
-    NOW,
     RULES,
     TAG,
     TOPIC,
@@ -327,18 +320,6 @@ def test_the_parent_of_a_young_commit_is_active_though_the_servers_walk_left_it_
     assert server.asked == ["y", "x"]
 
 
-def test_an_old_commit_keeps_nothing_of_the_default_rule() -> None:
-    for days, stays in ((9.99, True), (10.01, False)):
-        line = {"x": EXTRA["x"], "y": commit("y", "x", days=days)}
-        assert ("x" in kept(Asked(line, "y", rules=Rules(10, {"main": 90})))) is stays
-
-
-def test_times_that_differ_by_minutes_keep() -> None:
-    minute = 1 / 24 / 60
-    for days, keeps in ((10 + 4 * minute, {"x", "y"}), (10 + 5 * minute, {"y"}), (10 + 6 * minute, {"y"})):
-        assert kept(Asked({"x": EXTRA["x"], "y": commit("y", "x", days=days)}, "y")) == keeps
-
-
 def test_a_line_is_followed_as_long_as_it_is_young_also_where_refs_lead_to_it() -> None:
     line = {
         "z": commit("z", "w", days=3),
@@ -370,20 +351,6 @@ def test_a_young_commit_behind_an_old_one_keeps_its_parent_as_well(
     assert server.asked == asked
 
 
-def test_what_has_no_parent_keeps_nothing_else_and_has_no_log_to_be_read() -> None:
-    assert kept(Asked({"y": commit("y", days=1)}, "y")) == {"y"}
-    server = Asked(EXTRA, "y")
-    assert kept(server) == {"x", "y"}
-    assert server.logs == ["main", "topic"]
-
-
-def test_of_a_merge_the_main_parent_is_kept() -> None:
-    first = Commit("y", ("x", "b"), commit("", days=1).created_at, "m-y", 1)
-    last = Commit("y", ("b", "x"), first.created_at, "m-y", 0)
-    for merge in (first, last):
-        assert kept(Asked({"x": EXTRA["x"], "y": merge}, "y")) == {"x", "y"}
-
-
 def test_more_days_than_a_calendar_has_keep_all() -> None:
     assert kept(Asked(EXTRA, "y", rules=Rules(10**7))) == {"x", "y", "a", "b"}
     assert kept(Asked(EXTRA, "y", rules=Rules(-(10**7)))) == {"y"}
@@ -392,30 +359,3 @@ def test_more_days_than_a_calendar_has_keep_all() -> None:
 def test_a_commit_of_the_list_that_is_not_there_stops_the_run() -> None:
     with pytest.raises(RefusedError, match=r"\bx\b"):
         kept(Asked({"y": EXTRA["y"]}, "y"))
-
-
-class Drawn(Server):
-    def __init__(self, commits: list[Record], branches: list[Branch], rules: CatalogRules) -> None:
-        known = (Commit(item.id, item.parents, item.creation_date, "m", item.version) for item in commits)
-        listed = active_commits(commits, branches, rules, NOW, early_stop=True)
-        days = Rules(rules.default_days, rules.branch_days)
-        super().__init__({item.id: item for item in known}, days, csv(*listed, metarange="m"))
-        self.refs = {branch.name: branch.commit_id for branch in branches}
-
-    def branches(self, _: str) -> list[Ref]:
-        return [Ref(*found) for found in self.refs.items()]
-
-    def tags(self, _: str) -> list[Ref]:
-        return []
-
-
-@given(histories(NOW, in_order=True))
-@settings(deadline=None)
-def test_where_dates_are_in_order_no_active_commit_is_left_out(
-    history: tuple[list[Record], list[Branch], CatalogRules],
-) -> None:
-    commits, branches, rules = history
-    assert (
-        active_commits(commits, branches, rules, NOW).keys()
-        <= found_active(Drawn(*history)).metaranges.keys()
-    )

@@ -12,7 +12,6 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.index.ranges import Ranges, read_metaranges
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.list_committed.collect import Collected, collect_ranges
 from dredge.gc.list_committed.read_ranges import Roles
 from dredge.gc.list_committed.tables import EXPIRED, LIVE, SIZES
@@ -28,7 +27,6 @@ from dredge.storage import open_deleter
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter
 from tests.support.gc import Parallel, World, make_world, summary_of
-from tests.support.policies import history
 
 NAMED = {
     "one": {"data/a": 1, "data/shared": 9},
@@ -186,44 +184,6 @@ def test_a_dropped_range_that_cannot_be_read_is_not_taken_away() -> None:
     assert lake.counts_of(found) == counted(d=-1)
 
 
-def whole(world: World, **settings: Any) -> tuple[Run, ListCommittedOutput]:
-    run = world.plan(**settings)
-    world.run(run)
-    return run, ListCommittedOutput.of(summary_of(run, "list_committed"))
-
-
 def candidates(run: Run) -> set[str]:
     parts = SubtractOutput.of(summary_of(run, "subtract")).candidates
     return {key for part in parts for key in run.folder.read_part(part)["address"].to_pylist()}
-
-
-def grown() -> World:
-    world = make_world(mode="auto", tuning={"shard_values": 1})
-    world.rules(300)
-    history(world, 3)
-    world.age(days=9)
-    whole(world)
-    history(world, 2, path="b")
-    world.orphan("data/slice/orphan")
-    world.age(days=9)
-    return world
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_run_counts_in_the_shards_of_the_run_before_and_takes_nothing_live_for_garbage(
-    dry_run: bool,
-) -> None:
-    world = grown()
-    before = world.data()
-    run, found = whole(world, tuning={"shard_values": 1 << 20}, dry_run=dry_run)
-    assert run.plan.mode == "optimized"
-    assert found.counted.bits == found.live.sets[0].hashes.bits > 0
-    assert found.live.counted == found.counted
-    assert len(found.sizes) == 2
-    assert candidates(run) == {"data/slice/orphan"}
-    assert world.data() == (before if dry_run else before - {"data/slice/orphan"})
-    world.assert_readable()
-    if not dry_run:
-        world.age(days=2)
-        whole(world)
-        world.assert_readable()

@@ -36,35 +36,6 @@ def state_after(made: Run) -> RunState:
     return state
 
 
-def test_without_rules_every_range_file_counts_in_each_run_and_is_looked_at_once() -> None:
-    world = make_world(mode="auto")
-    world.upload("a", b"1")
-    world.lake.commit("first")
-    catalog = world.lake.catalog
-    catalog.branches.create_branch("lake", "side", "main")
-    address = world.upload("b", b"dangling", "side")
-    world.age(days=9)
-    world.lake.commit("side", "side")
-    catalog.branches.delete_branch("lake", "side")
-    world.age(days=2)
-    made, counts = run(world)
-    assert counts["range_files_looked_at"] > 0
-    looked_at = made.folder.read_part(state_after(made).looked_at)["name"].to_pylist()
-    assert looked_at
-    ranges = made.folder.read_part(state_after(made).ranges)["range_id"].to_pylist()
-    assert len(ranges) == 2
-    assert not {*ranges} & {*looked_at}, "else they would count no more once no commit names them"
-    for _ in range(2):
-        world.age(days=2)
-        orphan = world.orphan("data/other/orphan")
-        world.age(days=2)
-        made, counts = run(world)
-        assert made.plan.mode == "optimized"
-        assert counts["range_files_looked_at"] == 0
-        assert orphan not in world.data()
-        assert address in world.data()
-
-
 def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_active() -> None:
     world = make_world(mode="auto")
     world.rules(30)
@@ -226,16 +197,6 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
         return find_expired(run, commits, metaranges(known), set(active)), store
 
     return find
-
-
-@pytest.mark.parametrize("known", [(), ("m2",), ("m3", "m2", "m1", "m0")])
-def test_all_that_expired_commits_name_and_active_ones_do_not(known: tuple[str, ...], found: Any) -> None:
-    answer, store = found(known=known)
-    assert list(answer.ranges) == ["r3", "r2", "r4", "r5"], "the newest first"
-    assert set(answer.ranges.values()) == {FACTS}
-    assert set(answer.named) == {"r2", "r3", "r4", "r5"}
-    assert answer.complete
-    assert store.read == [[name for name in FILES if name not in known]]
 
 
 def test_a_file_that_cannot_be_read_is_left_out_alone(found: Any) -> None:

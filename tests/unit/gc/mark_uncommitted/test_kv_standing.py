@@ -15,7 +15,6 @@ from dredge.gc.mark_uncommitted.kv_store import (
     StoreCheck,
     _check_heads,
     _Count,
-    _judge,
     read_checked,
     read_count,
 )
@@ -26,7 +25,7 @@ from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, bran
 from lakefs_embedded.server.usage import PARTITION
 from lakefs_embedded.server.usage import Usage as Counter
 from tests.support.gc import World, make_world, summary_of
-from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, copy_of, never_asked, open_as, store_of
+from tests.support.kv_views import Snapshots, WithoutSnapshots, copy_of, never_asked, open_as, store_of
 from tests.support.lossy_scans import stormy_world
 from tests.support.memory_rows import MemoryRows
 from tests.support.storms import Storm, old_version, recovery
@@ -252,30 +251,6 @@ def test_an_entry_that_a_newer_server_staged_does_not_stand_for_the_server(
     assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
 
 
-def test_a_whole_collection_asks_the_server_for_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = recorded()
-    world.rules(1)
-    expired = world.upload("a", b"old")
-    world.lake.commit()
-    world.age(days=3)
-    committed, staged = world.upload("a", b"new!"), world.upload("b", b"staged")
-    world.lake.commit()
-    world.age(days=3)
-    world.lake.commit("later", allow_empty=True)
-    twin = world.upload("a", b"new!")
-    orphan = world.orphan("data/orphan")
-    world.age(days=3)
-    open_as(Snapshots(world), monkeypatch)
-    context = world.plan()
-    with never_asked(world, *HEAVY):
-        world.run(context)
-    assert world.data() == {committed, staged, twin}
-    assert {expired, orphan}.isdisjoint(world.data())
-    summary = summary_of(context, "mark_uncommitted")
-    assert (summary.counts["scans"], summary.counts["rows"], summary.details["kv"]["doubt"]) == (0, 1, "")
-    assert "server" not in summary_of(context, "list_committed").details["sources"]
-
-
 def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The moment of a view is that of its first read: read later, the counter would prove another moment."""
     world = recorded()
@@ -332,33 +307,7 @@ def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
         assert read_count(view, "a") is None, "what is no number is no counter"
 
 
-@pytest.mark.parametrize(("found", "fits"), [(4, False), (5, True), (7, True), (9, True), (10, False)])
-def test_a_counter_fits_between_what_the_server_said_before_and_after(found: int, fits: bool) -> None:
-    assert _Count(5, found, 9).fits is fits
-
-
 FITS, COPY = _Count(5, 7, 9), _Count(5, 4, 9)
-
-
-@pytest.mark.parametrize(
-    ("counts", "unknown", "doubted", "refuted", "partial"),
-    [
-        ([FITS, FITS], [], False, False, False),
-        ([FITS, COPY], [], True, True, False),
-        ([None, COPY], ["branches/new"], True, True, False),
-        ([FITS, FITS], ["branches/new"], True, False, True),
-        ([FITS, None], [], True, False, False),
-        ([None, None], [], True, False, False),
-    ],
-)
-def test_records_are_proved_by_every_count_and_refuted_by_one(
-    counts: list[_Count | None], unknown: list[str], doubted: bool, refuted: bool, partial: bool
-) -> None:
-    records: Any = SimpleNamespace(location="the store", unknown=unknown)
-    found = _judge(records, counts)
-    assert (found.location, found.refuted, found.partial) == ("the store", refuted, partial)
-    assert bool(found.doubt) is doubted
-    assert (found == StoreCheck("the store")) is not doubted
 
 
 @pytest.mark.parametrize(

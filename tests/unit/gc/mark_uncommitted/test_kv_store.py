@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted.kv_store import (
     ACCESS_KEY,
     SECRET_KEY,
@@ -48,15 +48,6 @@ def test_half_a_key_is_none(missing: str) -> None:
     env = KVAccess("dynamodb://t", AwsKeys("id", "key")).to_env()
     assert KVAccess.from_env({name: value for name, value in env.items() if name != missing}).keys is None
     assert KVAccess("dynamodb://t").to_env() == {URL: "dynamodb://t"}
-
-
-def test_a_task_reads_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (URL, ACCESS_KEY, SECRET_KEY, SESSION_TOKEN):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigError, match=URL):
-        KVAccess.from_env()
-    monkeypatch.setenv(URL, "sqlite:///x.db")
-    assert KVAccess.from_env() == KVAccess("sqlite:///x.db")
 
 
 NAMESPACE = "s3://b/lake"

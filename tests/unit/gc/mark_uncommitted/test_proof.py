@@ -96,26 +96,6 @@ def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan() -> None:
     assert living <= world.data()
 
 
-def test_what_only_branches_showed_is_no_staging_that_vanished() -> None:
-    world, living, orphan = stormy_world(safety={"staged_rows_plenty": 5})
-    world.collect(dry_run=True)
-    world.age(hours=1)
-    with Storm(world, ["mm"]):
-        world.collect()
-    assert living <= world.data()
-    assert orphan not in world.data()
-
-
-def test_where_too_much_would_have_to_be_asked_it_is_scanned_again() -> None:
-    world, living, orphan = stormy_world(safety={"staged_questions_max": 3})
-    with Storm(world, ["mm"], when=lambda call: call == 1):
-        context = world.plan()
-        world.run(context)
-    assert summary_of(context, "mark_uncommitted").counts["scans"] == 2
-    assert living <= world.data()
-    assert orphan not in world.data()
-
-
 def test_where_no_scan_can_be_proved_nothing_is_deleted() -> None:
     world, living, orphan = stormy_world(safety={"staged_questions_max": 3})
     with (
@@ -260,35 +240,6 @@ def looks() -> Looks:
     return Looks()
 
 
-def test_a_scan_that_lost_nothing_is_proved_by_the_last_path_of_each_branch(looks: Looks) -> None:
-    found = looks.prove()
-    assert found == Proof(changed_branches=2, changes=7, questions=2 + 4 + 4)
-    assert looks.asked == Counter({("one", "path/0"): 1, ("many", "path/5"): 1})
-
-
-def test_an_old_object_at_the_end_that_was_not_scanned_has_every_branch_asked_for_everything(
-    looks: Looks,
-) -> None:
-    found = looks.prove(("many", "path/5"), ("many", "path/1"), ("one", "path/0"), extents=[])
-    assert found.lost in {(*place, looks.staged[place]) for place in [("many", "path/5"), ("one", "path/0")]}
-    assert found.asked_for_all == 2, "a branch without changes has nothing to be asked for"
-    assert found.addresses == {
-        looks.staged[place] for place in [("many", "path/5"), ("many", "path/1"), ("one", "path/0")]
-    }
-    assert (found.missing, found.too_many) == ("", None)
-
-
-@pytest.mark.parametrize("begins", [(20, 40), (40, 20)])
-def test_a_branch_is_asked_from_where_the_first_of_the_pages_began_that_may_have_lost_rows_of_it(
-    looks: Looks, begins: tuple[int, int]
-) -> None:
-    extents = [Extent("many", f"path/{number}", "many", True) for number in begins]
-    lost = [("many", f"path/{number}") for number in (3, 4)]
-    found = looks.prove(*lost, extents=extents, by_chance=0)
-    assert (found.lost, found.asked_for_all) == (None, 1)
-    assert found.addresses == {looks.staged[place] for place in lost}
-
-
 def test_what_was_written_since_the_scan_tells_nothing_and_what_lies_before_it_does(looks: Looks) -> None:
     young = {looks.put("many", f"path/{number}") for number in (6, 7)}
     found = looks.prove(("many", "path/6"), ("many", "path/7"))
@@ -326,9 +277,3 @@ def test_new_metadata_of_what_the_head_has_prove_nothing_and_a_new_object_does(
     found = looks.prove(by_chance=0)
     assert (found.lost, found.asked_for_all) == (None, asked)
     assert looks.asked[looks.heads()["many"], "path/5"] == 1, "what the head has there"
-
-
-def test_a_row_that_is_lost_in_the_middle_is_found_where_chance_looks(looks: Looks) -> None:
-    found = looks.prove(("many", "path/2"), by_chance=6, tail=1)
-    assert found.lost == ("many", "path/2", looks.staged["many", "path/2"])
-    assert looks.asked["many", "path/5"] == 2, "at the end, and when all are asked for"

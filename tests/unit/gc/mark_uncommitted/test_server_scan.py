@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -15,7 +14,6 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted.staged import Extent, ServerScan, StagedFiles, canonical_staged, scan_server
-from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.lakefs.files.gc_files import uncommitted_key
 from tests.support.gc import make_world, seen_with
@@ -124,27 +122,6 @@ def server() -> Server:
     return Server()
 
 
-def hashes_of(addresses: Sequence[str]) -> list[int]:
-    return sorted(hash64(pa.array(addresses, pa.string())).tolist())
-
-
-def test_the_files_of_every_folder_that_a_page_named_count_and_those_of_the_usual_one(server: Server) -> None:
-    server.put(f"{DEFAULT}one", "data/a", "data/b")
-    server.put("elsewhere/two", "data/b", "data/c")
-    server.put("elsewhere-else/three", "data/x")
-    server.page("elsewhere", token("m"))
-    server.page()
-    scan = server.scan()
-    assert (scan.server_run, scan.pages, scan.empty_pages, scan.rows) == ("r1", 2, 1, 4)
-    assert server.asked == [None, token("m")]
-    assert scan.locations == {"elsewhere/"}
-    assert scan.hashes.tolist() == hashes_of(["data/a", "data/b", "data/c"])
-    assert scan.files == [
-        {"key": key, "rows": 2, "size_bytes": len(server.files[key])}
-        for key in (f"{DEFAULT}one", "elsewhere/two")
-    ]
-
-
 def test_pages_of_two_scans_are_not_one(server: Server) -> None:
     server.page("", token("m"))
     server.page("", None, run_id="r2")
@@ -222,8 +199,3 @@ def test_a_token_that_cannot_spell_its_path_may_have_skipped_the_rest_of_its_bra
 def test_a_page_whose_token_is_not_understood_may_have_covered_everything(odd: str) -> None:
     extent = Extent.between(odd, odd)
     assert [extent.after(name) for name in ("a", "m", "z")] == ["", "", ""]
-
-
-def test_a_token_without_a_path_begins_with_its_branch() -> None:
-    nothing = base64.b64encode(json.dumps({"branch": "m", "path": None}).encode()).decode()
-    assert Extent.between(nothing, nothing) == Extent("m", "", "m", False)

@@ -252,10 +252,6 @@ def test_a_file_goes_once_it_has_waited_for_the_grace_and_not_a_moment_earlier()
     assert collect(world).counts["deleted_files"] == 2
 
 
-def test_without_a_grace_a_run_deletes_what_it_finds() -> None:
-    assert collect(versioned(), unsafe_grace_seconds=0).counts["deleted_files"] == 2
-
-
 def test_what_was_held_between_two_runs_waits_anew() -> None:
     """An import at work: what it is about to name is unknown, so everything is held."""
     world = noted()
@@ -478,27 +474,6 @@ def test_whenever_a_commit_writes_its_files_and_names_them_they_are_there(
     for writes_at, names_at in itertools.combinations_with_replacement(points, 2):
         _, lost = committing(noted(), monkeypatch, writes_at, names_at)
         assert not lost, (writes_at, names_at)
-
-
-def test_a_plain_deletion_leaves_commits_without_their_files_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The same with a deletion by name, as a bucket without versions has it: no look and no copy helps."""
-
-    class ByName:
-        def __init__(self, uri: str, options: Any) -> None:
-            self._inner = open_deleter(uri, options)
-
-        def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
-            return self._inner.delete([key for key, _ in wanted], may_send)
-
-    monkeypatch.setattr(deleting, "open_exact_version_deleter", ByName)
-    points, _ = committing(noted(), monkeypatch, -1, 1000)
-    orders = itertools.combinations_with_replacement(points[-9:], 2)
-    lost = [committing(noted(), monkeypatch, *order)[1] for order in orders]
-    assert any(lost), "a commit that writes after the last look finds nothing"
-    # Named after the last look of the run, nothing of this run puts it back.
-    assert any(points[-1] + 1 in found for found in lost)
 
 
 def test_no_metadata_is_deleted_while_an_alarm_is_open() -> None:

@@ -19,7 +19,6 @@ from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from tests.support.gc import World
 from tests.support.memory_store import MemoryVersionDeleter
-from tests.support.undo import store_of
 from tests.unit.gc.metadata.test_collecting import (
     collect,
     is_readable,
@@ -57,24 +56,6 @@ def names_left() -> tuple[str, str]:
     metarange = left_metarange()
     (info,) = [info for info in left_behind(world.lake.objects) if info != metarange]
     return metarange, info
-
-
-def test_what_went_is_in_the_ledger_with_its_size_and_nothing_is_warned_of() -> None:
-    world = noted()
-    sizes = {
-        info.key.removeprefix("_lakefs/"): info.size
-        for info in world.lake.objects.list_level("_lakefs/").objects
-    }
-    summary = collect(world)
-    metarange, only = names_left()
-    assert rows(world, "ledger") == [(metarange, DELETED), (only, DELETED)], "metaranges first"
-    assert counted(summary, DELETED, KEPT, FAILED, "not_sent") == [2, 0, 0, 0]
-    assert (
-        summary.counts["deleted_bytes"] == sizes[metarange] + sizes[only] == summary.counts["garbage_bytes"]
-    )
-    assert summary.counts["confirmed_bytes"] == summary.counts["deleted_bytes"]
-    assert (summary.status, summary.warnings, summary.details["why_not"]) == ("success", (), "")
-    assert "put_back_files" not in summary.counts
 
 
 def test_a_file_that_could_not_be_copied_stays_and_the_rest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,24 +115,6 @@ def test_what_a_commit_names_since_the_first_look_stays_and_the_rest_goes(
     assert {key for key, outcome in rows(world, "ledger") if outcome == KEPT} == {*names_left()}
     assert is_readable(world, left_metarange())
     assert other.isdisjoint(there(world))
-
-
-def test_where_nothing_may_go_any_more_everything_is_kept_and_told_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = noted()
-    before = there(world)
-
-    def suspend() -> None:
-        older = store_of(world).older
-        assert older is not None
-        older.suspended = True
-
-    after_copies(monkeypatch, suspend)
-    summary = collect(world)
-    assert counted(summary, DELETED, KEPT) == [0, 2]
-    assert there(world) == before
-    assert "suspended" in summary.warnings[0]
 
 
 def test_a_collection_whose_lease_went_to_somebody_else_deletes_nothing(
@@ -224,12 +187,6 @@ def test_ranges_of_a_metarange_that_comes_back_are_no_garbage() -> None:
     name(world, metarange)
     summary = collect(world, metadata="report")
     assert (summary.counts["put_back_files"], summary.counts["garbage_files"]) == (1, 0)
-
-
-def test_only_tables_by_their_names_keep_ranges_while_they_are_young() -> None:
-    world, (metarange, _) = noted(), names_left()
-    world.lake.objects.put("_lakefs/copied-by-hand", world.lake.objects.get(f"_lakefs/{metarange}"))
-    assert collect(world, metadata="report").counts["garbage_files"] == 2
 
 
 def test_what_went_is_written_down_before_anything_else_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:

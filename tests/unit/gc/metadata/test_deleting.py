@@ -28,7 +28,7 @@ from dredge.gc.metadata.deleting import (
     read_versions,
 )
 from dredge.gc.run import METADATA_RUNS
-from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_reader, open_versions, open_writer
+from dredge.storage import NOT_SENT, DeleteOutcome, open_reader, open_versions, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.ways import quarantine_uri
 from dredge.xid import new_descending_xid
@@ -61,24 +61,6 @@ def write(lake: str, name: str, at: datetime = NOW, data: bytes = b"range") -> N
 
 def ids_of(lake: str, name: str) -> list[str]:
     return [item.version_id for item in open_versions(lake).versions(f"_lakefs/{name}")]
-
-
-def test_a_file_goes_with_all_its_versions_when_each_is_older_than_the_cutoff(lake: str) -> None:
-    for at in (NOW - timedelta(days=1), NOW):
-        write(lake, A, at)
-    write(lake, B, NOW - timedelta(days=1))
-    just_after = NOW + timedelta(microseconds=1)
-    ids = {name: tuple(ids_of(lake, name)) for name in (A, B)}
-    assert (len(ids[A]), len(ids[B])) == (2, 1)
-    assert list(read_versions(lake, [B, C, A], just_after)) == [ids[B], (), ids[A]]
-    assert list(read_versions(lake, [B, C, A], NOW)) == [ids[B], (), ()], "one is as young as the cutoff"
-
-
-def test_a_file_with_a_delete_marker_has_no_versions_to_go(lake: str) -> None:
-    write(lake, A)
-    open_deleter(lake).delete([f"_lakefs/{A}"])
-    write(lake, A)
-    assert list(read_versions(lake, [A], NOW + timedelta(days=1))) == [()]
 
 
 def test_a_file_whose_copy_is_not_like_it_or_fails_stays(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,25 +124,6 @@ def copied(lake: str, name: str, at: datetime = NOW, data: bytes = b"range") -> 
     return uri
 
 
-def test_the_newest_copy_of_each_wanted_file_is_found(lake: str) -> None:
-    older, newer = copied(lake, A, NOW - timedelta(days=2)), copied(lake, A, NOW - timedelta(days=1))
-    open_writer(quarantine_uri(older)).put(f"_lakefs/{B}", b"range")
-    open_writer(quarantine_uri(newer)).put(f"_lakefs/{C}", b"range")
-    assert find_copies(lake, {A, B}, NOW, DAYS) == {A: newer, B: older}
-    assert find_copies(lake, {C, "d" * 64}, NOW, DAYS) == {C: newer}
-    assert find_copies(lake, set(), NOW, DAYS) == {}
-
-
-def test_of_copies_that_are_looked_for_and_copies_that_may_go_none_is_both_and_none_is_neither(
-    lake: str,
-) -> None:
-    uri = copied(lake, A)
-    at_the_bound = NOW + timedelta(days=DAYS)
-    for now, is_old in ((at_the_bound, False), (at_the_bound + timedelta(seconds=1), True)):
-        assert bool(find_copies(lake, {A}, now, DAYS)) is not is_old
-        assert [item.run_uri for item in old_copies(lake, set(), now, DAYS)] == [uri] * is_old
-
-
 LATER = NOW + timedelta(days=DAYS + 1)
 
 
@@ -181,19 +144,6 @@ def test_of_old_copies_those_stay_that_a_commit_names_that_are_no_tables_or_have
     assert [sorted(item.kept) for item in old_copies(lake, {A, B}, LATER, DAYS)] == [
         sorted([A, B, C, "dummy"])
     ]
-
-
-def test_old_copies_of_each_run_are_told_and_runs_without_any_are_not(lake: str) -> None:
-    first, second = copied(lake, A), copied(lake, A, NOW - timedelta(days=1))
-    young = copied(lake, A, LATER)
-    open_writer(f"{lake}/{METADATA_RUNS}/{new_descending_xid(NOW - timedelta(days=9))}").put(
-        "plan.json", b"{}"
-    )
-    found = list(old_copies(lake, set(), LATER, DAYS))
-    assert {item.run_uri for item in found} == {first, second}
-    assert young not in {item.run_uri for item in found}
-    store_of(lake).older = None
-    assert [(item.files, item.kept) for item in old_copies(lake, set(), LATER, DAYS)] == [([], [A])] * 2
 
 
 def test_copies_go_for_good_with_all_their_versions_and_nothing_outside_of_their_folder(

@@ -12,7 +12,6 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
-from dredge.gc.metadata import files as sorting
 from dredge.gc.metadata.files import Named, find_named, sort_files
 from dredge.gc.metadata.named import Asking, NamesReader, read_history, read_work
 from dredge.lakefs.files import messages
@@ -43,22 +42,6 @@ def reader_of(lake: ObjectWriter) -> NamesReader:
 MISSING = "f" * 64
 
 
-def test_metaranges_and_their_ranges_are_named_and_each_is_read_once(lake: ObjectWriter) -> None:
-    one, other = table(lake, "one"), table(lake, "other")
-    names, read, honest = reader_of(lake), list[str](), lake.get
-
-    class Counting:
-        def get(self, key: str) -> bytes:
-            read.append(key)
-            return honest(key)
-
-    names.reader = cast("Any", Counting())
-    assert names.closure([one[0], "", one[0]]) == ({*one}, [])
-    assert names.closure([other[0], one[0]]) == ({*one, *other}, [])
-    assert names.closure([one[0]]) == ({*one}, []), "of what is asked for alone"
-    assert read == [f"_lakefs/{one[0]}", f"_lakefs/{other[0]}"]
-
-
 def test_a_metarange_that_is_not_there_is_missing_and_looked_for_again(lake: ObjectWriter) -> None:
     one, names = table(lake, "one"), reader_of(lake)
     assert names.closure([MISSING, one[0]]) == ({*one, MISSING}, [MISSING])
@@ -87,35 +70,6 @@ def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: Object
     lake.put(f"_lakefs/{other[0]}", lake.get(f"_lakefs/{one[0]}"))
     with pytest.raises(FormatError):
         find_named(lake, [], [other[0]])
-
-
-def test_each_file_is_told_for_what_it_is(lake: ObjectWriter) -> None:
-    kept, unreachable, old, young = (table(lake, name) for name in ("kept", "unreachable", "old", "young"))
-    lake.put("_lakefs/dummy", b"x")
-    lake.put(f"_lakefs/{MISSING}", b"no table")
-    listed = lake.list_level("_lakefs/").objects
-    times = {f"_lakefs/{name}": NOW for name in (*young, "dummy", *kept, *unreachable)}
-    before = NOW - timedelta(microseconds=1)
-    found = sort_files(
-        lake,
-        [replace(info, last_modified=times.get(info.key, before)) for info in listed],
-        Named({*kept}, {*unreachable}, []),
-        NOW,
-    )
-    assert {kind: set(names) for kind, names in found.examples.items()} == {
-        sorting.KEPT: {*kept},
-        sorting.UNREACHABLE: {*unreachable},
-        sorting.YOUNG: {*young},
-        sorting.GARBAGE_METARANGES: {old[0]},
-        sorting.GARBAGE_RANGES: {old[1]},
-        sorting.DAMAGED: {MISSING},
-        sorting.OTHER: {"dummy"},
-    }
-    assert found.garbage == {sorting.GARBAGE_METARANGES: [old[0]], sorting.GARBAGE_RANGES: [old[1]]}
-    sizes = {info.key.removeprefix("_lakefs/"): info.size for info in listed}
-    for kind, names in found.examples.items():
-        amount = found.amounts[kind]
-        assert (amount.objects, amount.size_bytes) == (len(names), sum(sizes[name] for name in names)), kind
 
 
 def test_all_garbage_is_noted_and_a_few_names_are_shown(lake: ObjectWriter) -> None:

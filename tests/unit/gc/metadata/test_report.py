@@ -67,16 +67,6 @@ def committed() -> World:
     return world
 
 
-def test_everything_that_commits_name_is_kept_and_what_a_failed_commit_left_is_garbage() -> None:
-    world = committed()
-    left = left_behind(world.lake.objects)
-    world.age(days=2)
-    found = look(world)
-    assert objects(found) == {"kept": 2, "garbage_ranges": 1, "garbage_metaranges": 1, "other": 1}
-    assert {name for names in found.files.examples.values() for name in names} >= left
-    assert found.history.complete
-
-
 def test_nothing_is_called_garbage_that_another_repository_on_the_namespace_may_name() -> None:
     world = committed()
     world.lake.catalog.repositories.create_repository("restored", world.lake.namespace, bare=True)

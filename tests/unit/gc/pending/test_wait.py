@@ -18,7 +18,7 @@ from dredge.runs.pending import store
 from dredge.runs.pending.rows import LIVE, WAITING
 from dredge.undo.deletions import read_deletions
 from dredge.xid import new_descending_xid
-from tests.support.gc import Parallel, World, make_world, pending_rows, stage_again, summary_of
+from tests.support.gc import World, make_world, pending_rows, stage_again, summary_of
 from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_store import memory_store
@@ -313,8 +313,7 @@ def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_ro
 ) -> None:
     """So long that planning compares only the lengths of its parts."""
     monkeypatch.setattr("dredge.runs.versions._VERIFY_BYTES_MAX", 1)
-    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
-    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    cut_finely(monkeypatch)
     world = waiting()
     for number in range(12):
         world.orphan(f"data/slice{number}/x")
@@ -323,7 +322,7 @@ def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_ro
     key = min(parts(run))
     data = run.state.get(key)
     run.state.put(key, data[:40] + bytes([data[40] ^ 255]) + data[41:])
-    monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
+    cut_finely(monkeypatch, shard_rows)
     for number in range(40):
         world.orphan(f"data/slice{number % 5}/{number}")
     world.age(hours=30)
@@ -420,33 +419,18 @@ def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read(
     steps.release_lease(run)
 
 
+def cut_finely(monkeypatch: pytest.MonkeyPatch, shard_rows: int = 3) -> None:
+    """Lists of more than four rows are cut into shards."""
+    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
+    monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
+
+
 def _killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_many_rows_are_cut_into_shards_and_advance_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, cut = [days_of_work(monkeypatch, rows_max) for rows_max in (500_000, 4)]
-    assert whole == cut
-
-
-def days_of_work(monkeypatch: pytest.MonkeyPatch, rows_max: int) -> list[Any]:
-    monkeypatch.setattr(advance, "ONE_TASK_ROWS", rows_max)
-    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
-    world, seen = waiting(tuning={"candidate_rows": 3}), []
-    world.runner = Parallel()
-    for day in range(4):
-        for number in range(5):
-            world.orphan(f"data/slice{number}/{day}-{number}")
-        world.age(days=2)
-        run = go(world, mode="clean" if day == 2 else "optimized")
-        left = sorted(key for key in world.data() if key.startswith("data/slice"))
-        seen.append((sorted(pending_rows(run)), left, counts(run)["deletable_objects"]))
-    return seen
-
-
 def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
-    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    cut_finely(monkeypatch)
     world = waiting(grace_hours=20_000)
     opened = [world.lake.clock() - timedelta(days=20, hours=hour) for hour in range(12)]
     names = [world.orphan(f"data/{new_descending_xid(at)}/x") for at in opened]

@@ -12,36 +12,12 @@ from tests.support.gc import World, stage_again, summary_of
 from tests.support.undo import WAYS, purge, undo_world
 from tests.support.wrong_runs import (
     REUSES,
-    blind_witnesses,
     expired_world,
     say_acknowledged,
     state_of,
-    two_servers,
     undo_store,
 )
 from tests.unit.gc.purge.test_purge import leftovers
-
-
-def test_a_wrong_run_of_a_rehearsal_loses_nothing_although_purges_are_scheduled() -> None:
-    world, rehearsal, lost = two_servers("quarantine")
-    with blind_witnesses():
-        rehearsal.collect(mode="auto")
-    assert not lost & world.data()
-    outcomes = []
-    for day in range(6):
-        world.upload(f"day/{day}", b"%d" % day)
-        world.lake.commit(f"day {day}")
-        world.age(days=1)
-        try:
-            outcomes.append(world.collect(mode="auto", purge_days=1).details["outcome"])
-        except AlarmError:
-            outcomes.append("alarm")
-    assert outcomes == ["alarm"] * 6
-    with pytest.raises(AlarmError):
-        purge(world)
-    assert lost <= world.data()
-    world.assert_readable()
-    assert lost <= leftovers(world)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -10,11 +10,11 @@ import pytest
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, NotFoundError
 from dredge.gc import subtract, undo_config
 from dredge.gc.bulk_delete import BulkDeleteOutput
-from dredge.gc.steps import Run, bulk_delete, release_lease
+from dredge.gc.steps import bulk_delete, release_lease
 from dredge.gc.undo_config import RestoreConfig
 from dredge.hashing import hash64
 from dredge.undo.pins import read_pins
-from tests.support.gc import busy_world, make_world, summary_of
+from tests.support.gc import busy_world, summary_of
 from tests.support.memory_store import MemoryWriter
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import (
@@ -23,11 +23,14 @@ from tests.support.undo import (
     data_bytes,
     moments,
     pin_down,
+    purge,
     restore,
     small_world,
     store_of,
     undo_world,
 )
+from tests.support.wrong_runs import state_of
+from tests.unit.gc.purge.test_purge import leftovers
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -47,33 +50,6 @@ def test_everything_that_a_run_may_delete_comes_back_byte_for_byte(way: str) -> 
     assert again.counts["restored_objects"] == 0
     assert again.counts["there_objects"] == len(gone)
     assert data_bytes(world) == before
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_kind_of_garbage_comes_back_by_its_reason(way: str) -> None:
-    world = make_world(undo=way)
-    if way == "versions":
-        store_of(world).older = OlderVersions()
-    world.rules(30)
-    kept = {world.upload("a", b"kept")}
-    expired = world.upload("b", b"expired")
-    world.lake.commit()
-    kept.add(world.upload("b", b"the next content"))
-    world.lake.commit()
-    overwritten = world.upload("c", b"overwritten before a commit")
-    kept.add(world.upload("c", b"staged"))
-    unlinked = world.orphan("data/gd3qikmrmhaen7s9coi8/x," + "A" * 43, b"never linked")
-    world.age(days=40)
-    before = data_bytes(world)
-    run = world.plan()
-    world.run(run)
-    assert world.data() == kept
-    for reason, address in (("expired", expired), ("unreferenced", overwritten), ("never_linked", unlinked)):
-        assert restore(world, run, reason=reason).counts["restored_objects"] == 1
-        kept.add(address)
-        assert world.data() == kept
-    assert data_bytes(world) == before
-    world.assert_readable()
 
 
 def test_without_undo_nothing_comes_back_and_the_restore_says_so() -> None:
@@ -177,19 +153,6 @@ def test_what_came_back_is_kept_from_the_next_runs_until_the_end_of_its_pin(way:
     world.age(days=3)
     world.collect()
     assert world.data() == kept
-
-
-@pytest.mark.parametrize(("days", "is_kept"), [(29, True), (31, False)])
-def test_what_came_back_is_kept_for_thirty_days_where_nobody_says_how_long(
-    days: float, is_kept: bool
-) -> None:
-    world, kept, gone = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
-    restore(world, run, all=True)
-    world.age(days=days)
-    world.collect()
-    assert world.data() == (kept | gone if is_kept else kept)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -336,20 +299,38 @@ def test_a_sweep_that_is_killed_anywhere_can_be_taken_back_at_once(way: str) -> 
     swept.put_back(store)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_sweep_that_is_killed_anywhere_goes_on_and_everything_comes_back(way: str) -> None:
-    world, kept, _ = small_world(way)
-    before = data_bytes(world)
+# A restore after a purge says that nothing is left, and pins nothing that is not there.
+
+
+def test_what_came_back_is_pinned_and_what_is_gone_is_not() -> None:
+    world, kept, gone = undo_world("quarantine")
     run = world.plan()
-    world.mark(run)
+    world.run(run)
+    one = min(gone)
+    (copy,) = (key for key in world.lake.keys("_lakefs/") if key.endswith(f"/quarantine/{one}"))
     store = store_of(world)
-    with moments(store) as states:
-        bulk_delete(run, world.runner)
-    for number, state in enumerate(states):
-        state.put_back(store)
-        again = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
-        bulk_delete(again, world.runner)
-        assert world.data() == kept, f"killed at write {number}"
-        release_lease(again)
-        restore(world, run, all=True)
-        assert data_bytes(world) == before, f"killed at write {number}"
+    del store.objects[f"{world.lake.namespace.removeprefix('memory://').partition('/')[2]}/{copy}"]
+    done = restore(world, run, all=True)
+    assert done.counts["gone_objects"] == 1
+    assert world.data() == kept | gone - {one}
+    (pin,) = read_pins(state_of(world))
+    assert pin.objects == len(gone) - 1
+    held = {address for address in gone if pin.has(_hash(address))}
+    assert held == gone - {one}
+
+
+def _hash(address: str) -> int:
+    import pyarrow as pa
+
+    from dredge.hashing import hash64
+
+    return int(hash64(pa.array([address]))[0])
+
+
+def test_a_purge_that_comes_too_early_says_from_when_on() -> None:
+    world, _, gone = undo_world("quarantine")
+    world.collect()
+    done = purge(world, older_than_days=3)
+    assert done.counts["purged_objects"] == 0
+    assert any("from 2026-" in text for text in done.warnings)
+    assert leftovers(world) == gone

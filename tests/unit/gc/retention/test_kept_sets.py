@@ -135,17 +135,6 @@ def test_a_rule_about_paths_keeps_matching_entries_of_expired_commits(shards: in
     world.assert_readable()
 
 
-def test_a_rule_about_paths_can_be_bounded_to_the_last_commits_and_to_branches() -> None:
-    world = make_world(policy=policy("branches: main, last: 3, paths: 'audit/a'"))
-    world.rules(1)
-    world.lake.catalog.branches.create_branch(world.lake.repository, "other", "main")
-    on_other = history(world, 3, "other", path="audit/a")
-    addresses = many_paths(world)
-    left, _ = kept(world)
-    newest = {found[-1] for found in addresses.values()}
-    assert left == {*addresses["audit/a"][-3:], on_other[-1], *newest}
-
-
 def parts_of_paths(world: World) -> list[str]:
     return [key for key in world.lake.keys("_lakefs/") if "/dredge/paths/" in key and "/parts/" in key]
 
@@ -246,28 +235,3 @@ def test_a_commit_that_another_rule_knew_already_is_looked_through_for_the_new_o
     assert addresses["audit/a"][0] in world.data()
     assert addresses["x"][0] in world.data()
     assert addresses["data.md"][0] not in world.data()
-
-
-@pytest.mark.parametrize("mode", ["clean", "optimized"])
-@pytest.mark.parametrize("other", ["last: 2", "last: 3, paths: 'audit/a'", "paths: '*'", ""])
-def test_what_another_policy_lets_go_goes_in_any_kind_of_run(other: str, mode: str) -> None:
-    world = make_world()
-    world.rules(1)
-    addresses = many_paths(world)
-    before = policy("last: 3, paths: ['audit/**', '*.md']", "name: x, last: 2")
-    first, _ = kept(world, policy=before, mode="clean")
-    assert first == {*(address for found in addresses.values() for address in found[-2:])} | {
-        addresses[path][-3] for path in ("audit/a", "audit/b/c", "data.md")
-    }
-    context = world.plan(mode=mode, policy=policy(other) if other else None)
-    world.run(context)
-    assert context.plan.mode == mode
-    keeps = {
-        "last: 2": lambda path: 2,
-        "last: 3, paths: 'audit/a'": lambda path: 3 if path == "audit/a" else 1,
-        "paths: '*'": lambda path: 1 if "/" in path else 4,
-        "": lambda path: 1,
-    }[other]
-    expected = {address for path, found in addresses.items() for address in found[-keeps(path) :]}
-    assert world.data() == expected & first
-    world.assert_readable()

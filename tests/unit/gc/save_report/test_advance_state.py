@@ -4,25 +4,19 @@ not."""
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.run import Run
-from dredge.gc.save_report.advance_state import advance_state, make_state
+from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.state import RunState, StateStore, base_of, open_base
 from dredge.gc.steps import bulk_delete, verify
-from dredge.hashing import hash64
-from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.runs.payload import to_sealed
 from dredge.runs.versions import Version
-from dredge.sets.hashes import read_hashes
-from dredge.storage import open_deleter
-from tests.support.gc import World, make_world, stage_again, summary_of
+from tests.support.gc import World, make_world, summary_of
 
 
 def grown(**settings: Any) -> World:
@@ -52,51 +46,6 @@ def whole(world: World, **settings: Any) -> tuple[Run, RunState]:
     run = world.plan(**settings)
     world.run(run)
     return run, state_after(run)
-
-
-def test_a_state_is_of_its_repository_and_namespace_however_that_is_written() -> None:
-    world = grown()
-    run, state = whole(world, mode="clean")
-    store, namespace = StateStore(run.state), run.plan.namespace
-    assert store.current("lake", f"{namespace}/").state == state
-    assert store.current("lake", f"{namespace}x").state is None
-    assert store.current("other", namespace).state is None
-
-
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
-DAY = timedelta(days=1)
-
-
-@pytest.mark.parametrize(
-    ("window", "until", "added"),
-    [
-        ((BEGINNING, END), NOW, (BEGINNING, NOW)),
-        ((NOW - 5 * DAY, NOW - 3 * DAY), NOW, (NOW - 5 * DAY, NOW - 3 * DAY)),
-        ((NOW - 5 * DAY, NOW + DAY), NOW, (NOW - 5 * DAY, NOW)),
-        ((NOW, NOW + DAY), NOW, None),
-        ((NOW + DAY, NOW + 2 * DAY), NOW, None),
-    ],
-)
-def test_a_run_covers_what_it_listed_as_far_as_slices_are_closed(
-    window: tuple[datetime, datetime], until: datetime, added: tuple[datetime, datetime] | None
-) -> None:
-    """A slice that is called covered and was not listed is not looked at until the next clean run."""
-    world = grown()
-    run, state = whole(world, mode="clean")
-    record = SimpleNamespace(input=lambda output: output.of(summary_of(run, output.STEP)))
-    earlier = Coverage(((NOW - 90 * DAY, NOW - 80 * DAY),))
-    plan = SimpleNamespace(
-        **{
-            name: getattr(run.plan, name)
-            for name in ("repository", "namespace", "run_id", "run_uri", "mode", "created_at", "cutoff")
-        },
-        window=window,
-        covered=earlier,
-        covers_until=until,
-    )
-    found = make_state(cast("Any", plan), None, cast("Any", record), [])
-    assert found.covered == (earlier if added is None else earlier.add(*added))
-    assert replace(found, covered=state.covered, gone=state.gone) == state
 
 
 def test_a_run_builds_on_the_state_that_its_plan_names_or_not_at_all() -> None:
@@ -134,21 +83,3 @@ def test_a_state_is_made_only_of_what_the_chain_vouches_for() -> None:
     with pytest.raises(RefusedError):
         advance_state(run)
     assert StateStore(run.state).current("lake", run.plan.namespace).state is None
-
-
-def test_what_was_deleted_or_gone_is_named_and_what_was_kept_is_not() -> None:
-    world = grown()
-    run = world.plan(mode="clean")
-    world.mark(run)
-    open_deleter(world.lake.namespace).delete(["data/slice/0"])
-    stage_again(world, "data/slice/1", size_bytes=2)
-    bulk_delete(run, world.runner)
-    verify(run)
-    summary = advance_state(run)
-    state = state_after(run)
-    assert {key for key in world.data() if key.startswith("data/slice/")} == {"data/slice/1"}
-    gone = hash64(pa.array(["data/slice/0", "data/slice/2"]))
-    assert [read_hashes(run.folder, part).tolist() for part in state.gone] == [sorted(gone.tolist())]
-    assert summary.counts["gone_objects"] == 2
-    assert {part.name for part in state.gone} == {part.name for part in summary.parts}
-    assert len(staged(run, state)) == 1

@@ -8,22 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import UnavailableError
 from dredge.gc.index import store
-from dredge.gc.index.store import CommittedIndex
-from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import clean_up, own_files
 from dredge.gc.save_report.advance_state import StateOutput
-from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
 from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, read_report, run_steps, save_report, verify
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
 from dredge.storage import ObjectWriter
-from tests.support.gc import World, make_world, summary_of
+from tests.support.gc import World, make_world
 from tests.support.own_files import below, folders, grown, removing, run
 
 
@@ -79,32 +76,6 @@ def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) ->
     assert removed == []
     assert before <= below(world, "")
     assert "clock" in str(context.folder.read_json("report.json")["warnings"])
-
-
-def test_a_dry_run_tells_what_would_go_and_removes_nothing() -> None:
-    world = with_old_runs()
-    before = set(world.lake.keys(""))
-    with removing() as removed:
-        context = run(world, mode="clean", dry_run=True)
-        assert removed == []
-    assert before <= set(world.lake.keys(""))
-    told = summary_of(context, OwnFilesOutput.STEP).counts
-    assert told["own_files"] > 0
-    assert told["own_run_folders"] == 1
-    with removing() as removed:
-        context = run(world, mode="clean")
-    # The run that deletes has moved the state on, so it may remove no less.
-    assert len(removed) >= told["own_files"]
-
-
-def test_a_run_that_is_held_removes_nothing() -> None:
-    world = with_old_runs()
-    before = set(world.lake.keys(""))
-    grown(world, 9)
-    with removing() as removed, pytest.raises(RefusedError):
-        run(world, mode="clean", max_delete_objects=0)
-    assert removed == []
-    assert before <= set(world.lake.keys(""))
 
 
 def test_what_the_run_that_waits_was_planned_on_stays_for_a_week() -> None:
@@ -164,30 +135,6 @@ def test_an_unreadable_pointer_to_the_state_stops_the_removal() -> None:
     world.run(context)
     report = context.folder.read_json("report.json")
     assert report["warnings"]
-
-
-def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> None:
-    world = make_world(mode="auto", clean_every_days=10_000)
-    world.rules(400)
-    for number in range(6):
-        grown(world, number)
-        run(world, tuning={"index_parts_max": 1000})
-    united = run(world, tuning={"index_parts_max": 1})
-    many = below(world, "dredge/index/parts/")
-    world.age(days=8)
-    grown(world, 9)
-    context = run(world, tuning={"index_parts_max": 1000})
-    left = below(world, "dredge/index/parts/")
-    assert len(left) < len(many)
-    namespace, state = world.lake.namespace, context.state
-    index = CommittedIndex.load(state, namespace)
-    named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
-    assert left == {f"{ROOT}/dredge/{name}" for name in named}
-    assert not [name for name in index.superseded if f"{ROOT}/dredge/{name}" in below(world, "dredge/index/")]
-    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
-    grown(world, 10)
-    assert summary_of(run(world), "list_committed").counts["ranges_decoded"] == 1
-    assert united.plan.run_id in folders(world)
 
 
 def test_an_index_of_a_later_format_loses_no_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,14 @@ from dredge.errors import UnavailableError
 from dredge.gc.run import Run
 from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
-from dredge.runs import cleanup
+from dredge.runs import cleanup, ledger
 from dredge.storage import open_versions
+from dredge.undo.deletions import read_deletions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
 from tests.support.own_files import below, folders, grown, removing, run
-from tests.support.undo import purge, restore, store_of, undo_world
+from tests.support.undo import WAYS, purge, restore, store_of, undo_world
+from tests.support.wrong_runs import state_of
 from tests.unit.gc.metadata.test_collecting import collect, left_metarange, name, noted, there
 from tests.unit.gc.metadata.test_report import left_behind
 
@@ -62,28 +65,6 @@ def test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else() ->
     assert left_in(world, "dredge/purges") == {newest, *foreign.values()}, (
         "it will be of use to nobody; nor is it large"
     )
-    assert world.data() == kept
-
-
-def test_restores_go_with_the_run_that_they_took_back() -> None:
-    world, kept, gone = undo_world("quarantine", keep_runs_days=30)
-    swept = world.plan()
-    world.run(swept)
-    restore(world, swept, all=True, keep_days=100)
-    world.age(days=5)
-    world.collect()
-    world.age(days=40)
-    purge(world, run=swept.plan.run_id, older_than_days=1)
-    assert any("/restores/" in key for key in world.lake.keys(f"{ROOT}/unified/{swept.plan.run_id}/"))
-    world.collect()
-    left = set(world.lake.keys(f"{ROOT}/unified/{swept.plan.run_id}/"))
-    assert left, "copies of what is pinned are not purged, so the folder with their ledger stays"
-    assert world.data() == kept | gone
-    world.age(days=100)
-    world.collect()
-    purge(world, run=swept.plan.run_id, older_than_days=1)
-    world.collect()
-    assert not set(world.lake.keys(f"{ROOT}/unified/{swept.plan.run_id}/"))
     assert world.data() == kept
 
 
@@ -245,3 +226,70 @@ def test_a_removal_that_was_interrupted_is_ended_by_a_later_run(monkeypatch: pyt
     grown(world, 9)
     run(world, mode="clean")
     assert old not in folders(world)
+
+
+# Ledgers are kept until what they name cannot come back any more; then they go with their records.
+
+
+RUNS = "_lakefs/retention/gc/unified"
+STATE = "_lakefs/retention/gc/dredge"
+
+
+def _swept(world: World) -> Run:
+    run = world.plan()
+    world.run(run)
+    for _ in range(2):  # another run is the newest one, and the state names it
+        world.age(days=2)
+        world.collect()
+    return run
+
+
+def _is_left(world: World, run: Run) -> bool:
+    return bool(world.lake.keys(f"{RUNS}/{run.plan.run_id}/"))
+
+
+def test_the_ledger_of_what_can_still_come_back_is_kept() -> None:
+    world, _, _ = undo_world("versions", keep_runs_days=7)
+    run = _swept(world)
+    world.age(days=60)
+    world.collect()
+    assert _is_left(world, run)
+    purge(world)
+    for _ in range(2):
+        world.age(days=10)
+        world.collect()
+    assert not _is_left(world, run)
+    assert not read_deletions(state_of(world)).found
+    assert not world.lake.keys(f"{STATE}/deletions/")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_record_of_a_killed_sweep_is_kept_for_what_its_ledger_does_not_tell(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _, gone = undo_world(way, keep_runs_days=7)
+    run = world.plan()
+
+    honest = ledger.write_raw
+
+    def killed(*arguments: Any) -> None:
+        if ledger.DELETED in arguments[-1]["outcome"].to_pylist():
+            raise KeyboardInterrupt
+        honest(*arguments)
+
+    monkeypatch.setattr(ledger, "write_raw", killed)
+    with pytest.raises(KeyboardInterrupt):
+        world.run(run)
+    monkeypatch.undo()
+    untold = gone - world.data()
+    assert untold
+    world.age(days=2)
+    world.collect()
+    world.age(days=60)
+    purge(world)
+    for _ in range(2):
+        world.age(days=10)
+        world.collect()
+    assert run.plan.run_id in [item.run_id for item in read_deletions(state_of(world)).found]
+    restore(world, run, all=True)
+    assert untold <= world.data()

@@ -52,23 +52,6 @@ def test_a_run_on_an_inventory_deletes_what_a_run_with_a_listing_deletes(kind: s
     assert live <= world.data()
 
 
-def test_the_figures_are_those_of_a_listing_and_say_what_was_saved() -> None:
-    worlds = [planted(), planted()]
-    uri = Inventory(worlds[1]).write()
-    found = []
-    for world, inventory in zip(worlds, (None, uri), strict=True):
-        context = world.plan(inventory=inventory)
-        world.mark(context)
-        found.append((summary_of(context, "slice_listing").counts, summary_of(context, "subtract").counts))
-    (listing, expected), (inventory_counts, counts) = found
-    for name in ("old_objects", "old_bytes", "young_objects", "young_bytes", "slices", "elsewhere_objects"):
-        assert inventory_counts[name] == listing[name], name
-    for name in ("listed_objects", "live_objects", "live_bytes", "candidates_objects", "candidates_bytes"):
-        assert counts[name] == expected[name], name
-    assert inventory_counts["inventory_files"] == 2
-    assert counts["earlier_objects"] == 1
-
-
 def test_what_is_younger_than_the_inventory_waits_for_the_next_one() -> None:
     world = planted()
     uri = Inventory(world).write()

@@ -21,7 +21,7 @@ from dredge.gc.slice_listing.items import (
     list_items,
     sort_by_age,
 )
-from dredge.gc.slice_listing.slices import LISTED, Item
+from dredge.gc.slice_listing.slices import Item
 from dredge.gc.steps import slice_listing
 from dredge.hashing import hash64
 from dredge.runs.summary import StepSummary
@@ -74,20 +74,6 @@ def test_only_what_is_older_than_the_cutoff_is_old_and_young_rows_are_kept_of_sl
     assert addresses(listed.old) == [["data/a", "data/c"], ["data/a"]], "no tables without rows"
     assert addresses(listed.young) == ([["data/b", "data/d"], ["data/b"]] if covered else [])
     assert dict(listed.counts) == {"old_objects": 3, "old_bytes": 6, "young_objects": 3, "young_bytes": 12}
-
-
-@pytest.mark.parametrize("storage_class", ["GLACIER", None])
-def test_rows_have_the_hash_of_their_address_and_the_class_where_the_store_tells_it(
-    storage_class: str | None,
-) -> None:
-    listed = Listed()
-    sort_by_age(batch(*MIXED, with_class=storage_class), CUTOFF, listed, True)
-    (rows,) = listed.old
-    assert rows.schema == LISTED
-    assert rows["hash"].to_pylist() == hash64(pa.array(["data/a", "data/c"])).tolist()
-    assert rows["storage_class"].to_pylist() == [storage_class] * 2
-    assert (rows["size"].to_pylist(), rows["etag"].to_pylist()) == ([1, 4], ["tag"] * 2)
-    assert rows["last_modified"].to_pylist() == [OLD] * 2
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -166,32 +152,6 @@ def listing(world: World, **settings: object) -> tuple[list[str], StepSummary]:
     for table in rows:
         assert table["hash"].to_pylist() == hash64(table["address"]).tolist()
     return [address for table in rows for address in table["address"].to_pylist()], summary
-
-
-def layouts(world: World) -> set[str]:
-    made = set()
-    for _ in range(5):
-        name = new_descending_xid(world.lake.clock())
-        world.age(hours=1)
-        for number in range(7):
-            made.add(world.orphan(f"data/{name}/{number:03d}"))
-    for shard in ("!ab/c", "!ab/d", "!zz/0"):
-        for number in range(4):
-            made.add(world.orphan(f"data/{shard}/{new_descending_xid(world.lake.clock())}/{number}"))
-    made.update(world.orphan(f"data/{name}") for name in ("plain", "plain,2", "a b"))
-    made.add(world.orphan("data/deep/er/and/deeper"))
-    return made
-
-
-@pytest.mark.parametrize("rows_max", [1, 2, 5, 200_000])
-@pytest.mark.parametrize("part_rows", [1, 10, 250_000])
-def test_every_layout_is_listed_exactly_once(rows_max: int, part_rows: int) -> None:
-    world = make_world()
-    made = layouts(world)
-    world.age(days=2)
-    addresses, summary = listing(world, tuning={"listing_rows_max": rows_max, "part_rows": part_rows})
-    assert sorted(addresses) == sorted(made)
-    assert summary.counts["old_objects"] == len(made)
 
 
 def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> None:

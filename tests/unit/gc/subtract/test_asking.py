@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.subtract.store_lookup import ask
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
 from dredge.storage.lookup import LOOKS_PER_PAGE
@@ -94,27 +94,6 @@ def test_close_objects_take_a_page_and_far_ones_a_request_each() -> None:
     assert reader.requests == 2 + 2
 
 
-def test_a_long_folder_with_few_of_the_objects_is_not_listed_to_its_end() -> None:
-    names = {f"data/long/{number:05d}" for number in range(12_000)}
-    reader = CountingReader(filled("long", names), batch_rows=4 * PAGE)
-    asked = sorted(names)[::900]
-    found = ask(reader, asked, 2)
-    assert sorted(info.key for info in found if isinstance(info, ObjectInfo)) == asked
-    assert reader.requests == 4 + len(asked) - 5
-
-
-@pytest.mark.parametrize(
-    ("count", "requests"), [(LOOKS_PER_PAGE, 1), (LOOKS_PER_PAGE - 1, LOOKS_PER_PAGE - 1)]
-)
-def test_a_folder_is_listed_where_a_page_costs_no_more_than_the_looks_it_saves(
-    count: int, requests: int
-) -> None:
-    names = {f"data/s/{number:03d}" for number in range(200)}
-    reader = CountingReader(filled(f"worth-{count}", names))
-    assert len(ask(reader, sorted(names)[:count], 2)) == count
-    assert reader.requests == requests
-
-
 def test_nothing_counts_that_a_listing_showed_before_it_failed() -> None:
     names = sorted(f"data/s/{number:03d}" for number in range(LOOKS_PER_PAGE + 1))
     reader: Any = CountingReader(filled("inexact", set(names)), is_exact=False)
@@ -128,18 +107,6 @@ class Denying(CountingReader):
 
     def stat(self, key: str) -> ObjectInfo:
         raise self.error
-
-
-@pytest.mark.parametrize("error", [ConfigError("AccessDenied"), UnavailableError("SlowDown")])
-def test_where_no_object_of_a_folder_is_described_it_is_listed(error: Exception) -> None:
-    inner = filled(f"denying-{type(error).__name__}", {f"data/s/{number}" for number in range(3)})
-    asked = [f"data/s/{number}" for number in range(5)]
-    reader = Denying(inner)
-    reader.error = error
-    found = ask(reader, asked, 2)  # type: ignore[arg-type]
-    there = {info.key: info for info in found if isinstance(info, ObjectInfo)}
-    assert there == {name: inner.stat(name) for name in asked[:3]}
-    assert found.count(None) == 2
 
 
 @pytest.mark.parametrize(("count", "are_listed"), [(3, False), (4, True)])

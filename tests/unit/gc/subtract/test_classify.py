@@ -13,7 +13,7 @@ from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.candidates import CANDIDATES, SubtractConfig, classify, write_candidates
+from dredge.gc.subtract.candidates import SubtractConfig, classify, write_candidates
 from dredge.gc.subtract.holds import SAME_SIZE
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
@@ -22,10 +22,7 @@ from dredge.sets.hashes import read_hashes, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import open_writer
 from dredge.undo.pins import PINNED
-from tests.support.gc import make_world
 from tests.support.memory_store import memory_store
-
-SIGNED = "data/slice/object," + "s" * 43
 
 
 @pytest.fixture
@@ -54,15 +51,6 @@ def config(expired: ShardedSet | None = None) -> SubtractConfig:
         head_sizes=(),
         expired=expired or ShardedSet(0, {}),
     )
-
-
-def test_reasons_are_told_by_expired_ranges_and_by_the_name(folder: RunFolder) -> None:
-    hashes = unite([hash64(pa.array(["data/old"]))])
-    expired = ShardedSet(0, {0: write_hashes(folder, "list_committed/expired-0000.u64", hashes)})
-    rows = classify(folder, listed("data/old", SIGNED, "data/x"), config(expired))
-    assert rows.schema == CANDIDATES
-    assert rows["reason"].to_pylist() == ["expired", "never_linked", "unreferenced"]
-    assert rows["hold"].to_pylist() == [None, None, None]
 
 
 def test_whatever_the_step_knows_holds_its_candidates(folder: RunFolder) -> None:
@@ -140,14 +128,3 @@ def test_what_is_archived_is_held_and_counted_and_nothing_else_for_its_class(fol
     assert {code: (item.objects, item.size_bytes) for code, item in found.by_hold.items()} == {
         "archived": (2, 9)
     }
-
-
-def test_objects_of_other_stores_that_are_called_like_parts_are_objects_like_any() -> None:
-    pieces = [f"data/slice/object.{kind}" for kind in ("multipart", "part_00001", "part_00001_1")]
-    world = make_world()
-    world.upload("a", b"1")
-    for name in pieces:
-        world.orphan(name)
-    world.age(days=2)
-    world.collect()
-    assert world.data().isdisjoint(pieces)

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
@@ -38,40 +37,6 @@ def test_rows_that_no_task_compared_stop_the_run() -> None:
         world.collect(tuning={"part_rows": 2})
     assert runner.left_out
     assert world.data() == kept | gone
-
-
-@pytest.mark.parametrize("rows_max", range(1, 12))
-def test_every_row_that_is_not_live_is_in_one_table_and_no_table_is_too_long(rows_max: int) -> None:
-    """A part of which everything is live is not read at all."""
-    lives = ["110", "111", "", "000", "0101010", "1"]
-    tables, reads = list[pa.Table](), list[int]()
-    for number, live in enumerate(lives):
-        columns: dict[str, Any] = {"address": [f"{number}/{place}" for place in range(len(live))]}
-        if number > 3:  # what a later version writes
-            columns["storage_class"] = ["x"] * len(live)
-        tables.append(pa.table(columns))
-    dead = [
-        f"{number}/{place}"
-        for number, live in enumerate(lives)
-        for place, is_live in enumerate(live)
-        if is_live == "0"
-    ]
-
-    def read_part(part: Any) -> pa.Table:
-        reads.append(part.number)
-        return tables[part.number]
-
-    run: Any = SimpleNamespace(
-        folder=SimpleNamespace(read_part=read_part), progress=SimpleNamespace(add=lambda _rows: None)
-    )
-    parts: Any = [SimpleNamespace(number=number, rows=len(live)) for number, live in enumerate(lives)]
-    answers = [np.array([is_live == "1" for is_live in live], bool) for live in lives]
-    found = list(_chunks(run, parts, answers, rows_max))
-    assert [address for table in found for address in table["address"].to_pylist()] == dead
-    assert [table.num_rows for table in found[:-1]] == [rows_max] * (len(found) - 1)
-    assert 0 < found[-1].num_rows <= rows_max
-    assert reads == [0, 3, 4]
-    assert found[-1]["storage_class"].to_pylist()[-1] == "x"
 
 
 def test_where_everything_is_live_nothing_is_a_candidate() -> None:

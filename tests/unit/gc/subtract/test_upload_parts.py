@@ -155,15 +155,6 @@ def test_an_upload_to_the_embedded_lakefs_goes_on_after_a_collection(
         assert s3.get_object(**place)["Body"].read() == b"".join(data)
 
 
-@pytest.mark.parametrize(("more", "goes_on"), [(0, True), (1, False)])
-def test_an_upload_is_given_up_to_the_moment(more: int, goes_on: bool, tmp_path: Path) -> None:
-    age = timedelta(hours=48, microseconds=more)
-    folder = tmp_path / "lake"
-    (folder / XID).parent.mkdir(parents=True)
-    uploads = Uploads(uri=f"file://{folder}", since=NOW - timedelta(hours=48))
-    assert (XID in going_on(uploads, rows({PIECES[1]: age}), 2).to_pylist()) is goes_on
-
-
 @pytest.mark.parametrize(("microseconds", "is_new"), [(0, True), (1, False)])
 def test_a_part_that_was_written_at_the_last_moment_needs_no_look_at_the_store(
     microseconds: int, is_new: bool

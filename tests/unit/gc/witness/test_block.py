@@ -29,18 +29,6 @@ def _world() -> tuple[World, Run, ObjectWriter]:
     return world, world.plan(dry_run=True), open_state(world.lake.namespace)
 
 
-def test_a_refusal_leaves_a_block_with_its_facts() -> None:
-    world, run, state = _world()
-    refuse_blocked(state)
-    _refused(world, run)
-    block = read_block(state)
-    assert block is not None
-    assert (block.kind, block.message, block.run_id) == ("test", "The past differs.", run.plan.run_id)
-    assert (block.repository, block.at, block.facts) == ("lake", world.lake.clock.now, {"commits": 3})
-    with pytest.raises(BlockedError, match=run.plan.run_id):
-        refuse_blocked(state)
-
-
 def test_the_first_block_remains_until_it_is_lifted() -> None:
     world, run, state = _world()
     for kind in ("first", "second"):

@@ -62,21 +62,6 @@ def lost_days() -> tuple[World, dict[str, bytes]]:
     return world, read
 
 
-def test_lost_commits_are_listed_with_their_branches_and_contents() -> None:
-    world, read = lost_days()
-    found = find(world).found
-    assert [item.kind for item in found] == [KNOWN] * 3
-    assert {branch: item.objects for item in found for branch in item.branches} == {
-        "main": len(read),
-        "side": len(read) + 1,
-    }
-    assert sorted(item.commit.text.message for item in found if item.commit and item.commit.text) == [
-        "first day",
-        "second day",
-        "side",
-    ]
-
-
 def test_c1_what_was_committed_reads_again_with_the_ids_that_it_had() -> None:
     world, read = lost_days()
     with pytest.raises(WitnessError):

@@ -9,7 +9,7 @@ import pytest
 from dredge.errors import ConflictError, FormatError, RefusedError, UnavailableError, WitnessError
 from dredge.gc.run import open_state
 from dredge.gc.witness import ownership
-from dredge.gc.witness.owner import KIND, PLANNED, read_block
+from dredge.gc.witness.owner import PLANNED, read_block
 from dredge.gc.witness.ownership import (
     KEY,
     MARK_ID,
@@ -22,7 +22,7 @@ from dredge.gc.witness.ownership import (
     read_owner,
     write_id,
 )
-from dredge.gc.witness.people import add_alias, consent_without_id, take_over
+from dredge.gc.witness.people import add_alias, consent_without_id
 from dredge.runs.consents import read_consents
 from tests.support.faulty import CrashError
 from tests.support.gc import World, make_world
@@ -143,23 +143,6 @@ def test_a_damaged_or_newer_record_stops_the_run() -> None:
             world.collect(dry_run=True)
 
 
-def test_production_alone_is_never_refused() -> None:
-    world = busy_production()
-    for day in range(12):
-        world.upload(f"day/{day}", b"%d" % day)
-        world.lake.commit(f"day {day}")
-        garbage = world.orphan(f"data/x/orphan{day}")
-        world.age(days=2)
-        world.collect(mode="auto", dry_run=day % 3 == 1)
-        assert (garbage in world.data()) == (day % 3 == 1)
-    world.assert_readable()
-    state = open_state(world.lake.namespace)
-    assert read_block(state) is None
-    owner = read_owner(state)
-    assert owner is not None
-    assert owner.environment == world.client.environment()
-
-
 def test_without_the_right_a_run_that_deletes_needs_a_persons_consent_given_once() -> None:
     world = busy_production()
     world.client.may_update = False
@@ -248,34 +231,3 @@ def test_a_copy_does_not_become_an_alias() -> None:
     owner = read_owner(open_state(world.lake.namespace))
     assert owner is not None
     assert owner.aliases == ()
-
-
-def test_a_server_that_takes_over_deletes_and_the_owner_before_does_not() -> None:
-    world = busy_production()
-    new = copy_of(world, "http://new:8000")
-    world.collect()
-    told = take_over("lake", "moved to the new cluster", "ada", new.client)
-    assert (told["before"]["environment"]["url"], told["owner"]["environment"]["url"]) == (
-        world.client.url,
-        "http://new:8000",
-    )
-    garbage = world.orphan("data/x/orphan")
-    world.age(days=2)
-    with pytest.raises(WitnessError):
-        world.collect()
-    assert garbage in world.data()
-    new.collect()
-    assert garbage not in world.data()
-
-
-def test_a_server_that_takes_over_under_the_same_url_has_an_id_of_its_own() -> None:
-    world = busy_production()
-    world.collect()
-    new = copy_of(world)
-    take_over("lake", "the database was moved", client=new.client)
-    world.age(days=1)
-    with pytest.raises(WitnessError):
-        world.collect()
-    block = read_block(open_state(world.lake.namespace))
-    assert block is not None
-    assert block.kind == KIND

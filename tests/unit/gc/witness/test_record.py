@@ -15,7 +15,7 @@ from dredge.gc.witness import record as records
 from dredge.gc.witness.mark import UNKNOWN
 from dredge.gc.witness.owner import read_block
 from dredge.gc.witness.ownership import read_ids
-from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, Past, parts_of, read_record
+from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, Past, read_record
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
@@ -44,37 +44,6 @@ def stored(world: World) -> MarkRecord:
 def rewritten(world: World, **fields: Any) -> None:
     state = open_state(world.lake.namespace)
     state.put(POINTER, json.dumps(json.loads(state.get(POINTER)) | fields).encode())
-
-
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_a_complete_mark_leaves_every_commit_that_it_saw_with_all_its_fields(dry_run: bool) -> None:
-    world = two_commits()
-    world.upload("c", b"3")
-    head = world.lake.commit("third")
-    run = world.plan(dry_run=dry_run)
-    world.run(run)
-    record = stored(world)
-    assert (record.run_id, record.repository, record.marked_at) == (
-        run.plan.run_id,
-        "lake",
-        run.plan.created_at,
-    )
-    assert record.repository_created_at == world.client.repository("lake").created_at
-    rows = {row["message"]: row for row in Past.read(run.state, run.plan.namespace).commits.to_pylist()}
-    assert {name for name, row in rows.items() if row["active"]} == {"second", "third", "first"}
-    assert (rows["third"]["commit_id"], rows["third"]["branches"]) == (head.id, ["main"])
-    assert (rows["first"]["metadata"], rows["first"]["generation"]) == ('{"k": "v"}', 2)
-
-
-def test_the_record_is_left_by_the_guards_and_not_before() -> None:
-    world = two_commits()
-    run = world.plan()
-    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
-        step(run, world.runner)
-        assert read_record(run.state).record is None
-    check_limits(run, world.runner)
-    assert stored(world).run_id == run.plan.run_id
-    release_lease(run)
 
 
 def test_after_a_kill_between_part_and_pointer_the_record_before_counts(
@@ -112,22 +81,6 @@ def test_a_record_that_another_mark_left_since_is_not_replaced() -> None:
     with pytest.raises(ConflictError):
         check_limits(run, world.runner)
     assert stored(world) == before
-    release_lease(run)
-
-
-def test_a_second_try_of_the_guards_leaves_the_record_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = two_commits()
-    run = world.plan()
-    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
-        step(run, world.runner)
-    with monkeypatch.context() as patch:
-        patch.setattr("dredge.gc.check_limits.step.check_again", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            check_limits(run, world.runner)
-    first = stored(world)
-    check_limits(run, world.runner)
-    assert stored(world).run_id == first.run_id
-    assert stored(world).commits.key != first.commits.key
     release_lease(run)
 
 
@@ -215,16 +168,3 @@ def test_a_record_whose_part_is_damaged_stops_the_run(how: str) -> None:
     with pytest.raises(FormatError):
         world.collect()
     assert orphan in world.data()
-
-
-def test_the_record_outlives_run_folders_and_superseded_parts_go_after_a_week() -> None:
-    world = two_commits(keep_runs_days=7)
-    folder = f"{open_state(world.lake.namespace).uri}/".removeprefix(f"{world.lake.namespace}/") + "witness/"
-    for _ in range(6):
-        world.collect()
-        world.age(days=4)
-    left = {key.rpartition("/")[2] for key in world.lake.keys(folder)}
-    named = {key.rpartition("/")[2] for key in parts_of(stored(world))}
-    assert named <= left
-    assert len(left) == 1 + 2 * 2, "the pointer, its parts, and those of the run four days before"
-    assert Past.read(open_state(world.lake.namespace), world.lake.namespace).active

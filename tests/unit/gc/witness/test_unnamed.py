@@ -75,13 +75,6 @@ def test_c10_a_revert_that_begins_after_the_mark_keeps_what_it_brings_back() -> 
     assert not unreadable(world)
 
 
-def test_what_the_revert_would_bring_back_is_garbage_without_it() -> None:
-    world, _ = expired_table(whole_range=True)
-    before = len(world.data())
-    world.collect()
-    assert before - len(world.data()) == 10
-
-
 def lost_commit(days: int = 0) -> tuple[World, set[str]]:
     """A run, a backup, a commit that no run sees, and the backup restored; the addresses of the commit."""
     world = make_world()
@@ -113,16 +106,6 @@ def test_c11_a_commit_that_no_run_saw_before_it_was_lost_is_kept() -> None:
         assert live <= world.data()
     counts = summary_of(run, "list_committed").counts
     assert counts["unnamed_metaranges"] == 1
-
-
-def test_an_unnamed_metarange_counts_for_the_days_that_the_setting_says() -> None:
-    world, live = lost_commit()
-    world.age(days=27)
-    world.collect()
-    assert live <= world.data()
-    world.age(days=3)
-    world.collect()
-    assert not live & world.data()
 
 
 def test_an_unnamed_metarange_of_a_long_pause_counts_for_its_days_from_the_mark_that_ended_it() -> None:

@@ -6,8 +6,6 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
@@ -20,18 +18,6 @@ from tests.support.lakefs_tables import LAKEFS, Fixture, fixtures, key_bytes
 
 IDS = json.loads((LAKEFS / "ids.json").read_text())
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TEXT = st.text(max_size=20)
-ENTRIES = st.builds(
-    Entry,
-    address=TEXT,
-    address_type=st.sampled_from(AddressType),
-    size=st.integers(-(1 << 63), (1 << 63) - 1),
-    etag=TEXT,
-    last_modified=st.datetimes(datetime(1, 1, 1), timezones=st.just(UTC)),
-    metadata=st.dictionaries(TEXT, TEXT, max_size=3),
-    content_type=TEXT,
-    nanoseconds=st.integers(0, 999),
-)
 
 
 @pytest.mark.parametrize("item", fixtures("ranges", dumps=False), ids=lambda item: item.name)
@@ -117,13 +103,6 @@ def test_the_published_commit_ids_hold() -> None:
         created = first + timedelta(seconds=number)
         parents = [commit_id("user1", "message1", "deadbeef123", created, {"foo": "bar"}, parents)]
     assert parents == ["663b7520a2a05aaeed17de6136fa80eb5cd8417982011eb551230571ee412f2f"]
-
-
-@given(ENTRIES)
-def test_any_entry_survives(entry: Entry) -> None:
-    value = Value.decode(entry.value().encode() + b"later versions may add", "x")
-    assert Entry.decode(value.data, "x") == entry
-    assert value == entry.value()
 
 
 @pytest.mark.parametrize("raw", ["", "40", "02", "0201", "020102", "0201ff", "01", "ffffffffffffffffffff01"])

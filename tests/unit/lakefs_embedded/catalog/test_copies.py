@@ -15,7 +15,7 @@ from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.catalog.uncommitted import Mark
 from lakefs_embedded.errors import ContinuationTokenError
 from tests.support.lakes import Lake, make_lake
-from tests.support.turns import Explored, Scene, explore, random_choice, run_turns
+from tests.support.turns import Explored, Scene, explore
 
 DESIGN = Settings(background=False, profile="design")
 ROW_BY_ROW = Settings(
@@ -172,28 +172,3 @@ def copies_beside_a_reset() -> Explored:
 def test_a_copy_shares_nothing_that_a_collection_has_missed() -> None:
     explored = copies_beside_a_reset()
     assert set(explored.outcomes) == {("ok", "ok"), ("PathNotFoundError", "ok")}
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_rename_that_is_committed_at_once_is_staged_or_committed(seed: int) -> None:
-    lake = make_lake(settings=ROW_BY_ROW)
-    lake.upload("m", b"m")
-    address = lake.address(lake.upload("z", b"z"))
-
-    def rename_and_commit(kv: Store) -> object:
-        catalog = lake.another_server(kv)
-        rename(lake, catalog)
-        return catalog.commits.commit(lake.repository, "main", committer="c", message="m")
-
-    def collect(kv: Store) -> object:
-        catalog = lake.another_server(kv)
-        staged = prepared(lake, catalog)[0]
-        committed = catalog.reading.list_entries(lake.repository, "main@").results
-        return staged | {lake.address(stats) for stats in committed}
-
-    results, taken = run_turns(
-        lake.kv, {"collect": collect, "rename": rename_and_commit}, random_choice(seed)
-    )
-    found = results["collect"]
-    assert isinstance(found, set), taken
-    assert address in found, taken

@@ -22,7 +22,6 @@ from lakefs_embedded.catalog.dump_files import (
 )
 from lakefs_embedded.catalog.dumps import InvalidDumpError
 from lakefs_embedded.errors import MissingError
-from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "lakefs" / "tables" / "refs_dump"
@@ -110,25 +109,6 @@ def test_a_restored_repository_has_the_same_commits_branches_and_tags() -> None:
     assert lake.paths() == [*(f"path/{number}" for number in range(3)), "side", "staged"]
 
 
-def test_every_head_in_a_dump_has_its_commit_whatever_is_committed_meanwhile() -> None:
-    lake = busy_lake()
-    other = lake.another_server()
-    done: list[str] = []
-
-    def meddle(operation: Operation) -> None:
-        if operation.name == "scan" and operation.key.startswith((b"commits/", b"tags/")):
-            name = f"b{len(done)}"
-            done.append(name)
-            other.branches.create_branch(lake.repository, name, "main")
-            other.objects.upload_object(lake.repository, name, "x", name.encode())
-            other.commits.commit(lake.repository, name, committer="c", message=name)
-
-    catalog = lake.another_server(WatchedStore(lake.kv, before=meddle))
-    dump = catalog.dumps.dump_refs(lake.repository)
-    assert done
-    lake.catalog.dumps.restore_refs(bare(lake).repository, dump)
-
-
 # --- what a restore refuses --------------------------------------------------------------------------------
 
 
@@ -146,21 +126,6 @@ def test_a_dump_with_a_missing_or_damaged_file_restores_nothing(kind: str) -> No
     with pytest.raises(MissingError, match="missing"):
         lake.catalog.dumps.restore_refs("copy", gone)
     assert refs(copy) == {"commits": [], "branches": [], "tags": []}
-
-
-def test_tables_of_another_kind_are_refused() -> None:
-    lake = busy_lake()
-    dump = lake.catalog.dumps.dump_refs(lake.repository)
-    objects = lake.catalog.commits.get_commit(lake.repository, "main").metarange_id
-    bare(lake)
-    for wrong in (
-        RefsDump(dump.tags, dump.tags, dump.branches),
-        RefsDump(dump.commits, dump.tags, objects),
-        RefsDump("", dump.tags, dump.branches),
-        RefsDump("../../etc/passwd", dump.tags, dump.branches),
-    ):
-        with pytest.raises(InvalidDumpError):
-            lake.catalog.dumps.restore_refs("copy", wrong)
 
 
 def test_trap_41_a_branch_without_its_commit_is_never_restored() -> None:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
-
 import pytest
 
-from dredge.errors import DredgeError
-from dredge.kv import Store
 from lakefs_embedded.catalog import Catalog, ObjectStats, Settings
 from lakefs_embedded.errors import LinkAddressError
 from tests.support.lakes import Lake, make_lake
-from tests.support.turns import Scene, explore
 
 DESIGN = Settings(background=False, profile="design")
 
@@ -74,49 +68,3 @@ def test_nothing_is_linked_that_was_not_handed_out(lake: Lake, address: str) -> 
     with pytest.raises(LinkAddressError):
         link(lake, address.format(namespace=lake.namespace))
     assert lake.paths() == []
-
-
-def test_of_two_links_at_once_exactly_one_wins_whatever_the_order() -> None:
-    def scene() -> Scene:
-        lake = make_lake(settings=DESIGN)
-        address = hand_out(lake)
-
-        def actor(kv: Store) -> object:
-            return link(lake, address, catalog=lake.another_server(kv))
-
-        def check(results: Mapping[str, object]) -> None:
-            refused = [result for result in results.values() if isinstance(result, LinkAddressError)]
-            assert len(refused) == 1
-            assert lake.paths() == ["a"]
-            assert tracked(lake) == []
-
-        return Scene(lake.kv, {"one": actor, "other": actor}, check)
-
-    explored = explore(scene)
-    assert explored.outcomes.keys() == {("LinkAddressError", "ok"), ("ok", "LinkAddressError")}
-
-
-def test_a_link_races_the_scan_without_being_half_done() -> None:
-    """At the very end of the validity time: the link wins or the scan does."""
-
-    def scene() -> Scene:
-        lake = make_lake(settings=DESIGN)
-        address = hand_out(lake)
-        lake.clock.advance(hours=24, seconds=1)
-
-        def expire(kv: Store) -> object:
-            return lake.another_server(kv).expire_tracked()
-
-        def late_link(kv: Store) -> object:
-            def behind() -> datetime:
-                return lake.clock.now - timedelta(seconds=2)
-
-            return link(lake, address, catalog=Catalog(kv, lake.open_namespace, behind, DESIGN))
-
-        def check(results: Mapping[str, object]) -> None:
-            assert (lake.paths() == ["a"]) == (not isinstance(results["link"], DredgeError))
-            assert tracked(lake) == []
-
-        return Scene(lake.kv, {"expire": expire, "link": late_link}, check)
-
-    assert len(explore(scene).outcomes) == 2

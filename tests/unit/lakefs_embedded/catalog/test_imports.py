@@ -10,10 +10,7 @@ import pytest
 from dredge.storage import ObjectReader, open_reader, open_writer
 from lakefs_embedded.catalog import ImportPath, ImportStatus
 from lakefs_embedded.errors import (
-    BranchNotFoundError,
     InvalidValueError,
-    ProtectedBranchError,
-    ReadOnlyError,
 )
 from tests.support.lakes import Lake, make_lake
 
@@ -94,18 +91,6 @@ def test_an_object_replaces_its_path_and_nothing_that_begins_like_it(outside: st
     assert lake.catalog.commits.get_commit(lake.repository, "main").message == "one of them"
 
 
-def test_an_import_into_a_branch_with_uncommitted_changes_fails_and_changes_nothing(outside: str) -> None:
-    lake = make_lake()
-    lake.upload("staged", b"s")
-    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
-    status = run(lake, prefix(f"{outside}/sales/", "in/"))
-    assert not status.completed
-    assert "dirty" in status.error
-    assert status.commit is None
-    assert lake.catalog.branches.get_branch(lake.repository, "main").commit_id == head
-    assert lake.paths() == ["staged"]
-
-
 def test_a_source_inside_the_namespace_or_around_it_is_refused(outside: str) -> None:
     lake = make_lake()
     namespace = lake.namespace
@@ -141,21 +126,6 @@ def test_a_namespace_is_no_source_in_whatever_spelling(outside: str) -> None:
     other = lake.namespace.replace("memory://", "memory://./")
     with pytest.raises(InvalidValueError, match="prohibited"):
         run(lake, prefix(f"{other}/data/", "in/"), spelled=lambda uri: uri.replace("://./", "://"))
-
-
-def test_who_may_not_commit_may_not_import(outside: str) -> None:
-    lake = make_lake()
-    with pytest.raises(BranchNotFoundError):
-        run(lake, single(f"{outside}/one", "x"), branch="nowhere")
-    lake.catalog.repositories.set_branch_protection(lake.repository, ["main"])
-    lake.clock.advance(minutes=1)
-    with pytest.raises(ProtectedBranchError):
-        run(lake, single(f"{outside}/one", "x"))
-    lake.catalog.repositories.create_repository("frozen", f"{outside}-frozen", read_only=True)
-    with pytest.raises(ReadOnlyError):
-        lake.catalog.imports.import_start(
-            "frozen", "main", [single(f"{outside}/one", "x")], open_reader, committer="x"
-        )
 
 
 def test_an_import_that_is_cancelled_while_it_runs_makes_no_commit(outside: str) -> None:

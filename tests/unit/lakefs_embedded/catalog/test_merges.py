@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from lakefs_embedded.catalog import Commit, CommitOverrides, Rules, Settings
+from lakefs_embedded.catalog import Commit, Rules, Settings
 from lakefs_embedded.errors import (
     CommitNotFoundError,
     DirtyBranchError,
-    InvalidValueError,
     MergeConflictError,
     NoChangesError,
     ParentNumberError,
@@ -91,26 +90,6 @@ def test_a_dirty_destination_is_refused_and_left_as_it_was(lake: Lake) -> None:
     assert lake.catalog.branches.get_branch(lake.repository, "main") == branch
 
 
-def test_merging_again_changes_nothing(lake: Lake) -> None:
-    first = merge(lake)
-    with pytest.raises(NoChangesError, match="main"):
-        merge(lake)
-    again = merge(lake, allow_empty=True)
-    assert again.metarange_id == first.metarange_id
-    with pytest.raises(InvalidValueError):
-        merge(lake, strategy="ours")
-
-
-def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
-    side = lake.catalog.commits.get_commit(lake.repository, "side")
-    merge(lake)
-    assert lake.catalog.merges.find_merge_base(lake.repository, "side", "main").base_commit_id == side.id
-    put(lake, "main", "-s")
-    put(lake, "side", "s2=side")
-    merge(lake)
-    assert content(lake) == {"a": "main", "b": "side", "m": "main", "s2": "side"}
-
-
 def test_a_revert_undoes_one_commit(lake: Lake) -> None:
     commit = lake.catalog.commits.get_commit(lake.repository, "main")
     put(lake, "main", "later=1")
@@ -174,53 +153,3 @@ def test_with_the_defect_a_picked_commit_cannot_be_found_by_its_full_id_for_ten_
         lake.catalog.garbage.prepare_commits(lake.repository)
     lake.clock.advance(minutes=10)
     assert lake.catalog.commits.get_commit(lake.repository, picked.id) == picked
-
-
-def test_a_merge_is_cherry_picked_with_a_parent_number_only(lake: Lake) -> None:
-    merge(lake)
-    lake.catalog.branches.create_branch(lake.repository, "target", "main~2")
-    with pytest.raises(ParentNumberError) as caught:
-        lake.catalog.merges.cherry_pick(lake.repository, "target", "main", committer="t")
-    assert caught.value.status == 400
-    lake.catalog.merges.cherry_pick(lake.repository, "target", "main", committer="t", parent_number=1)
-    assert content(lake, "target") == {"a": "0", "b": "side", "s": "side"}
-
-
-def test_overrides_replace_words_and_metadata(lake: Lake) -> None:
-    words = CommitOverrides(message="mine", metadata={"k": "v"})
-    picked = lake.catalog.commits.get_commit(lake.repository, "side")
-    made = lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t", overrides=words)
-    origin = {"cherry-pick-origin": picked.id, "cherry-pick-committer": "tester"}
-    assert (made.message, made.metadata) == ("mine", {"k": "v", **origin})
-    undone = lake.catalog.merges.revert(lake.repository, "main", "main", committer="t", overrides=words)
-    assert (undone.message, undone.metadata) == ("mine", {"k": "v"})
-
-
-def diffs(lake: Lake, **query: object) -> list[tuple[str, str]]:
-    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", **query)  # type: ignore[arg-type]
-    return [(diff.path, diff.type) for diff in page.results]
-
-
-def test_two_dots_compare_directly(lake: Lake) -> None:
-    assert diffs(lake, two_dot=True) == [
-        ("a", "changed"),
-        ("b", "changed"),
-        ("c", "removed"),
-        ("m", "removed"),
-        ("s", "added"),
-    ]
-
-
-def test_differences_come_in_pages_and_fold(lake: Lake) -> None:
-    put(lake, "side", "d/1=x", "d/2=x", "e=x")
-    assert diffs(lake, delimiter="/") == [
-        ("b", "changed"),
-        ("c", "removed"),
-        ("d/", "prefix_changed"),
-        ("e", "added"),
-        ("s", "added"),
-    ]
-    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", amount=2)
-    assert ([diff.path for diff in page.results], page.next_offset) == (["b", "c"], "c")
-    assert diffs(lake, after="c", amount=2) == [("d/1", "added"), ("d/2", "added")]
-    assert diffs(lake, prefix="d/", after="d/1") == [("d/2", "added")]

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import hashlib
-import io
-
 import pytest
 
 from lakefs_embedded.catalog import ObjectStats, Settings
 from lakefs_embedded.errors import (
-    DataNotFoundError,
     InvalidValueError,
     LinkAddressError,
     PathNotFoundError,
@@ -25,50 +21,6 @@ def stage(lake: Lake, path: str, address: str) -> ObjectStats:
     return lake.catalog.objects.stage_object(
         lake.repository, "main", path, physical_address=address, checksum="abc", size_bytes=7
     )
-
-
-@pytest.mark.parametrize("content", [io.BytesIO(b"x" * 3_000_000), [b"x" * 1_000_000] * 3])
-def test_big_uploads_are_streamed(lake: Lake, content: object) -> None:
-    stats = lake.catalog.objects.upload_object(lake.repository, "main", "big", content)  # type: ignore[arg-type]
-    assert stats.size_bytes == 3_000_000
-    assert stats.checksum == hashlib.md5(b"x" * 3_000_000, usedforsecurity=False).hexdigest()
-    assert len(lake.read("big")) == 3_000_000
-
-
-def test_an_object_whose_bytes_are_gone_answers_410(lake: Lake) -> None:
-    stats = lake.upload("a")
-    del memory_store(lake.namespace.split("/")[2]).objects[f"lake/{lake.address(stats)}"]
-    content = lake.catalog.reading.get_object(lake.repository, "main", "a")
-    for read in (content.read, content.stream):
-        with pytest.raises(DataNotFoundError) as caught:
-            read(0, None)
-        assert (caught.value.status, str(caught.value)) == (410, "No data")
-
-
-ODD = [
-    " ",
-    "%20",
-    "a//b",
-    "a/",
-    "a/./b",
-    "..",
-    "e\u0301",
-    "\u00e9",
-    "😀",
-    "a,b",
-    "a\nb",
-    "\x01",
-    "'\"\\",
-    "/lead",
-]
-
-
-def test_odd_paths_are_kept_as_they_are(lake: Lake) -> None:
-    for path in ODD:
-        lake.upload(path, path.encode())
-    assert lake.paths() == sorted(ODD, key=str.encode)
-    lake.commit()
-    assert {path: lake.read(path, "main@") for path in lake.paths("main@")} == {p: p.encode() for p in ODD}
 
 
 def test_what_is_staged_lies_over_what_is_committed(lake: Lake) -> None:
@@ -92,16 +44,6 @@ def test_what_is_staged_lies_over_what_is_committed(lake: Lake) -> None:
     for ref, path in (("main", "deleted"), ("main@", "added"), ("main$", "kept"), ("main$", "deleted")):
         with pytest.raises(PathNotFoundError):
             lake.catalog.reading.stat(lake.repository, ref, path)
-
-
-def test_deleting_many_says_which_failed(lake: Lake) -> None:
-    for path in ("a", "b", "c"):
-        lake.upload(path)
-    failed = lake.catalog.objects.delete_objects(lake.repository, "main", ["a", "", "nothing", "c"])
-    assert [(error.path, error.status_code) for error in failed] == [("", 400)]
-    assert lake.paths() == ["b"]
-    with pytest.raises(InvalidValueError):
-        lake.catalog.objects.delete_objects(lake.repository, "main", ["x"] * 1001)
 
 
 def test_a_copy_has_bytes_of_its_own(lake: Lake) -> None:
@@ -142,16 +84,6 @@ def test_trap_12_addresses_below_data_are_kept_relative_and_others_full(lake: La
         stage(lake, "x", "no/uri")
     with pytest.raises(InvalidValueError):
         stage(lake, "x", f"{lake.namespace}/data/a\x01")
-
-
-def test_objects_outside_the_namespace_are_read_and_copied(lake: Lake) -> None:
-    store = memory_store(lake.namespace.split("/")[2])
-    store.write("outside/object", b"foreign")
-    uri = lake.namespace.removesuffix("/lake") + "/outside/object"
-    stage(lake, "foreign", uri)
-    assert lake.read("foreign") == b"foreign"
-    copy = lake.catalog.objects.copy_object(lake.repository, "main", "own", "foreign")
-    assert lake.objects.get(lake.address(copy)) == b"foreign"
 
 
 def test_the_design_profile_stages_nothing_inside_the_namespace() -> None:

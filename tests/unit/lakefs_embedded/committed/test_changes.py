@@ -122,21 +122,6 @@ def test_apply_gives_base_with_changes_on_top(base: Content, changes: dict[bytes
 
 
 @settings(max_examples=120, deadline=None)
-@given(CONTENTS, CONTENTS, CONTENTS, st.sampled_from(Strategy))
-def test_merge_follows_the_model(
-    base: Content, source: Content, destination: Content, strategy: Strategy
-) -> None:
-    store = RangeStore(open_writer("memory://merge"))
-    ids = [write(store, content) for content in (base, source, destination)]
-    expected = model_merge(base, source, destination, strategy)
-    if expected is None:
-        with pytest.raises(MergeConflictError):
-            merge(store, ids[0], ids[1], ids[2], strategy, RULE)
-    else:
-        assert read(store, merge(store, ids[0], ids[1], ids[2], strategy, RULE)) == expected
-
-
-@settings(max_examples=120, deadline=None)
 @given(CONTENTS, st.data(), st.sampled_from(Strategy))
 def test_merge_of_two_edits_of_one_base_follows_the_model(
     base: Content, data: st.DataObject, strategy: Strategy
@@ -184,8 +169,3 @@ def test_equal_ranges_are_stepped_over_unread_by_diff_and_merge(store: CountingS
     assert merged == big(store, k0100=1, k0200=1)
     assert set(store.reads) <= {base_id, source_id, destination_id}
     assert store.writes[:1] == [merged]
-
-
-def test_changes_out_of_order_are_refused(store: CountingStore) -> None:
-    with pytest.raises(ValueError, match="change"):
-        apply(store, "", [Change(b"b", value(1)), Change(b"a", value(1))])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files.entries import Entry, Value
-from dredge.lakefs.files.ranges import RangeInfo, SplitRule, fnv1a_64, read_metarange
+from dredge.lakefs.files.ranges import RangeInfo, SplitRule, read_metarange
 from dredge.storage import open_reader, open_writer
 from lakefs_embedded.committed import MetaRangeWriter, RangeReader, RangeStore
 from tests.support.lakefs_tables import LAKEFS, fixture, fixtures, key_bytes
@@ -110,51 +107,3 @@ def test_a_range_that_differs_from_its_metaranges_word_is_refused(store: RangeSt
     ):
         with pytest.raises(FormatError, match=true.id):
             store.get_range(wrong)
-
-
-def test_keys_out_of_order_and_ranges_that_overlap_are_refused(store: RangeStore) -> None:
-    writer = MetaRangeWriter(store)
-    writer.add(b"a", entry("a"))
-    writer.add(b"c", entry("c"))
-    info = writer.finish().ranges[0]
-    again = MetaRangeWriter(store)
-    again.add(b"b", entry("b"))
-    with pytest.raises(ValueError, match="does not come after"):
-        again.add(b"b", entry("b"))
-    with pytest.raises(FormatError, match="not after"):
-        again.add_range(info)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.dictionaries(st.binary(max_size=6), st.text(max_size=30), max_size=60),
-    st.builds(
-        SplitRule,
-        min_size=st.sampled_from([0, 100, 2000]),
-        max_size=st.sampled_from([1, 200, 3000, 20 << 20]),
-        raggedness=st.sampled_from([1, 3, 50_000]),
-    ),
-)
-def test_any_content_survives_any_split(content: dict[bytes, str], rule: SplitRule) -> None:
-    store = RangeStore(open_writer("memory://any-split"))
-    try:
-        writer = MetaRangeWriter(store, rule)
-        for key in sorted(content):
-            writer.add(key, entry(content[key]))
-        metarange = writer.finish()
-        fresh = RangeStore(open_writer("memory://any-split"))
-        assert dict(fresh.list_entries(metarange.id)) == {key: entry(text) for key, text in content.items()}
-        for item in metarange.ranges[:-1]:
-            by_size = rule.max_size < 4096
-            assert by_size or fnv1a_64(item.max_key) % rule.raggedness == 0
-    finally:
-        forget_memory_store("any-split")
-
-
-def test_the_cache_keeps_answers_right_when_it_is_too_small(tmp_path: object) -> None:
-    shutil.copytree(LAKEFS / "repo-small/namespace/_lakefs", f"{tmp_path}/_lakefs")
-    small = RangeReader(open_reader(str(tmp_path)), cache_size=1)
-    large = RangeReader(open_reader(str(tmp_path)))
-    for item in fixtures("metaranges", dumps=False):
-        if item.path.parent.name == "_lakefs":
-            assert list(small.list_entries(item.id)) == list(large.list_entries(item.id))

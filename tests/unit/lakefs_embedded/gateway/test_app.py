@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import urllib3
 
-from tests.support.lakefs_server import Lake
+from tests.support.lakefs_server import Lake, lakefs_server
 from tests.support.s3_gateway import code_of, refused, s3_client, send
 
 
@@ -57,36 +59,50 @@ def test_errors_have_s3s_shape(lake: Lake, repo: str) -> None:
     assert send(lake, "HEAD", f"/{repo}/main/nothing").data == b""
 
 
-def test_a_path_that_is_no_utf8_is_refused(lake: Lake, repo: str) -> None:
-    import urllib3
+# Profile `lakefs`: the gateway errs as lakeFS's does, where that is not S3's way.
 
-    from lakefs_embedded.gateway.sigv4 import RawRequest, read_claim, string_to_sign
-    from lakefs_embedded.gateway.sigv4 import sign as hmac_of
 
-    # No client of ours sends such a path, so it is signed by hand.
-    moment = f"{lake.clock():%Y%m%dT%H%M%SZ}"
-    host = lake.server.url.removeprefix("http://")
-    scope = f"{moment[:8]}/us-east-1/s3/aws4_request"
-    start = f"AWS4-HMAC-SHA256 Credential={lake.server.access_key_id}/{scope}"
-    names = "host;x-amz-content-sha256;x-amz-date"
-    headers = {"host": host, "x-amz-date": moment, "x-amz-content-sha256": "UNSIGNED-PAYLOAD"}
-
-    def authorization(signature: str) -> str:
-        return f"{start},SignedHeaders={names},Signature={signature}"
-
-    pairs = [(k.encode(), v.encode()) for k, v in headers.items()]
-    raw = RawRequest(
-        "GET",
-        f"/{repo}/main/%ff".encode(),
-        b"",
-        [*pairs, (b"authorization", authorization("0" * 64).encode())],
-    )
-    claim = read_claim(raw)
-    signature = hmac_of(claim.signing_key(lake.server.secret_access_key), string_to_sign(raw, claim)).hex()
-    with urllib3.PoolManager(retries=False) as pool:
-        answer = pool.request(
-            "GET",
-            f"{lake.server.url}/{repo}/main/%FF",
-            headers={**headers, "authorization": authorization(signature)},
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with lakefs_server(tmp_path_factory.mktemp("lake")) as running:
+        running.repository("shop")
+        running.server.catalog.objects.upload_object("shop", "main", "a", b"x")
+        running.server.catalog.repositories.create_repository(
+            "frozen", running.namespace("frozen"), read_only=True
         )
-    assert code_of(answer) == "InvalidURI"
+        yield running
+
+
+@pytest.fixture(scope="module")
+def s3(lake: Lake) -> Any:
+    return s3_client(lake)
+
+
+UPLOAD = {"Bucket": "shop", "Key": "main/a", "UploadId": "nothing"}
+PARTS = {"Parts": [{"PartNumber": 1, "ETag": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "status"),
+    [
+        (lambda s3: s3.upload_part(**UPLOAD, PartNumber=1, Body=b""), "InternalError", 500),
+        (lambda s3: s3.list_parts(**UPLOAD), "InternalError", 500),
+        (lambda s3: s3.complete_multipart_upload(**UPLOAD, MultipartUpload=PARTS), "InternalError", 500),
+        (lambda s3: s3.abort_multipart_upload(**UPLOAD), "NoSuchKey", 404),
+        (lambda s3: s3.list_multipart_uploads(Bucket="shop", Prefix="main"), "NotImplemented", 501),
+        (lambda s3: s3.copy_object(Bucket="shop", Key="main/b", CopySource="shop/main/no"), "NoSuchKey", 404),
+        (lambda s3: s3.copy_object(Bucket="shop", Key="main/b", CopySource="no/main/a"), "NoSuchKey", 404),
+        (lambda s3: s3.copy_object(Bucket="shop", Key="no/b", CopySource="shop/main/a"), "NoSuchBucket", 404),
+        (lambda s3: s3.create_bucket(Bucket="not-there"), "NotImplemented", 501),
+    ],
+)
+def test_an_error_is_lakefss(s3: Any, call: Callable[[Any], Any], code: str, status: int) -> None:
+    with refused(code, status):
+        call(s3)
+
+
+def test_a_delete_through_a_tag_is_ignored(lake: Lake, s3: Any) -> None:
+    lake.server.catalog.commits.commit("shop", "main", committer="t", message="m", allow_empty=True)
+    lake.server.catalog.tags.create_tag("shop", "v1", "main")
+    s3.delete_object(Bucket="shop", Key="v1/a")
+    assert s3.get_object(Bucket="shop", Key="v1/a")["Body"].read() == b"x"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from lakefs_embedded.gateway.chunks import SIGNED, SIGNED_TRAILER, UNSIGNED_TRAILER
 from lakefs_embedded.gateway.errors import S3Error
 from lakefs_embedded.gateway.payload import Payload
-from lakefs_embedded.gateway.sigv4 import UNSIGNED, RawRequest, read_claim, verify
+from lakefs_embedded.gateway.sigv4 import RawRequest, read_claim, verify
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 CREDENTIAL = "AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request"
@@ -105,81 +103,3 @@ def test_a_changed_byte_ends_in_an_error(raw: RawRequest, body: bytes) -> None:
     at = body.index(b"aaaa") + 1000
     changed = body[:at] + b"b" + body[at + 1 :]
     assert refusal(raw, changed) in {"SignatureDoesNotMatch", "BadDigest"}
-
-
-@pytest.mark.parametrize(("raw", "body"), ALL)
-def test_a_body_cut_short_anywhere_ends_in_an_error(raw: RawRequest, body: bytes) -> None:
-    for end in (0, 1, 50, 70, 5000, 65_700, len(body) - 200, len(body) - 30, len(body) - 3, len(body) - 1):
-        assert refusal(raw, body[:end]) in {"IncompleteBody", "SignatureDoesNotMatch"}, end
-
-
-@pytest.mark.parametrize(("raw", "body"), ALL)
-def test_more_behind_the_end_is_an_error(raw: RawRequest, body: bytes) -> None:
-    assert refusal(raw, body + b"x") == "IncompleteBody"
-    assert read(raw, body + b"\r\n") == CONTENT  # some clients send one empty line too many
-
-
-def test_chunks_cannot_be_left_out_or_swapped() -> None:
-    first, second = CONTENT[:65536], CONTENT[65536:]
-    assert refusal(EXAMPLE, chunked([first], (CHUNKS[0], CHUNKS[2]))) == "SignatureDoesNotMatch"
-    assert refusal(EXAMPLE, chunked([second, first], (CHUNKS[1], CHUNKS[0], CHUNKS[2]))) == (
-        "SignatureDoesNotMatch"
-    )
-
-
-def test_a_signed_body_without_signatures_is_refused() -> None:
-    assert refusal(EXAMPLE, chunked([CONTENT], ("", ""))) == "IncompleteBody"
-    assert refusal(EXAMPLE, CONTENT) == "IncompleteBody"
-
-
-def test_a_trailer_must_be_announced_signed_and_right() -> None:
-    unsigned = chunked([CONTENT[:65536], CONTENT[65536:]], TRAILER_CHUNKS, TRAILER)
-    assert refusal(TRAILER_EXAMPLE, unsigned) == "SignatureDoesNotMatch"
-    assert refusal(TRAILER_EXAMPLE, TRAILER_BODY.replace(b"sOO8/Q==", b"sOO8/A==")) == "SignatureDoesNotMatch"
-    assert refusal(UNSIGNED_EXAMPLE, UNSIGNED_BODY.replace(SUM, b"AAAAAA==")) == "BadDigest"
-    assert refusal(UNSIGNED_EXAMPLE, UNSIGNED_BODY.replace(SUM, b"AAAA")) == "InvalidDigest"
-    assert refusal(UNSIGNED_EXAMPLE, UNSIGNED_BODY.replace(b"crc32:", b"crc32c:")) == "IncompleteBody"
-    missing = UNSIGNED_BODY.replace(b"x-amz-checksum-crc32:" + SUM + b"\r\n", b"")
-    assert refusal(UNSIGNED_EXAMPLE, missing) == "IncompleteBody"
-
-
-@pytest.mark.parametrize(("raw", "body"), ALL)
-@pytest.mark.parametrize("length", ["66559", "66561", "", "x"])
-def test_the_decoded_length_must_be_right(raw: RawRequest, body: bytes, length: str) -> None:
-    headers = [(n, length.encode() if n == b"x-amz-decoded-content-length" else v) for n, v in raw.headers]
-    expected = "IncompleteBody" if length.isdecimal() else "MissingContentLength"
-    assert refusal(replace(raw, headers=headers), body) == expected
-
-
-@pytest.mark.parametrize(
-    "body", [b"g\r\n", b"-1\r\n", b" 1\r\na\r\n", b"1;x=y\r\n", b"1" * 5000, b"1\r\nab\r\n0\r\n\r\n"]
-)
-def test_what_is_no_chunk_is_refused(body: bytes) -> None:
-    assert refusal(UNSIGNED_EXAMPLE, body) == "IncompleteBody"
-
-
-@pytest.mark.parametrize("name", ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"])
-def test_every_checksum_of_the_header_is_compared(name: str) -> None:
-    from lakefs_embedded.gateway.checksums import new_checksum
-
-    header = f"x-amz-checksum-{name}"
-    running = new_checksum(header)
-    running.update(CONTENT)
-    value = base64.b64encode(running.digest()).decode()
-    raw = request(UNSIGNED, **{header: value, "x-amz-checksum-type": "FULL_OBJECT"})
-    assert read(raw, CONTENT) == CONTENT
-    assert refusal(raw, CONTENT + b"a") == "BadDigest"
-    assert refusal(request(UNSIGNED, **{header: "?"}), CONTENT) == "InvalidDigest"
-
-
-def test_content_md5_and_the_signed_hash_are_compared() -> None:
-    md5 = base64.b64encode(hashlib.md5(CONTENT).digest()).decode()
-    raw = request(hashlib.sha256(CONTENT).hexdigest(), **{"content-md5": md5})
-    assert read(raw, CONTENT) == CONTENT
-    assert refusal(raw, CONTENT[1:]) == "XAmzContentSHA256Mismatch"
-    assert refusal(request(UNSIGNED, **{"content-md5": md5}), CONTENT[1:]) == "BadDigest"
-
-
-def test_an_unknown_checksum_is_refused_not_ignored() -> None:
-    assert refusal(request(UNSIGNED, **{"x-amz-checksum-xxh3": "AAAA"}), b"") == "InvalidRequest"
-    assert refusal(request("STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD"), b"") == "NotImplemented"

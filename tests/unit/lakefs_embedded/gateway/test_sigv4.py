@@ -100,11 +100,6 @@ def test_the_published_examples_are_accepted(request_: RawRequest) -> None:
 
 
 @pytest.mark.parametrize("request_", PUBLISHED)
-def test_another_secret_is_refused(request_: RawRequest) -> None:
-    assert refusal(request_, secret=SECRET[:-1]) == "SignatureDoesNotMatch"
-
-
-@pytest.mark.parametrize("request_", PUBLISHED)
 def test_no_part_of_a_signed_request_can_be_changed(request_: RawRequest) -> None:
     changed = [
         replace(request_, method="DELETE"),
@@ -128,19 +123,6 @@ def test_no_part_of_a_signed_request_can_be_changed(request_: RawRequest) -> Non
         }, request
 
 
-def test_headers_that_change_meaning_must_be_signed() -> None:
-    more = with_header(GET_OBJECT, b"x-amz-copy-source", b"/other/key")
-    assert refusal(more) == "AccessDenied"
-    presigned = with_header(PRESIGNED, b"x-amz-copy-source", b"/other/key")
-    assert refusal(presigned) == "AccessDenied"
-    unsigned_host = with_header(
-        GET_OBJECT,
-        b"authorization",
-        dict(GET_OBJECT.headers)[b"authorization"].replace(b"SignedHeaders=host;", b"SignedHeaders="),
-    )
-    assert refusal(unsigned_host) == "AccessDenied"
-
-
 @pytest.mark.parametrize("minutes", [-16, 16, 60 * 24 * 365])
 def test_old_and_future_signatures_are_refused(minutes: int) -> None:
     assert refusal(GET_OBJECT, NOW + timedelta(minutes=minutes)) == "RequestTimeTooSkewed"
@@ -150,41 +132,3 @@ def test_a_presigned_url_lives_as_long_as_it_says() -> None:
     check(PRESIGNED, NOW + timedelta(hours=23, minutes=59))
     assert refusal(PRESIGNED, NOW + timedelta(hours=24, seconds=1)) == "AccessDenied"
     assert refusal(PRESIGNED, NOW - timedelta(minutes=16)) == "RequestTimeTooSkewed"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "code"),
-    [
-        (b"X-Amz-Expires=86400", b"X-Amz-Expires=604801", "AuthorizationQueryParametersError"),
-        (b"X-Amz-Expires=86400", b"X-Amz-Expires=-1", "AuthorizationQueryParametersError"),
-        (b"X-Amz-Expires=86400", b"X-Amz-Expires=604800", "SignatureDoesNotMatch"),
-        (b"&X-Amz-SignedHeaders=host", b"", "AuthorizationQueryParametersError"),
-        (b"%2Fs3%2F", b"%2Fiam%2F", "AuthorizationQueryParametersError"),
-        (b"%2F20130524%2F", b"%2F20130525%2F", "AuthorizationQueryParametersError"),
-        (b"AWS4-HMAC-SHA256", b"AWS4-HMAC-SHA1", "AuthorizationQueryParametersError"),
-        (b"20130524T000000Z", b"yesterday", "AuthorizationQueryParametersError"),
-    ],
-)
-def test_the_query_of_a_presigned_url_is_read_strictly(old: bytes, new: bytes, code: str) -> None:
-    assert old in PRESIGNED.query
-    assert refusal(replace(PRESIGNED, query=PRESIGNED.query.replace(old, new))) == code
-
-
-def test_two_signatures_in_one_request_are_refused() -> None:
-    both = replace(PRESIGNED, headers=GET_OBJECT.headers)
-    assert refusal(both) == "InvalidArgument"
-
-
-@pytest.mark.parametrize(
-    ("header", "code"),
-    [
-        (b"AWS AKIAIOSFODNN7EXAMPLE:frJIUN8DYpKDtOLCwo//yllqDzg=", "InvalidRequest"),
-        (b"AWS4-HMAC-SHA256", "AuthorizationHeaderMalformed"),
-        (b"AWS4-HMAC-SHA256 Credential=a/b,SignedHeaders=host,Signature=00", "AuthorizationHeaderMalformed"),
-        (b"AWS4-ECDSA-P256-SHA256 Credential=x", "InvalidRequest"),
-    ],
-)
-def test_other_ways_of_signing_are_refused(header: bytes, code: str) -> None:
-    request = with_header(GET_OBJECT, b"authorization", header)
-    assert is_signed(request.headers, request.query)
-    assert refusal(request) == code

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from dredge.kv import Store
-from dredge.lakefs.files.records import Repository
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
 from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.support.life_cycles import NAME, Ground, clean_handed_over, crash_everywhere
-from tests.support.turns import Stage
 
 CREATION = timedelta(minutes=2)
 STEPS: tuple[LifeCycle, ...] = ("step-1", "step-2")
@@ -91,22 +88,6 @@ def test_step_2_deletes_in_four_operations_and_leaves_the_rows_to_the_cleaner() 
 # --- creating ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("life_cycle", ["lakefs", "step-1"])
-def test_step_1_a_create_that_died_leaves_unreachable_rows_and_a_free_name(life_cycle: LifeCycle) -> None:
-    left = []
-    runs = list(crash_everywhere(lambda: Ground(life_cycle), creator(life_cycle)))
-    for _, ground in runs:
-        old = ground.lives()
-        left.append((ground.state, sum(len(ground.rows(partition)) for partition in old)))
-        if ground.state == "none":
-            assert refusal(lambda: ground.server().get(NAME)) is RepositoryNotFoundError  # noqa: B023
-            assert names(ground) == []
-            require_fresh(ground, old)
-            assert {p: len(ground.rows(p)) for p in old} == dict.fromkeys(old, left[-1][1])  # there for ever
-    assert left == [("none", 0), ("none", 0), ("none", 1), ("none", 2), ("active", 2)]
-    assert [operation.name for operation in runs[-1][0]] == ["get", "set", "set_if", "set_if"]
-
-
 def test_step_2_a_create_that_died_is_not_found_then_failed_then_deleted() -> None:
     left = []
     runs = list(crash_everywhere(lambda: Ground("step-2"), creator("step-2")))
@@ -138,72 +119,7 @@ def test_step_2_a_create_that_died_is_not_found_then_failed_then_deleted() -> No
     assert [operation.name for operation in runs[-1][0]] == ["get", "set_if", "set", "set_if", "set_if"]
 
 
-def test_step_2_a_create_slower_than_two_minutes_does_not_bring_back_what_was_declared_failed() -> None:
-    """At each operation of the create the name is looked at by a process whose clock is two minutes on."""
-    answers = set()
-    for count, is_deleted in itertools.product(range(1, 6), (False, True)):
-        ground = Ground("step-2")
-        stage = stage_of(ground, count)
-        late = ground.server(later=CREATION)
-        if is_deleted and count > 1:
-            late.delete(NAME)
-            clean_handed_over(ground.kv, lambda _: False)
-        else:
-            refusal(lambda: late.get(NAME))  # noqa: B023
-        stage.run()
-        result = stage.results["creator"]
-        answers.add(type(result))
-        if isinstance(result, Repository):
-            assert ground.state == "active"
-            assert len(ground.rows(result.partition)) == 2
-            continue
-        assert ground.state == ("none" if is_deleted else "in-deletion")
-        if not is_deleted:
-            ground.server().delete(NAME)
-        assert ground.lives() <= ground.handed_over()  # nothing is out of the cleaner's reach
-    assert answers == {Repository, RepositoryInDeletionError, RepositoryNotFoundError}
-
-
-def stage_of(ground: Ground, count: int) -> Stage:
-    stage = Stage(ground.kv)
-    stage.start("creator", lambda kv: ground.create(kv))
-    for _ in range(min(count, 4)):
-        stage.step("creator")
-    return stage
-
-
 # --- deleting ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("life_cycle", STEPS)
-def test_a_deletion_that_died_blocks_the_name_until_it_is_repeated(life_cycle: LifeCycle) -> None:
-    states = []
-    runs = list(crash_everywhere(lambda: populated(life_cycle), deleter(life_cycle)))
-    for _, ground in runs:
-        states.append(ground.state)
-        server = ground.server()
-        if ground.state == "in-deletion":
-            assert refusal(lambda: server.get(NAME)) is RepositoryInDeletionError  # noqa: B023
-            taken = RepositoryInDeletionError if life_cycle == "step-1" else NotUniqueError
-            assert refusal(ground.create) is taken
-            assert refusal(lambda: ground.create(bare=True)) is taken  # noqa: B023
-            assert names(ground) == []
-        old = ground.lives()
-        if ground.state != "none":
-            server.delete(NAME)
-        assert ground.state == "none"
-        if life_cycle == "step-1":
-            assert ground.lives() == set()
-        else:
-            assert ground.handed_over() == ground.lives()
-        require_fresh(ground, old)
-    if life_cycle == "step-1":
-        assert [operation.name for operation in runs[-1][0]] == ["get", "set_if", "scan"] + ["delete"] * 6 + [
-            "delete_if"
-        ]
-        assert states == ["active"] * 2 + ["in-deletion"] * 8 + ["none"]
-    else:
-        assert states == ["active", "active", "in-deletion", "in-deletion", "none"]
 
 
 def test_step_2_the_start_up_scan_finishes_deletions_and_skips_what_fails() -> None:

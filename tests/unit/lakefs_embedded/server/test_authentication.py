@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from datetime import UTC, datetime
 
 import pytest
@@ -76,36 +75,3 @@ def test_a_login_token_stands_for_the_user_until_it_ends() -> None:
     clock.advance(seconds=1)
     with pytest.raises(GravelerError):
         known.authenticate(f"Bearer {token}")
-
-
-def test_a_token_that_was_changed_or_signed_elsewhere_is_refused() -> None:
-    clock = Clock(START)
-    known = accounts(clock)
-    token, _ = known.login("KEY", "se:cret")
-    header, claims, signature = token.split(".")
-    longer = json.loads(base64.urlsafe_b64decode(claims + "==")) | {"exp": 2**40}
-    forged = base64.urlsafe_b64encode(json.dumps(longer).encode()).decode().rstrip("=")
-    none = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
-    elsewhere, _ = accounts(clock, key="other").login("KEY", "se:cret")
-    for bad in (f"{header}.{forged}.{signature}", f"{none}.{claims}.", f"{header}.{claims}.", elsewhere):
-        with pytest.raises(GravelerError):
-            known.authenticate(f"Bearer {bad}")
-
-
-def test_a_token_ends_with_its_user_and_is_not_for_the_next_of_that_name() -> None:
-    clock = Clock(START)
-    users = Accounts(open_store("memory://"), signing_key="k", clock=clock, owner=PAIR)
-    known = known_to(users, clock)
-    users.directory.users.create("jane")
-    users.directory.credentials.add("jane", "JANE", "one")
-    token, _ = known.login("JANE", "one")
-    assert known.authenticate(f"Bearer {token}").name == "jane"
-    users.directory.users.delete("jane")
-    for _ in range(2):
-        with pytest.raises(GravelerError):
-            known.authenticate(f"Bearer {token}")
-        clock.advance(seconds=5)
-        users.directory.users.create("jane")
-        with pytest.raises(GravelerError):
-            known.authenticate(f"Bearer {token}")
-        users.directory.users.delete("jane")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import urllib3
 
-from dredge.kv import open_store
 from lakefs_embedded.server.operations import Operation
 from lakefs_embedded.server.routes import OPERATIONS, UNIMPLEMENTED
 from tests.support.api_calls import QUERY, concrete, name, sample
-from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
+from tests.support.lakefs_server import Lake
 
 GUARDED = [each for each in OPERATIONS if not each.public]
 OF_A_REPOSITORY = [each for each in GUARDED if "{repository}" in each.path]
@@ -57,54 +55,6 @@ def test_an_unknown_repository_is_404_on_every_route(shared_lake: Lake, operatio
 @pytest.mark.parametrize(("method", "path"), UNIMPLEMENTED)
 def test_what_lakefs_has_and_this_server_has_not_is_501(shared_lake: Lake, method: str, path: str) -> None:
     assert assert_error(shared_lake.http(method, concrete(path)), 501) == "Not Implemented"
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/repositories/", "repository"),
-        ("/repositories//branches", "repository"),
-        ("/repositories/lake/branches/", "branch"),
-        ("/repositories/lake/branches//commits", "branch"),
-        ("/repositories/lake/tags/", "tag"),
-        ("/repositories/lake/refs//objects?path=a", "ref"),
-    ],
-)
-def test_an_empty_name_in_a_path_is_400(shared_lake: Lake, path: str, name: str) -> None:
-    message = assert_error(shared_lake.http("GET", path), 400)
-    assert message == f'parameter "{name}" in path has an error: empty value is not allowed'
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("/repositories?amount=1001", "number must be at most 1000"),
-        ("/repositories?amount=-2", "number must be at least -1"),
-        ("/repositories?amount=ten", "an invalid integer"),
-        ("/repositories/lake/branches?show_hidden=yes", "an invalid boolean"),
-        ("/repositories/lake/refs/main/objects/stat", "value is required but missing"),
-        ("/repositories/lake/refs/main/objects", "value is required but missing"),
-        ("/repositories/lake/gc/prepare_commits/status", "value is required but missing"),
-        ("/repositories/lake/refs/main/diff/main?type=four_dot", "not one of the allowed values"),
-        ("/repositories/lake/refs/main/commits?since=yesterday", "an invalid date-time"),
-        ("/repositories/lake/refs/main/objects/stat?path=%ff", "not UTF-8"),
-    ],
-)
-def test_a_wrong_parameter_is_400_and_named(shared_lake: Lake, path: str, words: str) -> None:
-    assert words in assert_error(shared_lake.http("GET", path), 400)
-
-
-def test_an_unforeseen_failure_is_500_without_its_innards(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(_operation: str, partition: bytes, _key: bytes) -> None:
-        if partition == b"graveler":
-            raise RuntimeError("password=hunter2")
-
-    with lakefs_server(tmp_path, kv=WatchedStore(open_store("memory://"), broken)) as lake:
-        message = assert_error(lake.http("GET", "/repositories/lake"), 500)
-    assert message == "internal error: RuntimeError"
-    assert "hunter2" in caplog.text  # the log, for whoever runs the server, has it all
 
 
 def test_the_access_log_names_requests_and_no_secrets(

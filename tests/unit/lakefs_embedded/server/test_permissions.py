@@ -88,39 +88,6 @@ def test_a_user_without_policies_is_refused_by_every_call(guarded_lake: Lake, op
         assert message == f"insufficient permissions: not allowed to {needed(operation)[0].action}"
 
 
-@pytest.mark.parametrize(
-    "operation", [each for each in GUARDED if each.method in ("GET", "HEAD")], ids=name
-)  # fmt: skip
-def test_exactly_what_a_call_needs_lets_it_through_and_less_does_not(
-    guarded_lake: Lake, operation: Operation
-) -> None:
-    directory = guarded_lake.server.accounts.directory
-    held = [Statement("allow", (each.action,), each.resource) for each in needed(operation)]
-    directory.policies.update("exact", tuple(held))
-    assert ask(guarded_lake, operation, EXACT)[0] != 401
-    for missing in range(len(held)):
-        directory.policies.update("exact", tuple(held[:missing] + held[missing + 1 :]))
-        assert ask(guarded_lake, operation, EXACT)[0] == 401
-
-
-@pytest.mark.parametrize("operation", CHANGING, ids=name)
-def test_a_changing_call_needs_all_of_its_permissions_on_its_own_resource(
-    guarded_lake: Lake, operation: Operation
-) -> None:
-    accounts = guarded_lake.server.accounts
-    held = [Statement("allow", (each.action,), each.resource) for each in needed(operation)]
-    accounts.directory.policies.update("exact", tuple(held))
-    accounts.check("exact", *needed(operation))
-    for missing in range(len(held)):
-        others = (*held[:missing], *held[missing + 1 :], Statement("allow", ("auth:ReadUser",), "*"))
-        accounts.directory.policies.update("exact", others)
-        assert ask(guarded_lake, operation, EXACT)[0] == 401
-    elsewhere = [Statement("allow", each.actions, each.resource + "-not") for each in held]
-    if "*" not in {each.resource for each in held}:
-        accounts.directory.policies.update("exact", tuple(elsewhere))
-        assert ask(guarded_lake, operation, EXACT)[0] == 401
-
-
 def test_a_bulk_delete_looks_at_each_path(guarded_lake: Lake) -> None:
     for path in ("mine/x", "theirs/x"):
         guarded_lake.http("POST", "/repositories/shop/branches/main/objects", query={"path": path}, body=b"x")
@@ -148,32 +115,3 @@ def test_a_bulk_delete_looks_at_each_path(guarded_lake: Lake) -> None:
         credentials=NOBODY,
     )
     assert json.loads(refused.data)["errors"][0]["status_code"] == 401
-
-
-def test_a_listing_of_repositories_shows_those_that_may_be_listed_and_pages_over_them(
-    guarded_lake: Lake,
-) -> None:
-    for number in range(4):
-        for kind in ("open", "shut"):
-            guarded_lake.repository(f"list-{number}-{kind}")
-    directory = guarded_lake.server.accounts.directory
-    directory.policies.update(
-        "exact", (Statement("allow", ("fs:List*",), "arn:lakefs:fs:::repository/list-*-open"),)
-    )
-    seen: list[str] = []
-    after = ""
-    while True:
-        response = guarded_lake.http(
-            "GET", "/repositories", query={"amount": 2, "after": after}, credentials=EXACT
-        )
-        body = json.loads(response.data)
-        assert len(body["results"]) <= 2
-        assert body["pagination"]["results"] == len(body["results"])
-        seen += [each["id"] for each in body["results"]]
-        if not body["pagination"]["has_more"]:
-            break
-        after = body["pagination"]["next_offset"]
-    assert seen == [f"list-{number}-open" for number in range(4)]
-    assert guarded_lake.http("GET", "/repositories", credentials=NOBODY).status == 401
-    directory.policies.update("exact", (Statement("deny", ("fs:*",), "*"),))
-    assert guarded_lake.http("GET", "/repositories", credentials=EXACT).status == 401

@@ -23,20 +23,3 @@ def test_servers_of_an_installation_add_their_requests_to_one_count_by_month() -
     clock.advance(days=31)
     served(one, 1)
     assert one.months() == [(2026, 1, 7), (2026, 2, 1)]
-
-
-def test_a_count_that_another_server_changes_meanwhile_is_added_to_its_new_value() -> None:
-    kv, clock = MemoryKV(), ManualClock()
-    one, two = Usage(kv, clock), Usage(kv, clock)
-    served(one, 3)
-    served(two, 4)
-    set_if, between = kv.set_if, []
-
-    def setting(partition: bytes, key: bytes, value: bytes, expected: bytes | None) -> None:
-        if not between:
-            between.append(key)
-            two.months()
-        set_if(partition, key, value, expected)
-
-    kv.set_if = setting  # type: ignore[method-assign]
-    assert one.months() == [(2026, 1, 7)]

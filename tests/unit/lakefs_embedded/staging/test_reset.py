@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakefs_embedded.catalog import Settings
-from lakefs_embedded.errors import DirtyBranchError, TooManyTriesError
+from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.errors import DirtyBranchError, NoChangesError, TooManyTriesError
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
 
@@ -139,3 +139,101 @@ def test_trap_23_what_sealed_tokens_hold_is_live() -> None:
     lake.upload("newest", b"4")
     assert content(lake) == {"newest": b"4", "oldest": b"3"}
     assert len(lake.tokens()) == 3
+
+
+# The writer's and the reader's flow, and that writing twice is writing once.
+
+
+def commit_elsewhere(lake: Lake) -> None:
+    lake.another_server().commits.commit(
+        lake.repository, "main", committer="t", message="elsewhere", allow_empty=True
+    )
+
+
+def server_that_meets(lake: Lake, when: str, times: int = 1) -> Catalog:
+    """A server beside which a commit happens right before its writes to staging ("before") or after them."""
+    left = times
+
+    def meet(operation: Operation) -> None:
+        nonlocal left
+        if left and operation.writes and b":" in operation.partition:
+            left -= 1
+            commit_elsewhere(lake)
+
+    store = WatchedStore(lake.kv, before=meet) if when == "before" else WatchedStore(lake.kv, after=meet)
+    return lake.another_server(store)
+
+
+def test_a_write_into_a_token_that_is_dropped_already_is_not_lost() -> None:
+    """The writer's cached branch names a token that another server's commit has emptied and dropped."""
+    lake = make_lake(settings=Settings(background=False))
+    writer = lake.another_server()
+    writer.objects.upload_object(
+        lake.repository, "main", "a", b"a"
+    )  # the branch is in the writer's cache now
+    commit_elsewhere(lake)
+    writer.objects.upload_object(lake.repository, "main", "b", b"b")
+    assert lake.paths() == ["a", "b"]
+    lake.commit()
+    assert lake.paths("main@") == ["a", "b"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("no_tombstone", [False, True])
+def test_a_delete_that_meets_a_commit_is_not_lost(when: str, no_tombstone: bool) -> None:
+    lake = make_lake()
+    lake.upload("a")
+    server_that_meets(lake, when).objects.delete_object(
+        lake.repository, "main", "a", no_tombstone=no_tombstone
+    )
+    assert lake.paths() == []
+    lake.commit("last", allow_empty=True)
+    assert lake.paths("main@") == []
+
+
+# The committer's flow beside others who commit, write, reset and delete.
+
+
+def test_each_refused_commit_leaves_one_sealed_token() -> None:
+    lake = make_lake()
+    for expected in (1, 2):
+        with pytest.raises(NoChangesError):
+            lake.commit()
+        assert len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens) == expected
+    lake.upload("a")
+    lake.commit()
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
+
+
+def queue_by_hand(lake: Lake, token: str) -> None:
+    lake.kv.set(b"cleanup-tokens", token.encode(), b"stub-value")
+
+
+def test_a_queued_token_that_a_branch_names_is_kept() -> None:
+    """A real server deletes uncommitted data here: a reset whose answer was lost can queue a token in use."""
+    lake = make_lake()
+    lake.upload("sealed")
+    lake.catalog.staging.protocol.seal(lake.catalog.repositories.get_repository(lake.repository), "main")
+    lake.upload("current")
+    for token in lake.tokens():
+        queue_by_hand(lake, token)
+    lake.catalog.resume()
+    assert lake.paths() == ["current", "sealed"]
+    assert lake.rows("cleanup-tokens") == []
+
+
+def test_names_with_dashes_do_not_hide_a_reference() -> None:
+    """`a-b` + `c` and `a` + `b-c` make the same token text; only branch records tell whose it is."""
+    short = make_lake(repository="abc")
+    short.catalog.branches.create_branch("abc", "de-f", "main")
+    short.upload("x", branch="de-f")
+    twin = make_lake(repository="abc-de", kv=short.kv)
+    twin.catalog.branches.create_branch("abc-de", "f", "main")
+    twin.upload("y", branch="f")
+    for lake, branch in ((short, "de-f"), (twin, "f")):
+        (token,) = lake.tokens(branch)
+        assert token.startswith("abc-de-f:")
+        queue_by_hand(lake, token)
+    twin.catalog.resume()
+    assert short.paths("de-f") == ["x"]
+    assert twin.paths("f") == ["y"]

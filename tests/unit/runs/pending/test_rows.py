@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.hashing import hash64
-from dredge.runs.pending.rows import FOUND, LIVE, PENDING, WAITING, YOUNG, Advanced, Turn, advance, due
+from dredge.runs.pending.rows import FOUND, LIVE, PENDING, WAITING, YOUNG, Advanced, Turn, advance
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -219,19 +219,6 @@ def test_what_was_not_listed_is_not_gone() -> None:
     assert one(replace(young, last_modified=START - 6 * HOUR), None, lists_all=False) == (None, False)
 
 
-def test_what_the_run_of_the_state_deleted_leaves_without_a_look() -> None:
-    fresh = Row(since=START + 20 * HOUR, run_id=NEWER)
-    assert do([fresh], [], turn(lists_all=False), deleted={fresh.address}) == ([], set())
-    (row,), confirmed = do([Row()], [Seen()], turn(), deleted={"data/x"})
-    assert (row, confirmed) == (Row(since=START + 21 * HOUR, run_id=THIS), set()), "it was put there again"
-
-
-def test_without_a_wait_a_run_deletes_what_it_finds() -> None:
-    rows, confirmed = do([], [Seen(), Seen("data/y", code="pinned")], turn(waits=False, grace=timedelta(0)))
-    assert confirmed == {"data/x"}
-    assert [row.status for row in rows] == [WAITING, "pinned"]
-
-
 names = st.sampled_from(["data/a", "data/b", "data/c", "data/d"])
 
 hours = st.integers(-60, 25).map(lambda hours: START + hours * HOUR)
@@ -372,10 +359,3 @@ def is_due(row: Row, run: Turn) -> bool:
     if row.status == WAITING:
         return row.since is not None and row.since + run.grace <= run.marked_at
     return row.last_modified < run.cutoff if row.status == YOUNG else True
-
-
-@given(pending())
-def test_a_run_looks_for_what_it_may_drop(rows: list[Row]) -> None:
-    run = turn(lists_all=False)
-    asked = due(table(rows, PENDING), run.marked_at, run.grace, run.cutoff)
-    assert asked.tolist() == [is_due(row, run) for row in rows]

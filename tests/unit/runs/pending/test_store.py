@@ -76,17 +76,6 @@ def read(state: ObjectWriter, expected: Expected = HERE, now: datetime = NOW) ->
     return read_list(state, expected, now)
 
 
-def test_a_list_is_read_as_it_was_left(state: ObjectWriter) -> None:
-    assert read(state) == Stored()
-    found = leave(state)
-    stored = read(state)
-    assert stored.pending == found
-    assert stored.etag
-    assert not stored.problem
-    assert found.rows == 3
-    assert read_named_parts(state) == {found.parts[0].key}
-
-
 def test_a_kill_before_the_pointer_leaves_the_old_list(state: ObjectWriter) -> None:
     assert read_named_parts(state) == set()
     written(state)

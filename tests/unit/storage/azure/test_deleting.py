@@ -127,20 +127,6 @@ def test_throttled_blobs_are_tried_again_and_only_while_it_is_allowed(waits: lis
         assert len(service.asked) == 1
 
 
-def test_a_blob_that_is_gone_after_a_lost_answer_was_deleted(waits: list[float]) -> None:
-    def single(number: int) -> tuple[int, str]:
-        if number == 1:
-            raise ConnectionError
-        return 404, error("BlobNotFound")
-
-    with ScriptedS3(Service(single)) as server:
-        (found,) = deleter(server, waits).delete(["a"])
-    assert (found.outcome, found.message) == (
-        "deleted",
-        "missing on a second request; the first answer was lost (ConnectionError)",
-    )
-
-
 def test_a_missing_container_and_missing_rights_are_told(waits: list[float]) -> None:
     gone = Service(lambda _n: (404, error("ContainerNotFound")), (404, error("ContainerNotFound")))
     with ScriptedS3(gone) as server:

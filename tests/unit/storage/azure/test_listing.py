@@ -148,18 +148,9 @@ def test_names_out_of_order_or_place_cannot_be_trusted(
         Acted(monkeypatch, [page(*map(blob, names))]).keys()
 
 
-def test_the_order_of_utf16_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = [page(blob("lake/a"), marker="1"), page(blob("lake/\U0001f600"), blob("lake/\ufb01"))]
-    assert Acted(monkeypatch, pages).keys() == ["a", "\ufb01", "\U0001f600"]
-
-
 def hierarchical() -> list[bytes]:
     names = ["lake/a/b", "lake/a/c", "lake/a-b", "lake/a.c", "lake/b"]
     return [page(blob(one), marker=two) for one, two in pairwise([*names, ""])]
-
-
-def test_the_order_of_directories_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Acted(monkeypatch, hierarchical(), flat=False).keys() == ["a-b", "a.c", "a/b", "a/c", "b"]
 
 
 def test_nothing_is_cut_off_where_the_order_is_not_that_of_names(monkeypatch: pytest.MonkeyPatch) -> None:

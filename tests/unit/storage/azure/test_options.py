@@ -9,7 +9,6 @@ from dredge.gc.namespaces import overlaps
 from dredge.lakefs.files.addresses import AddressType, canonical_address
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import credential_of, endpoint_of
-from dredge.storage.keys import is_exact
 from dredge.storage.location import Container, container_of, parse_uri
 from dredge.storage.options import AzureOptions
 
@@ -175,33 +174,3 @@ def test_a_token_of_an_identity_goes_to_the_service_only(endpoint: str) -> None:
         credential_of(Container("a", "c", endpoint), AzureOptions())
     if endpoint.startswith("https"):
         credential_of(Container("a", "c", endpoint), AzureOptions("a", endpoint_url=endpoint))
-
-
-@pytest.mark.parametrize(
-    "name", ["a", "a//b", "/a", "a/", "a b", "a%2e", ".a", "a..b", "é", "😀", "x" * 1024, "a?b#c"]
-)
-def test_names_that_every_way_to_the_service_keeps(name: str) -> None:
-    assert is_exact(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        ".",
-        "..",
-        "a/.",
-        "a/../b",
-        "./a",
-        "a.",
-        "a./b",
-        "a\\b",
-        "a\n",
-        "\x85",
-        "\udcff",
-        "\ufffe",
-        "x" * 1025,
-    ],
-)
-def test_names_that_some_way_to_the_service_rewrites(name: str) -> None:
-    assert not is_exact(name)

@@ -18,7 +18,7 @@ from dredge.storage.azure import undo as copying
 from dredge.storage.azure.undo import AzureVersionDeleter, AzureVersions
 from dredge.storage.location import parse_uri
 from dredge.storage.model import always
-from tests.support.azure_server import Answer, AzureServer, Query
+from tests.support.azure_server import Answer, AzureServer
 
 
 @pytest.fixture(scope="module")
@@ -97,27 +97,6 @@ def test_exactly_the_versions_that_are_named_go_and_a_current_one_never(server: 
     ]
     assert [item.version_id for item in reader(server, uri).versions("a")] == [a.version_id]
     assert reader(server, uri).versions("b") == [b, b_old]
-
-
-def test_a_version_that_is_gone_after_a_lost_answer_was_deleted_by_it(server: AzureServer) -> None:
-    uri = f"{server.container(versioned=True)}/lake"
-    writer = open_writer(uri, server.options)
-    writer.put("a", b"old")
-    writer.put("a", b"current")
-    current, old = reader(server, uri).versions("a")
-
-    def loses(method: str, path: str, query: Query) -> Answer | None:
-        if method == "DELETE":
-            server.fault = lambda *_: None
-            server.held(uri).delete(path.partition("/")[2], query["versionid"])
-            raise ConnectionError
-        return None
-
-    server.fault = loses
-    (outcome,) = open_old_version_deleter(uri, server.options).delete([("a", old)], always)
-    assert (outcome.outcome, outcome.version_id) == ("deleted", old.version_id)
-    assert "answer was lost" in str(outcome.message)
-    assert reader(server, uri).versions("a") == [current]
 
 
 @pytest.mark.parametrize("in_blocks", [False, True])

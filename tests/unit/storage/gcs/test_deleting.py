@@ -86,16 +86,6 @@ def test_a_part_without_an_answer_is_asked_again_and_is_not_taken_for_deleted(se
     assert (asked.count("a"), asked.count("b")) == (1, 8)
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_the_service_was_too_busy_for_is_asked_again_alone(server: GcsServer, status: int) -> None:
-    uri = server.bucket()
-    keys = planted(server, uri, "a", "b", "c")
-    busy = [told(status, "rateLimitExceeded")]
-    server.fault = lambda _method, path, _query: busy.pop() if busy and path.endswith("/o/b") else None
-    assert [item.outcome for item in deleter(server, uri).delete(keys)] == ["deleted"] * 3
-    assert [path.rpartition("/")[2] for _, path in server.parts] == ["a", "b", "c", "b"]
-
-
 def test_a_look_that_failed_leaves_no_deletion_in_doubt(server: GcsServer) -> None:
     uri = server.bucket(versioned=True)
     keys = planted(server, uri, "a", "b")

@@ -173,18 +173,6 @@ def test_a_stream_that_must_find_its_key_free_replaces_nothing_that_came_meanwhi
     assert writer.get("a") == b"somebody else's"
 
 
-def test_objects_that_say_they_are_compressed_come_as_they_are_stored(server: GcsServer) -> None:
-    uri = server.bucket()
-    server.fault = lambda _m, _p, query: (
-        (200, {"Content-Encoding": "gzip"}, b"as stored") if query.get("alt") else None
-    )
-    bucket_of(server, uri).write(Generation("a", b"as stored", {}))
-    reader = open_reader(uri, server.options)
-    assert reader.get("a") == b"as stored"
-    with reader.open_read("a") as opened:
-        assert b"".join(opened) == b"as stored"
-
-
 def test_a_large_copy_goes_in_steps_and_keeps_what_is_known_of_the_object(server: GcsServer) -> None:
     uri = server.bucket()
     server.rewrite_bytes = 4

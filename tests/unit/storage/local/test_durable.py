@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -69,36 +68,6 @@ def test_acknowledged_object_is_there_after_a_loss_of_power(
     WRITES[write](open_writer(f"file://{folder}/store"), key)
     disk.lose_power(tmp_path / "after")
     assert open_reader(f"file://{tmp_path}/after/store").get(key) == b"after"
-
-
-def test_part_of_an_upload_is_there_after_a_loss_of_power(folder: Path, disk: Disk, tmp_path: Path) -> None:
-    uploads = open_writer(f"file://{folder}/store").uploads()
-    begun = uploads.begin("a")
-    part = uploads.put_part("a", begun, 1, [b"after"])
-    disk.lose_power(tmp_path / "after")
-    left = open_writer(f"file://{tmp_path}/after/store").uploads()
-    left.complete("a", begun, [(part.number, part.etag)])
-    assert open_reader(f"file://{tmp_path}/after/store").get("a") == b"after"
-
-
-def test_object_that_is_replaced_is_at_every_moment_the_old_or_the_new_one(
-    folder: Path, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_writer(f"file://{folder}/store")
-    store.put("a", b"before")
-    seen, noted = set(), os.fsync
-
-    def sync(fd: int) -> None:
-        for moment in ("before", "after"):
-            if moment == "after":
-                noted(fd)
-            place = tmp_path / f"{len(list(tmp_path.iterdir()))}"
-            disk.lose_power(place)
-            seen.add((place / "store/a").read_bytes())
-
-    monkeypatch.setattr(os, "fsync", sync)
-    store.put("a", b"after")
-    assert seen == {b"before", b"after"}
 
 
 def test_expiration_in_place_leaves_a_whole_repository_after_a_loss_of_power(

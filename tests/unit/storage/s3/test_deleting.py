@@ -83,24 +83,6 @@ def test_only_throttled_keys_are_tried_again() -> None:
     assert [o.outcome for o in outcomes] == ["deleted", "deleted", "deleted", "failed"]
 
 
-def test_a_request_that_is_throttled_whole_slows_down_and_goes_on() -> None:
-    counts: Counter[str] = Counter()
-
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        if not bulk(path):
-            return NO_VERSIONS
-        counts["bulk"] += 1
-        return failure(503, "SlowDown") if counts["bulk"] <= 3 else result()
-
-    with ScriptedS3(answer) as server:
-        deleter = patient(server)
-        assert deleter._rate.limit is None
-        outcomes = deleter.delete([f"k{n}" for n in range(500)])
-        assert deleter._rate.limit is not None
-    assert {o.outcome for o in outcomes} == {"deleted"}
-    assert counts["bulk"] == 4
-
-
 def test_lost_connections_are_tried_again() -> None:
     counts: Counter[str] = Counter()
 
@@ -134,16 +116,6 @@ def test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key() -> Non
     assert "InternalError" in str(found["broken"].message)
 
 
-def test_forbidden_requests_fail_every_key_without_further_tries() -> None:
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        return failure(403, "AccessDenied") if bulk(path) else NO_VERSIONS
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server).delete(["a", "b"])
-        assert sum(bulk(path) for _, path, _ in server.requests) == 1
-    assert [(o.outcome, o.code) for o in outcomes] == [("failed", "AccessDenied")] * 2
-
-
 @pytest.mark.parametrize(
     "silly",
     [
@@ -162,24 +134,6 @@ def test_an_answer_that_says_nothing_of_a_key_does_not_count_as_deleted(silly: A
     assert {o.outcome for o in outcomes} == {"failed"}
 
 
-def test_an_unclear_answer_is_asked_again_key_by_key() -> None:
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        if not bulk(path):
-            return NO_VERSIONS
-        keys = deleted_keys(body)
-        if len(keys) > 1:
-            return result({"mangled": "AccessDenied"})
-        return result({"lake/b": "AccessDenied"} if keys == ["lake/b"] else {})
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server).delete(["a", "b", "c"])
-    assert [(o.outcome, o.code) for o in outcomes] == [
-        ("deleted", None),
-        ("failed", "AccessDenied"),
-        ("deleted", None),
-    ]
-
-
 def test_a_200_with_an_error_inside_is_an_error() -> None:
     def answer(method: str, path: str, body: bytes) -> Answer:
         return (200, failure(500, "InternalError")[1]) if bulk(path) else NO_VERSIONS
@@ -187,20 +141,6 @@ def test_a_200_with_an_error_inside_is_an_error() -> None:
     with ScriptedS3(answer) as server:
         outcomes = patient(server).delete(["a"])
     assert [o.outcome for o in outcomes] == ["failed"]
-
-
-def test_bulk_requests_are_quiet_and_carry_an_md5() -> None:
-    bodies: list[bytes] = []
-
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        if bulk(path):
-            bodies.append(body)
-            return result()
-        return NO_VERSIONS
-
-    with ScriptedS3(answer) as server:
-        patient(server).delete(["a"])
-    assert b"<Quiet>true</Quiet>" in bodies[0]
 
 
 def test_a_versioned_bucket_tells_the_delete_markers(moto_options: StorageOptions) -> None:

@@ -117,17 +117,3 @@ def test_writes_of_odd_keys_are_exact(bucket: TestBucket) -> None:
     copied = writer.copy("data//x", "data/copy//y")
     assert copied.key == "data/copy//y"
     assert writer.get("data/copy//y") == b"data//x"
-
-
-def test_a_root_with_odd_segments_is_taken_literally(moto_options: StorageOptions) -> None:
-    bucket = make_bucket(moto_options)
-    for prefix in ("lake//repo", "lake/./repo", "lake/%20x", "lake+1", "lake/é"):
-        writer = open_writer(f"{bucket.uri}/{prefix}", bucket.options)
-        writer.put("data/x", b"1")
-        assert listed(writer) == ["data/x"]
-        assert (
-            open_deleter(f"{bucket.uri}/{prefix}", bucket.options).delete(["data/x"])[0].outcome == "deleted"
-        )
-    bucket.put("lake/repo/data/x")
-    open_deleter(f"{bucket.uri}/lake//repo", bucket.options).delete(["data/x"])
-    assert bucket.keys() == ["lake/repo/data/x"]

@@ -57,24 +57,6 @@ def test_what_is_no_bucket_to_collect_in_is_refused_before_anything_is_touched(b
         assert server.requests == []
 
 
-def test_an_alias_of_an_access_point_is_a_bucket_like_any_other(moto_options: StorageOptions) -> None:
-    import boto3
-
-    alias = "shop-ap-mfzwi23gnjvgw3tbnrswk5dpnzss-s3alias"
-    boto3.client(
-        "s3",
-        endpoint_url=moto_options.endpoint_url,
-        region_name="us-east-1",
-        aws_access_key_id=moto_options.access_key_id,
-        aws_secret_access_key=moto_options.secret_access_key,
-    ).create_bucket(Bucket=alias)
-    writer = open_writer(f"s3://{alias}/lake", moto_options)
-    writer.put("a", b"1")
-    assert writer.copy("a", "b").size == 1
-    assert [item.outcome for item in open_deleter(writer.uri, moto_options).delete(["a"])] == ["deleted"]
-    assert [key for batch in writer.list() for key in batch["key"].to_pylist()] == ["b"]
-
-
 @pytest.mark.parametrize("keys", [("b", "a"), ("a", "a"), ("a", "c", "b")])
 def test_a_store_that_lists_in_another_order_is_refused(keys: tuple[str, ...]) -> None:
     rows = "".join(

@@ -176,9 +176,3 @@ def test_an_answer_that_is_no_listing_is_an_error(
     monkeypatch.setattr(clients, "READ_ATTEMPTS", 2)
     with ScriptedS3(lambda *_: answer) as server, pytest.raises(family):
         list(open_reader("s3://bkt", server.options).list())
-
-
-def test_a_hiccup_on_a_page_is_asked_again() -> None:
-    answers = [(503, "<Error><Code>SlowDown</Code></Error>"), (200, page(contents("a")))]
-    with ScriptedS3(lambda *_: answers.pop(0)) as server:
-        assert [b.num_rows for b in open_reader("s3://bkt", server.options).list()] == [1]

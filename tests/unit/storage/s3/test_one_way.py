@@ -255,44 +255,10 @@ def test_a_pods_identity_is_that_of_both_clients(monkeypatch: pytest.MonkeyPatch
         assert StorageOptions.from_env(environment_of_child(StorageOptions.from_env())).access_key_id is None
 
 
-def test_a_store_that_demands_a_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        has = any(name.startswith("x-amz-checksum-") or name == "content-md5" for name in server.headers[-1])
-        return FINE if has else (400, "<Error><Code>InvalidRequest</Code></Error>")
-
-    with ScriptedS3(answer) as server:
-        with pytest.raises(ConfigError, match="InvalidRequest"):
-            open_writer("s3://bkt/lake", server.options).put_if_absent("a", b"x")
-        CLIENTS.forget()
-        monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported")
-        write_with_each(server.options)
-
-
 def test_requests_without_a_signature() -> None:
     with ScriptedS3(lambda *_: FINE) as server:
         write_with_each(replace(server.options, config=json.dumps({"signature_version": "unsigned"})))
         assert not any("authorization" in each for each in server.headers)
-
-
-@pytest.mark.parametrize(
-    ("config", "variables"),
-    [
-        ({"signature_version": "s3"}, {}),
-        ({"client_cert": "/pem"}, {}),
-        ({}, {"AWS_SERVER_SIDE_ENCRYPTION": "aws:kms"}),
-        ({}, {"AWS_CHECKSUM_ALGORITHM": "SHA256"}),
-        ({}, {"AWS_PROXY_URL": "http://127.0.0.1:1"}),
-    ],
-)
-def test_boto3_works_alone_where_the_other_client_would_do_otherwise(
-    monkeypatch: pytest.MonkeyPatch, config: dict[str, str], variables: dict[str, str]
-) -> None:
-    say(monkeypatch, variables)
-    with ScriptedS3(lambda *_: FINE) as server:
-        options = replace(server.options, config=json.dumps(config))
-        assert bytes_client(options, "bkt") is None
-        open_writer("s3://bkt/lake", options).put("a", b"x")
-        assert not any("x-amz-server-side-encryption" in each for each in server.headers)
 
 
 @pytest.mark.parametrize(

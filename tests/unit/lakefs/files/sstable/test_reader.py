@@ -113,17 +113,6 @@ SERVERS = [item for item in fixtures() if item.kind == RANGES and not item.dump]
 
 
 @pytest.mark.parametrize("item", SERVERS, ids=lambda item: item.name)
-def test_from_every_key_on_a_servers_file_gives_the_same_records(item: Fixture) -> None:
-    records = read_table(item.data, item.name).records
-    table = SeekableTable(item.data, item.name, RANGES)
-    assert (table.count, table.max_key) == (len(records), records[-1].key)
-    chance = random.Random(item.name)
-    keys = [record.key for record in chance.sample(records, min(len(records), 40))]
-    for start in [b"", b"\xff" * 9, *keys, *(key + b"\0" for key in keys), *(key[:-1] for key in keys)]:
-        assert list(table.records(start)) == [record for record in records if record.key >= start]
-
-
-@pytest.mark.parametrize("item", SERVERS, ids=lambda item: item.name)
 def test_places_by_chance_are_right_before_records_and_reach_all_of_them(item: Fixture) -> None:
     keys = [record.key for record in read_table(item.data, item.name).records]
     table = SeekableTable(item.data, item.name, RANGES)

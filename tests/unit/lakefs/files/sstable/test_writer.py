@@ -61,18 +61,6 @@ def test_any_records_survive_any_layout(
     assert (written.min_key, written.max_key) == ((records[0][0], records[-1][0]) if records else (b"", b""))
 
 
-def test_the_estimate_never_shrinks_and_follows_the_file() -> None:
-    writer = TableWriter()
-    last = 0
-    for number in range(3000):
-        writer.add(b"key/%06d" % number, b"value" * 5)
-        assert writer.estimated_size() >= last - 4096  # a closed block may have been compressed
-        last = writer.estimated_size()
-    table = writer.finish()
-    assert table.estimated_size == last
-    assert last < 2 * len(table.data)
-
-
 @pytest.mark.parametrize("key", [b"a", b"b"])
 def test_keys_out_of_order_are_refused(key: bytes) -> None:
     writer = TableWriter()

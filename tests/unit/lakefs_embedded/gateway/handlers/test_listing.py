@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.lakefs_server import Lake
-from tests.support.s3_gateway import code_of, refused, send
+from tests.support.s3_gateway import refused
 
 PATHS = ["a", "a/1", "a/2", "a//x", "a0", "b c", "b+c", "b%20c", "c/d/e", "c/d/f", "ü/1", "ü/2", "z/"]
 
@@ -84,45 +84,6 @@ def test_without_a_ref_branches_are_listed(lake: Lake, s3: Any, repo: str) -> No
             if version == 2 or delimiter:
                 assert sorted(by_s3(s3, repo, version, **sized)) == branches
             assert sorted(by_s3(s3, repo, version, Prefix="dev", **delimiter)) == branches[:2]
-
-
-def test_an_unknown_ref_has_no_keys(s3: Any, repo: str) -> None:
-    assert by_s3(s3, repo, 1, Prefix="nothing/") == []
-    assert by_s3(s3, repo, 2, Prefix="nothing/a", Delimiter="/") == []
-
-
-@pytest.mark.parametrize(
-    ("start", "rest"),
-    [
-        ("main/a/1", ["main/a/2", "main/a0"]),
-        ("main/a/", ["main/a//x", "main/a/1", "main/a/2", "main/a0"]),
-        ("a", ["main/a", "main/a//x", "main/a/1", "main/a/2", "main/a0"]),
-        ("main", ["main/a", "main/a//x", "main/a/1", "main/a/2", "main/a0"]),
-        ("main0", []),
-        ("z/a", []),
-    ],
-)
-def test_start_after_may_be_any_text(s3: Any, filled: str, start: str, rest: list[str]) -> None:
-    answer = s3.list_objects_v2(Bucket=filled, Prefix="main/a", StartAfter=start)
-    assert [item["Key"] for item in answer.get("Contents", [])] == rest
-    answer = s3.list_objects(Bucket=filled, Prefix="main/a", Marker=start)
-    assert [item["Key"] for item in answer.get("Contents", [])] == rest
-
-
-def test_max_keys_is_bounded_and_checked(lake: Lake, s3: Any, filled: str) -> None:
-    nothing = s3.list_objects_v2(Bucket=filled, Prefix="main/", MaxKeys=0)
-    assert (nothing["KeyCount"], nothing["IsTruncated"]) == (0, False)
-    assert s3.list_objects_v2(Bucket=filled, Prefix="main/", MaxKeys=5000)["MaxKeys"] == 1000
-    for wrong in ("-1", "x"):
-        query = {"list-type": "2", "max-keys": wrong}
-        assert code_of(send(lake, "GET", f"/{filled}", query=query)) == "InvalidArgument"
-
-
-def test_a_token_that_is_none_and_an_unknown_encoding_are_refused(lake: Lake, s3: Any, filled: str) -> None:
-    with refused("InvalidArgument", 400):
-        s3.list_objects_v2(Bucket=filled, Prefix="main/", ContinuationToken="x y")
-    query = {"list-type": "2", "encoding-type": "base64"}
-    assert code_of(send(lake, "GET", f"/{filled}", query=query)) == "InvalidArgument"
 
 
 def test_buckets_are_the_repositories(lake: Lake, s3: Any, repo: str, filled: str) -> None:

@@ -63,18 +63,6 @@ def test_parts_become_one_object_with_all_that_was_said_at_the_beginning(
         complete(s3, repo, upload_id, parts)
 
 
-def test_parts_may_come_in_any_order_be_replaced_and_be_left_out(s3: Any, repo: str) -> None:
-    upload_id = begin(s3, repo)
-    put(s3, repo, upload_id, 7, b"never used")
-    third = put(s3, repo, upload_id, 3, PARTS[2])
-    wrong = put(s3, repo, upload_id, 1, b"replaced")
-    first = put(s3, repo, upload_id, 1, PARTS[0])
-    with refused("InvalidPart", 400):
-        complete(s3, repo, upload_id, [wrong, third])
-    complete(s3, repo, upload_id, [first, third])
-    assert s3.get_object(Bucket=repo, Key="main/big")["Body"].read() == PARTS[0] + PARTS[2]
-
-
 def test_a_wrong_list_of_parts_leaves_the_upload_open(lake: Lake, s3: Any, repo: str) -> None:
     upload_id = begin(s3, repo)
     first, second = put(s3, repo, upload_id, 1, PARTS[0]), put(s3, repo, upload_id, 2, PARTS[1])
@@ -109,27 +97,6 @@ def test_an_aborted_upload_leaves_nothing(lake: Lake, s3: Any, repo: str) -> Non
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=repo)
 
 
-def test_an_upload_of_another_repository_is_unknown(lake: Lake, s3: Any, repo: str) -> None:
-    other = f"{repo}-2"
-    lake.server.catalog.repositories.create_repository(other, lake.namespace(other))
-    upload_id = begin(s3, repo)
-    first = put(s3, repo, upload_id, 1, b"x")
-    with refused("NoSuchUpload", 404):
-        complete(s3, other, upload_id, [first])
-    complete(s3, repo, upload_id, [first])
-
-
-def test_if_none_match_on_completion(s3: Any, repo: str) -> None:
-    upload_id = begin(s3, repo)
-    first = put(s3, repo, upload_id, 1, b"parts")
-    s3.put_object(Bucket=repo, Key="main/big", Body=b"meanwhile")
-    with refused("PreconditionFailed", 412):
-        complete(s3, repo, upload_id, [first], IfNoneMatch="*")
-    assert s3.get_object(Bucket=repo, Key="main/big")["Body"].read() == b"meanwhile"
-    s3.delete_object(Bucket=repo, Key="main/big")
-    complete(s3, repo, upload_id, [first], IfNoneMatch="*")
-
-
 def test_parts_can_be_copied_from_objects_whole_or_in_part(s3: Any, repo: str) -> None:
     s3.put_object(Bucket=repo, Key="main/a b+ü", Body=bytes(range(200)))
     source = {"Bucket": repo, "Key": "main/a b+ü"}
@@ -148,28 +115,6 @@ def test_parts_can_be_copied_from_objects_whole_or_in_part(s3: Any, repo: str) -
     assert s3.get_object(Bucket=repo, Key="main/big")["Body"].read() == bytes(range(200)) + bytes(
         range(10, 20)
     )
-
-
-def test_parts_are_listed_in_pages(s3: Any, repo: str) -> None:
-    upload_id = begin(s3, repo)
-    for number in (5, 1, 300):
-        put(s3, repo, upload_id, number, b"x" * number)
-    where = {"Bucket": repo, "Key": "main/big", "UploadId": upload_id}
-    pages = list(s3.get_paginator("list_parts").paginate(**where, PaginationConfig={"PageSize": 1}))
-    assert [(part["PartNumber"], part["Size"]) for page in pages for part in page.get("Parts", [])] == [
-        (1, 1),
-        (5, 5),
-        (300, 300),
-    ]
-    s3.abort_multipart_upload(**where)
-
-
-@pytest.mark.parametrize("number", ["0", "10001", "-1", "x", ""])
-def test_a_part_number_must_be_one(lake: Lake, s3: Any, repo: str, number: str) -> None:
-    upload_id = begin(s3, repo)
-    query = {"uploadId": upload_id, "partNumber": number}
-    assert code_of(send(lake, "PUT", f"/{repo}/main/big", query=query, body=b"x")) == "InvalidArgument"
-    s3.abort_multipart_upload(Bucket=repo, Key="main/big", UploadId=upload_id)
 
 
 def test_the_transfer_manager_uses_all_of_it(s3: Any, repo: str, tmp_path: Any) -> None:

@@ -55,31 +55,6 @@ def test_a_range_is_206(main: lakefs.Branch, lake: Lake, header: str, content: b
         assert answer.data == (content if method == "GET" else b"")
 
 
-@pytest.mark.parametrize(
-    ("header", "size"),
-    [
-        ("bytes=10-", "bytes */10"),
-        ("bytes=10-12", "bytes */10"),
-        ("bytes=-0", "bytes */10"),
-        ("bytes=5-4", None),
-        ("bytes=0-1,4-5", None),
-        ("bytes=", None),
-        ("bytes=-", None),
-        ("lines=0-1", None),
-        ("bytes=a-b", None),
-    ],
-)
-def test_a_range_that_cannot_be_is_416(
-    main: lakefs.Branch, lake: Lake, header: str, size: str | None
-) -> None:
-    main.object("a").upload(TEN)
-    answer = lake.http("GET", OBJECTS, query={"path": "a"}, headers={"Range": header})
-    assert answer.status == 416
-    assert answer.json() == {"message": "Requested Range Not Satisfiable"}
-    assert answer.headers.get("Content-Range") == size
-    assert lake.http("HEAD", OBJECTS, query={"path": "a"}, headers={"Range": header}).status == 416
-
-
 def test_the_high_level_reader_seeks_and_reads_to_the_end(main: lakefs.Branch) -> None:
     main.object("a").upload(b"one\ntwo\nthree")
     with main.object("a").reader("rb") as reader:

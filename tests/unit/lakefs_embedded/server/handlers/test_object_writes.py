@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -12,10 +10,9 @@ from typing import Literal
 import lakefs
 import lakefs_sdk
 import pytest
-from lakefs.exceptions import ObjectExistsException
 
 from lakefs_embedded.catalog import Settings
-from tests.support.lakefs_server import Clock, Lake, lakefs_server
+from tests.support.lakefs_server import Lake, lakefs_server
 
 # Facts 1.3: names that servers keep literally, and others that clients and proxies like to change.
 ODD_NAMES = [
@@ -85,46 +82,6 @@ def test_a_file_goes_up_as_a_form_through_the_sdk(main: lakefs.Branch, lake: Lak
     assert main.object("p").reader().read() == b"\x89PNG" * 1000
 
 
-def chunks(size: int, count: int) -> Iterator[bytes]:
-    for number in range(count):
-        yield bytes([number % 256]) * size
-
-
-def test_a_chunked_upload_of_unknown_length_is_whole(main: lakefs.Branch, lake: Lake) -> None:
-    path = "/repositories/shop/branches/main/objects"
-    answer = lake.http("POST", path, query={"path": "big"}, body=chunks(100_000, 100))
-    content = b"".join(chunks(100_000, 100))
-    assert answer.json()["checksum"] == hashlib.md5(content).hexdigest()
-    assert answer.json()["size_bytes"] == len(content)
-    assert main.object("big").reader().read() == content
-
-
-def test_exclusive_creation_fails_when_the_path_exists(main: lakefs.Branch, lake: Lake) -> None:
-    main.object("a").upload(b"1", mode="xb")
-    with pytest.raises(ObjectExistsException):
-        main.object("a").upload(b"2", mode="xb")
-    answer = lake.http(
-        "POST",
-        "/repositories/shop/branches/main/objects",
-        query={"path": "a"},
-        body=b"2",
-        headers={"If-None-Match": "*"},
-    )
-    assert (answer.status, answer.json()) == (412, {"message": "path already exists"})
-    assert main.object("a").reader().read() == b"1"
-
-
-@pytest.mark.parametrize(
-    ("header", "status"), [({"If-None-Match": '"abc"'}, 400), ({"If-Match": '"abc"'}, 501)]
-)
-def test_conditions_that_are_not_kept_are_refused(
-    main: lakefs.Branch, lake: Lake, header: dict[str, str], status: int
-) -> None:
-    path = "/repositories/shop/branches/main/objects"
-    assert lake.http("POST", path, query={"path": "a"}, body=b"x", headers=header).status == status
-    assert list(main.objects()) == []
-
-
 def test_a_handed_out_address_is_linked(main: lakefs.Branch, lake: Lake) -> None:
     location = lake.sdk.staging_api.get_physical_address("shop", "main", "new")
     key = location.physical_address.removeprefix(lake.namespace("shop") + "/")
@@ -138,36 +95,6 @@ def test_a_handed_out_address_is_linked(main: lakefs.Branch, lake: Lake) -> None
     assert (stats.checksum, stats.metadata) == ("etag", {"k": "v"})
     assert stats.physical_address == location.physical_address
     assert main.object("new").reader().read() == b"direct"
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"path": "other"}, "invalid address signature"),
-        ({"signature": "A" * 43}, "invalid address signature"),
-        ({"signature": None}, "not signed"),
-        ({"hours": 25}, "expired"),
-        ({"checksum": '  "" '}, "checksum is required"),
-    ],
-)
-def test_an_address_links_only_as_it_was_handed_out(
-    tmp_path: Path, change: dict[str, object], words: str
-) -> None:
-    clock = Clock()
-    with lakefs_server(tmp_path, clock=clock) as lake:
-        main = lake.repository("shop").branch("main")
-        address = lake.sdk.staging_api.get_physical_address("shop", "main", "new").physical_address
-        clock.advance(hours=float(str(change.get("hours", 0))))
-        if "signature" in change:
-            address = address.partition(",")[0] + (f",{change['signature']}" if change["signature"] else "")
-        staged = lakefs_sdk.StagingMetadata(
-            staging=lakefs_sdk.StagingLocation(physical_address=address),
-            checksum=str(change.get("checksum", "etag")),
-            size_bytes=6,
-        )
-        with pytest.raises(lakefs_sdk.exceptions.BadRequestException, match=words):
-            lake.sdk.staging_api.link_physical_address("shop", "main", str(change.get("path", "new")), staged)
-        assert list(main.objects()) == []
 
 
 def test_bulk_deletes_without_tombstones_remove_staged_entries(main: lakefs.Branch, lake: Lake) -> None:
@@ -188,21 +115,6 @@ def test_a_transaction_commits_and_merges_or_leaves_nothing(main: lakefs.Branch)
     assert [each.id for each in lakefs.Repository("shop", main._client).branches(show_hidden=True)] == [
         "main"
     ]
-
-
-def test_an_upload_cut_off_stages_nothing(main: lakefs.Branch, lake: Lake) -> None:
-    """A client that goes away in the middle leaves neither an entry nor half an object."""
-    host, _, port = lake.server.url.removeprefix("http://").partition(":")
-    auth = lake.configuration().get_basic_auth_token()
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(
-            f"POST /api/v1/repositories/shop/branches/main/objects?path=cut HTTP/1.1\r\nHost: x\r\n"
-            f"Authorization: {auth}\r\nContent-Length: 1000000\r\n\r\n".encode()
-            + b"x" * 300_000
-        )
-    assert not main.object("cut").exists()
-    assert main.object("after").upload(b"x").stat().size_bytes == 1
-    assert sum(batch.num_rows for batch in lake.writer("shop").list("data/")) == 1
 
 
 @pytest.mark.parametrize("profile", ["lakefs", "design"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import lakefs
 import lakefs_sdk
@@ -79,17 +78,3 @@ def test_the_csv_of_active_commits_comes_with_a_url(signing: Lake) -> None:
         assert fetch("GET", result.gc_commits_presigned_url).data.startswith(
             b"commit_id,expired,metarange_id"
         )
-
-
-def test_a_server_on_s3_that_is_told_not_to_sign_answers_as_one_without(
-    tmp_path: Path, bucket: TestBucket
-) -> None:
-    with lakefs_server(tmp_path, bucket=bucket, presign=False) as lake:
-        lake.repository("unsigned")
-        lakefs.Repository("unsigned", lake.client).branch("main").object("a").upload(b"x")
-        assert not lake.client.storage_config.pre_sign_support
-        with pytest.raises(lakefs_sdk.ApiException) as refused:
-            lake.sdk.staging_api.get_physical_address("unsigned", "main", "b", presign=True)
-        assert refused.value.status == 500
-        with pytest.raises(lakefs_sdk.exceptions.BadRequestException):
-            lake.sdk.objects_api.stat_object("unsigned", "main", "a", presign=True)
