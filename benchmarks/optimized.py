@@ -144,8 +144,8 @@ def _measure(lake: Lake, run_once: _Runner, objects: int) -> Iterator[dict[str, 
     bare = measure_run(lake, "bare", run_once.beside, with_kv=False)
     lake.prepare()
     lake.forget_index()
-    whole = lake.present()
     cold = run_once("clean", "cold")
+    cold |= check(lake)
     kv = lake.serve[lake.serve.index("--kv") + 1]
     if objects:
         begun = time.perf_counter()
@@ -153,7 +153,7 @@ def _measure(lake: Lake, run_once: _Runner, objects: int) -> Iterator[dict[str, 
         print(f"{lake.shape.name}: {done} in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     time.sleep(3)
     before = lake.present()
-    yield cold | ratios(cold, bare) | {"deleted": len(whole - before)}
+    yield cold | ratios(cold, bare)
     optimized = run_once("optimized", "warm")
     between = lake.present()
     if not objects:  # the truth of the lake is still true

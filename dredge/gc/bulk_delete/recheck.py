@@ -131,8 +131,8 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
         if commit not in subtracted.commits
     }
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
-    unnamed = find_unnamed_now(run, active, subtracted.ranges | ranges.keys(), past.result())
-    unnamed -= subtracted.unnamed
+    found = find_unnamed_now(run, active, subtracted.ranges | ranges.keys(), past.result())
+    unnamed = found - subtracted.unnamed
     unite_ranges(ranges, read_ranges(run, runner, f"{where}/unnamed", unnamed).items())
     if active.all_commits:
         ranges.update(_all_files(run, subtracted, active))

@@ -37,7 +37,7 @@ GATES = (
              "Gate.is_open", Swap("With", 1, 2),
              ("test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw",)),
     Breakage("an earlier look that arrives last opens the gate again", "dredge.runs.gate", "Gate._seen_at",
-             Put("BoolOp", 1, True, "values.1"),
+             Put("BoolOp", 2, True, "values.1"),
              ("test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing",)),
     Breakage("an earlier try shortens the right of a run that waits", "dredge.runs.lease", "Lease.renew",
              Put("Assign", "least", None),

@@ -50,7 +50,7 @@ PENDING = (
     Breakage("a list that is older than the state is believed", "dredge.gc.pending.known", "find_list",
              Drop("Expr", "append"), ("test_a_list_that_is_older_than_the_state_is_not_believed",)),
     Breakage("a list is believed though a later one was left", "dredge.runs.pending.store", "_later",
-             Put("If", 1, False),
+             Put("If", 2, False),
              ("test_a_list_of_before_the_newest_one_is_not_believed",
               "test_a_list_of_before_a_dry_run_is_not_believed_though_no_state_came_since")),
     Breakage("a list with a damaged part is believed", "dredge.runs.pending.store", "_damage",
