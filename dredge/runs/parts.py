@@ -93,8 +93,10 @@ class PartCache:
     def settle(self) -> None:
         """Wait for all writes; raises the first error."""
         with self._lock:
-            writes, self._writes = self._writes, {}
+            writes = dict(self._writes)
         failed = [error for future, _ in writes.values() if (error := future.exception()) is not None]
+        with self._lock:  # not before: other threads read long parts from here, and settle as well
+            self._writes = {key: item for key, item in self._writes.items() if writes.get(key) is not item}
         if failed:
             raise failed[0]
 

@@ -43,8 +43,8 @@ def at_once() -> Iterator[Ask]:
 
 
 AHEAD_BYTES = 128 << 20
-_IN_FLIGHT_MAX = 128
-_AHEAD_MAX = 4096
+# A mean of small objects says nothing about larger ones behind them, so the number is limited as well.
+_AHEAD_MAX = 128
 
 
 def get_ahead(
@@ -52,8 +52,8 @@ def get_ahead(
 ) -> Iterator[tuple[str, bytes]]:
     """Read objects in threads and yield them in the order of `keys`.
 
-    Up to `concurrency` objects are in memory in addition to the current one, or as many small objects as fit into
-    `AHEAD_BYTES` by their mean size. So the reader of the objects and the requests do not wait for each other.
+    Up to `concurrency` objects are in memory in addition to the current one; up to 128 small objects, if so many of
+    their mean size fit into `AHEAD_BYTES`.
     """
     return zip(keys, map_ahead(get, keys, concurrency, len), strict=True)
 
@@ -72,7 +72,7 @@ def map_ahead[T, R](
         fitting = AHEAD_BYTES // max(1, sizes // count) if count >= concurrency else 0
         return max(concurrency, min(_AHEAD_MAX, fitting))
 
-    at_most = max(concurrency, _IN_FLIGHT_MAX) if concurrency > 1 else 1
+    at_most = max(concurrency, _AHEAD_MAX) if concurrency > 1 else 1
     for found in _ordered(fn, items, at_most, window):
         sizes, count = sizes + size(found), count + 1
         yield found

@@ -33,7 +33,7 @@ from dredge.errors import (
     OvertakenError,
     UnavailableError,
 )
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import read_tagged, replace_again, replace_tagged
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest
 from dredge.runs.payload import from_json, from_versioned, to_json
@@ -122,35 +122,42 @@ def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
 
     Raises:
         FormatError: the record of an earlier sweep of this run is unreadable.
+        ConflictError: another try of the sweep wrote its record in the same moment.
     """
     if not len(hashes):
         return
-    plan = run.plan
+    plan, key = run.plan, _key(run.plan.run_id)
     # A run whose earlier steps are done again sweeps other objects; the record has those of every sweep.
-    everything = unite([hashes, *_noted_before(run.state, plan.run_id)])
-    written = write_hashes(run.state, run.folder.label, everything)
-    write_deletion(
-        run.state,
-        Deletion(
-            run_id=plan.run_id,
-            run_uri=plan.run_uri,
-            at=run.store_now(),
-            way=plan.undo.way,
-            hashes=written,
-            expire_days=plan.undo.expire_days,
-        ),
+    tag, earlier = _noted_before(run.state, key, plan.run_id)
+    written = write_hashes(run.state, run.folder.label, unite([hashes, *earlier]))
+    deletion = Deletion(
+        run_id=plan.run_id,
+        run_uri=plan.run_uri,
+        at=run.store_now(),
+        way=plan.undo.way,
+        hashes=written,
+        expire_days=plan.undo.expire_days,
     )
+    data = _encode(deletion)
+    if not replace_again(run.state, key, data, tag, lambda found: found == data):
+        raise ConflictError(
+            f"run {plan.run_id}: another try of its sweep wrote {run.state.uri}/{key} in the same moment. This try"
+            " deleted nothing. Run the step again when it is not being run elsewhere."
+        )
 
 
-def _noted_before(state: ObjectReader, run_id: str) -> list[Hashes]:
+def _noted_before(state: ObjectReader, key: str, run_id: str) -> tuple[str | None, list[Hashes]]:
+    tagged = read_tagged(state, key)
+    if tagged is None:
+        return None, []
     try:
-        earlier = from_versioned(Deletion, read_json(state, _key(run_id)), FORMAT)
-    except NotFoundError:
-        return []
+        earlier = from_versioned(Deletion, json.loads(tagged[1]), FORMAT)
+    except ValueError as error:
+        raise FormatError(f"{state.uri}/{key} is not JSON: {error}") from None
     (found,) = read_hashes(state, [earlier])
     if isinstance(found, str):
         raise FormatError(f"{found} Nothing more is deleted by run {run_id}; start another run.")
-    return [found]
+    return tagged[0], [found]
 
 
 def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
@@ -167,7 +174,11 @@ def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
 
 def write_deletion(state: ObjectWriter, deletion: Deletion) -> None:
     """Write the record of a run before it deletes, in place of the one from an earlier try."""
-    state.put(_key(deletion.run_id), json.dumps(to_json(deletion), sort_keys=True).encode())
+    state.put(_key(deletion.run_id), _encode(deletion))
+
+
+def _encode(deletion: Deletion) -> bytes:
+    return json.dumps(to_json(deletion), sort_keys=True).encode()
 
 
 def read_deletions(state: ObjectReader) -> Deletions:

@@ -69,10 +69,7 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     guards = record.input(CheckLimitsOutput)
-    with at_once() as ask:
-        newest = ask(record.attempt.check)  # an overtaken try must leave no record of a deletion
-        _check_chain(run, record)
-    newest.result()
+    _check_chain(run, record)
     if run.plan.dry_run:
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
@@ -138,6 +135,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
 
 def _note_deletion(run: Run, record: StepRecord) -> None:
     """Write the hashes of all candidates beside the lease; later runs compare them with the live set."""
+    record.attempt.check()  # an overtaken try must leave no record of a deletion
     parts = record.input(CheckLimitsOutput).may_go(record.input(SubtractOutput))
     note_deletion(run, unite([read_hashes(run.folder, part) for part in parts]))
 

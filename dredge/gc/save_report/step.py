@@ -50,6 +50,7 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
                 compacted = ask(compact_index, run, complete[ListCommittedOutput.STEP])
                 advance_state(run)
                 compacted.result()
+            run.folder.settle()  # a summary that was not written is an error of the run, not of the cleaning
             # Compaction takes long, so another try may have begun.
             if complete and attempt.is_newest():
                 clean_up(run)

@@ -64,6 +64,7 @@ def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
     try:
         if is_complete and (moved := advance_state(run)) is not None:
             keep_small(run, StateOutput.of(moved).version)
+            run.folder.settle()  # a summary that was not written is an error of the run, not of the cleaning
             if attempt.is_newest():  # compaction takes long: another try may have begun
                 clean_up(run)
     except DredgeError as found:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -130,6 +132,25 @@ def test_parts_are_written_side_by_side_and_there_when_a_step_is_done_and_a_fail
             perform(folder, "t", [], failing, clock)
         assert folder.read_summary("t") is None
         perform(folder, "u", [], lambda _: None, clock)  # the failure was that of its step alone
+
+
+def test_a_long_part_is_read_while_another_thread_waits_until_it_is_written(
+    folder: RunFolder, told: Told
+) -> None:
+    written = threading.Event()
+    told.before = lambda _: cast(None, written.wait(10))
+    data = bytes((1 << 20) + 1)  # too long to be kept after it is written
+    with folder.keeping(), ThreadPoolExecutor() as pool:
+        try:
+            part = folder.write_bytes("s/long", data, 0)
+            waiting = [pool.submit(folder.settle) for _ in range(2)]
+            for _ in range(50):
+                time.sleep(0.001)  # until both wait
+                assert other().read_bytes(part) == data
+            assert not any(item.done() for item in waiting)
+        finally:
+            written.set()
+    assert other().read_bytes(part) == data
 
 
 GROUPED_ROWS = 40

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dredge.errors import FormatError
+from dredge.errors import ConflictError, FormatError
 from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo.deletions import note_deletion, read_deletions, read_hashes
@@ -58,3 +58,20 @@ def test_a_sweep_stops_where_the_record_of_the_first_is_damaged(state: ObjectWri
     state.put(read_deletions(state).found[0].hashes.key, b"short")
     with pytest.raises(FormatError):
         note(state, 2, 5, 7)
+
+
+def test_a_sweep_that_slept_does_not_take_the_objects_of_a_later_one_out_of_the_record(
+    state: ObjectWriter,
+) -> None:
+    class Slow:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(state, name)
+
+        def put(self, key: str, data: bytes) -> str | None:
+            if key.endswith(".u64"):
+                note(state, 2, 5, 7)
+            return state.put(key, data)
+
+    with pytest.raises(ConflictError):
+        note(cast(ObjectWriter, Slow()), 1, 1, 9)
+    assert noted(state) == [5, 7]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
+from dredge.errors import UnavailableError
 from dredge.gc.index import store
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import clean_up, own_files
+from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.own_files import ROOT
 from dredge.gc.state import StateStore, base_of
-from dredge.gc.steps import bulk_delete, save_report, verify
+from dredge.gc.steps import bulk_delete, read_report, run_steps, save_report, verify
+from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
+from dredge.storage import ObjectWriter
 from tests.support.gc import World, make_world
 from tests.support.own_files import below, folders, grown, removing, run
 
@@ -175,3 +180,27 @@ def test_nothing_but_own_files_is_ever_removed_by_it() -> None:
     assert store.current("lake", world.lake.namespace).state is not None
     assert kept <= set(world.lake.keys(""))
     world.assert_readable()
+
+
+def test_a_result_that_could_not_be_written_is_no_failure_of_the_cleaning_alone() -> None:
+    """It is written beside the work after it, and a cleaning that fails is only logged."""
+    world = make_world()
+    kept = {world.upload("a")}
+    world.age(days=2)
+    planned = world.plan()
+    writer = planned.folder.writer
+
+    class Refusing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(writer, name)
+
+        def put_if_absent(self, key: str, data: bytes) -> str | None:
+            if key == f"{StateOutput.STEP}/_SUCCESS.json":
+                raise UnavailableError("no")
+            return writer.put_if_absent(key, data)
+
+    planned.folder.writer = cast(ObjectWriter, Refusing())
+    with pytest.raises(UnavailableError):
+        run_steps(planned, LocalRunner())
+    assert read_report(planned)["outcome"] != "success"
+    assert world.data() == kept
