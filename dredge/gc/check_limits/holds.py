@@ -108,9 +108,7 @@ class CheckLimitsOutput(GuardsOutput):
     def may_go(self, candidates: SubtractOutput) -> Sequence[PartInfo]:
         """Files of hashes of all deletable candidates of the run."""
         files = self.hold_files
-        # A run of an earlier version did not wait.
-        waits = self.summary.details.get("waits", False)
-        return files.confirmed if waits else [*candidates.hashes, files.cleared]
+        return files.confirmed if files.waits else [*candidates.hashes, files.cleared]
 
     @property
     def hold_files(self) -> HoldFiles:
@@ -121,7 +119,7 @@ class CheckLimitsOutput(GuardsOutput):
             cleared=self.part("cleared.u64"),
             ambiguous=next(iter(self.parts("ambiguous.u64")), None),
             confirmed=tuple(self.parts("confirmed-")),
-            waits=self.summary.details.get("waits", True),
+            waits=self.detail("waits"),
         )
 
 
