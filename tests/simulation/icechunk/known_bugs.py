@@ -69,8 +69,6 @@ BUGS = (
         Focus(("wrong_snapshot",), _SPEC_1)),
     bug("a sweep of Icechunk does not write down what it may delete", 10, "garbage",
         Focus(("stopped_sweep",), {"rest": ("auto",)})),
-    bug("a run builds on counts whose chunks an earlier one kept on purpose", 0, "garbage",
-        Focus(("kept_chunks",), {"rest": ("auto",)})),
     bug("what was brought back is a candidate of the next collection of Icechunk", 11, "restored",
         Focus(("taken_back",)),
         breaks=("what was brought back is a candidate of the next collection of Icechunk",
