@@ -48,7 +48,8 @@ class CopiedLake(LocalLake):
             copy_function=os.link,
             ignore=lambda folder, names: [name for name in names if f"{folder}/{name}" in skipped],
         )
-        shutil.copyfile(source.folder / "kv.db", self.folder / "kv.db")
+        for name in ("kv.db", "truth.parquet"):
+            shutil.copyfile(source.folder / name, self.folder / name)
         move(f"sqlite:///{self.folder}/kv.db", self.shape.name, f"local://{self.root}")
 
     def restore(self) -> None:
