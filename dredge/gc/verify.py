@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import batched, groupby
 
@@ -36,6 +35,7 @@ from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
 from dredge.storage.lookup import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, find_neighbours
+from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -171,9 +171,8 @@ def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str
 def missing_of(run: Run, living: list[Canary]) -> list[Canary]:
     """The missing objects among some live objects."""
     at_once = run.plan.config.tuning.threads * LOOKUPS_A_THREAD
-    with ThreadPoolExecutor(at_once, thread_name_prefix="stat") as pool:
-        found = pool.map(lambda canary: lacks(run.reader, canary.address), living)
-        missing = [canary for canary, lacking in zip(living, found, strict=True) if lacking]
+    found = ordered_map(lambda canary: lacks(run.reader, canary.address), living, at_once)
+    missing = [canary for canary, lacking in zip(living, found, strict=True) if lacking]
     # lakeFS returns some keys decoded or without a query, and then means another key.
     return [canary for canary in missing if not meant(run, canary)]
 
@@ -366,8 +365,7 @@ def choose(
 def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looked:
     """Look up runs of names in byte order."""
     at_once = threads if any(len(names) > 1 for names in runs) else threads * LOOKUPS_A_THREAD
-    with ThreadPoolExecutor(at_once, thread_name_prefix="verify") as pool:
-        found = list(pool.map(lambda names: _look(reader, names), runs))
+    found = list(ordered_map(lambda names: _look(reader, names), runs, at_once))
     return Looked(sum(item.names for item in found), [name for item in found for name in item.there])
 
 
@@ -408,9 +406,8 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
     if not reader.is_remote:
         runs = [names[first : first + 64] for first in range(0, len(names), 64)]
         return look_for(reader, runs, threads).there
-    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
-        found = pool.map(lambda folder: _in_folder(reader, *folder), _folders(names).items())
-        return [address for hits in found for address in hits]
+    found = ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
+    return [address for hits in found for address in hits]
 
 
 def _folders(names: Names) -> dict[str, list[str]]:

@@ -15,8 +15,7 @@ def ordered_map[T, R](fn: Callable[[T], R], items: Sequence[T], concurrency: int
     """Apply `fn` in threads and yield the results in the order of `items`.
 
     At most `concurrency` results are in memory in addition to the current one. The first error ends the iteration, and
-    items that
-    have not started are dropped.
+    items that have not started are dropped.
     """
     return _ordered(fn, items, concurrency, lambda: concurrency)
 
