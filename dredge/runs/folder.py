@@ -25,10 +25,10 @@ from dredge.runs.failures import places
 from dredge.runs.parts import (
     BY_DIGEST,
     cache_parts,
-    check_digest,
     get_part_cache,
     grouped_bytes,
     parquet_bytes,
+    read_cached,
     read_parquet,
 )
 from dredge.runs.payload import from_sealed, to_sealed
@@ -180,15 +180,7 @@ class RunFolder:
         parts, key = get_part_cache(self.uri), part.key
         if parts is None:
             parts, key = get_part_cache(BY_DIGEST), part.sha256
-        kept = None if parts is None else parts.get(key)
-        try:
-            data = self.writer.get(part.key) if kept is None else kept
-        except NotFoundError:
-            raise FormatError(f"run {self.run_id}: {part.name} is missing. Start a new run.") from None
-        check_digest(part, data, f"run {self.run_id}")
-        if parts is not None and kept is None:
-            parts.put(key, data)
-        return data
+        return read_cached(self.writer, part, parts, key, f"run {self.run_id}")
 
     def read_ahead(self, parts: Iterable[PartInfo]) -> None:
         """Read small parts in parallel into the cache; see `keeping`. Raises FormatError like `read_bytes`."""

@@ -293,6 +293,25 @@ def read_parquet(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
         raise FormatError(f"a parquet file cannot be read: {error}") from None
 
 
+def read_cached(reader: ObjectReader, part: PartInfo, cache: PartCache | None, key: str, whose: str) -> bytes:
+    """Read a part's bytes, from a cache if it has them. Raises FormatError if missing, or not the bytes that were
+    written.
+
+    Args:
+        key: of the part in the cache.
+        whose: for messages.
+    """
+    kept = None if cache is None else cache.get(key)
+    try:
+        data = reader.get(part.key) if kept is None else kept
+    except NotFoundError:
+        raise FormatError(f"{whose}: {part.name} is missing. Start a new run.") from None
+    check_digest(part, data, whose)
+    if cache is not None and kept is None:
+        cache.put(key, data)
+    return data
+
+
 def check_digest(part: PartInfo, data: bytes, whose: str) -> None:
     """Compare a part's bytes with its digest. Raises FormatError if they differ."""
     if len(data) != part.size_bytes or hashlib.sha256(data).hexdigest() != part.sha256:

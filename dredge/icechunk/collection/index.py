@@ -30,7 +30,7 @@ import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -48,7 +48,7 @@ from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
-from dredge.runs.parts import check_digest, get_part_cache, parquet_bytes, read_parquet
+from dredge.runs.parts import get_part_cache, parquet_bytes, read_cached, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
@@ -298,17 +298,8 @@ def _read(state: ObjectReader, part: PartInfo) -> pa.Table:
 
 
 def _get(state: ObjectReader, part: PartInfo) -> bytes:
-    parts = get_part_cache(cache_uri(state))
-    data = None if parts is None else parts.get(part.name)
-    if data is None:
-        try:
-            data = state.get(part.name)
-        except LookupError:
-            raise FormatError(f"{part.name} is missing") from None
-        if parts is not None:
-            parts.put(part.name, data)
-    check_digest(part, data, "manifest index")
-    return data
+    named = replace(part, key=part.name)  # a part may have been written under another name
+    return read_cached(state, named, get_part_cache(cache_uri(state)), part.name, "manifest index")
 
 
 def cache_uri(state: ObjectReader) -> str:
