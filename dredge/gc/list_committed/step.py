@@ -120,7 +120,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base | None) -> _History:
     with at_once() as ask:
         past = ask(Past.read, run.state, run.plan.namespace)
-        active = find_active(run)
+        # Commits are read after staging: those that another try of the mark read may be older.
+        read = run.commits_of_try.pop(record.input(MarkUncommittedOutput).summary.try_number, None)
+        active = find_active(run, read=read)
     for warning in active.warnings:
         record.warn(warning)
     # Heads of the time when staging was read count as well.
