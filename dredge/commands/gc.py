@@ -104,9 +104,13 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     show_progress(quiet)
 
     from dredge.gc import steps
+    from dredge.runs.parts import BY_DIGEST, cache_parts
     from dredge.runs.tasks import LocalRunner
 
-    with LocalRunner(processes) as runner:
+    with (
+        LocalRunner(processes) as runner,
+        cache_parts(BY_DIGEST),
+    ):  # planning reads the files of the run before
         plan = steps.plan_run(config)
         _show_outcome(steps.Run.open(plan.run_uri, plan=plan), runner, as_json)
 

@@ -288,7 +288,9 @@ def _owner(site: _Site) -> Iterator[Line]:
         )
         return
     yield ok("owner", f"this server owns the namespace, since {owner.since:%Y-%m-%d}")
-    for visitor in read_visitors(site.state, owner):
+    for visitor in read_visitors(site.state):
+        if owner.includes(visitor.environment):
+            continue
         yield Line(
             "owner",
             "warning",

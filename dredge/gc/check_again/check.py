@@ -32,6 +32,7 @@ from dredge.storage.parallel import at_once
 from dredge.undo import alarms
 from dredge.undo.alarms import NOT_YET, Alarm
 from dredge.undo.deletions import (
+    Checked,
     Deletion,
     Deletions,
     read_checked,
@@ -50,11 +51,54 @@ _ALARM = "live, and deleted as garbage"
 _OFF = "restore_off"
 
 
-def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError | None:
-    """Compare the deletions of earlier runs with the live set, and restore objects live again.
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The last finished check, the records of deletions, and a message for each run whose record is missing and cannot
+    be made."""
+
+    checked: Checked
+    known: Deletions
+    unread: list[str]
+
+
+def read_earlier(run: Run) -> Earlier | None:
+    """Read what earlier runs deleted and compared; None if another server owns the namespace."""
+    with at_once() as ask:
+        checked_read, known_read = ask(read_checked, run.state), ask(read_deletions, run.state)
+        is_owner = _is_owner(run)
+    if not is_owner:
+        return None
+    checked, known = checked_read.result(), known_read.result()
+    unread: list[str] = []
+    # A missing record of the last check was removed with its run's folder, or was lost.
+    if not checked.sweeps or checked.sweeps - {item.sweep for item in known.found}:
+        unread, has_adopted = adopt_deletions(run, known)
+        known = read_deletions(run.state) if has_adopted else known
+    return Earlier(checked, known, unread)
+
+
+def find_again(run: Run, runner: TaskRunner, record: StepRecord, earlier: Earlier) -> Found:
+    """Compare the deletions of earlier runs with the live set.
 
     Args:
         record: of check_limits, with a complete mark.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    if earlier.checked.problem:
+        record.warn(f"{earlier.checked.problem}. All deletions are compared again")
+    found = find_hits(run, runner, record, earlier.checked, earlier.known)
+    found.unread += earlier.unread
+    return found
+
+
+def check_again(run: Run, record: StepRecord, checked: Checked, found: Found) -> AlarmError | None:
+    """Restore deleted objects that are live again, and raise alarms. The mark has passed its witnesses.
+
+    Args:
+        record: of check_limits.
+        checked: the last finished check.
 
     Returns:
         The error that this run must end with, or None.
@@ -64,21 +108,6 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
         OvertakenError: another run has checked meanwhile.
         FormatError: an alarm of an earlier run cannot be read.
     """
-    with at_once() as ask:
-        checked_read, known_read = ask(read_checked, run.state), ask(read_deletions, run.state)
-        is_owner = _is_owner(run)
-    if not is_owner:
-        return None
-    checked, known = checked_read.result(), known_read.result()
-    if checked.problem:
-        record.warn(f"{checked.problem}. All deletions are compared again")
-    unread: list[str] = []
-    # A missing record of the last check was removed with its run's folder, or was lost.
-    if not checked.sweeps or checked.sweeps - {item.sweep for item in known.found}:
-        unread, has_adopted = adopt_deletions(run, known)
-        known = read_deletions(run.state) if has_adopted else known
-    found = find_hits(run, runner, record, checked, known)
-    found.unread += unread
     judged = [_judge(run, hits) for hits in found.hits]
     raised = _raise_alarm(run, judged)
     unfinished = unite([_bring_back(run, item) for item in judged])

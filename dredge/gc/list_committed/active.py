@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from dredge.errors import NotFoundError
@@ -102,18 +103,23 @@ class ActiveCommits:
         return {branch.commit_id for branch in self.branches}
 
 
-def find_active(run: Run, ask_dangling: bool = True, read: ReadCommits | None = None) -> ActiveCommits:
+def find_active(
+    run: Run,
+    ask_dangling: bool = True,
+    read: ReadCommits | None = None,
+    rules: Future[Rules | None] | None = None,
+) -> ActiveCommits:
     """Find every commit whose objects must stay.
 
     Args:
         ask_dangling: whether to follow the lines of young dangling commits.
-        read: see `find_history`.
+        read: see `find_history`, as `rules`.
 
     Raises:
         RefusedError: an answer that could hide active commits.
         FormatError: a damaged answer.
     """
-    found = find_history(run, read)
+    found = find_history(run, read, rules)
     branches, graph, warnings = found.branches, found.graph, found.warnings
     sources: dict[str, set[str]] = {"heads": {branch.commit_id for branch in branches}}
     if found.all_commits:

@@ -75,6 +75,7 @@ def collect_ranges(
     counted_bits: int | None = None,
     keep_counts: bool = False,
     count_here: bool = False,
+    index: CommittedIndex | None = None,
 ) -> Collected:
     """Add new ranges to the index, and unite the addresses of active ranges and staging.
 
@@ -83,6 +84,7 @@ def collect_ranges(
         counted_bits: collect a difference to reference counts of so many bits; None collects everything.
         keep_counts: write counts for later runs.
         count_here: write counts for this run alone, into its own folder.
+        index: None reads it.
 
     Raises:
         RefusedError: a missing range.
@@ -92,7 +94,7 @@ def collect_ranges(
     bits = counted_bits
     if bits is None:
         bits = max(0, math.ceil(math.log2(max(1, rows) / run.plan.config.tuning.shard_values)))
-    reading = _Reading(run, runner, where, bits)
+    reading = _Reading(run, runner, where, bits, index)
     reading.read(roles, rows)
     config = MergeConfig(
         where=where,
@@ -119,7 +121,9 @@ class _Reading:
         subtracted: ids of the dropped ranges that were read.
     """
 
-    def __init__(self, run: Run, runner: TaskRunner, where: str, bits: int) -> None:
+    def __init__(
+        self, run: Run, runner: TaskRunner, where: str, bits: int, index: CommittedIndex | None
+    ) -> None:
         self.shards: list[Shard] = []
         self.counts: Counter[str] = Counter()
         self.subtracted: set[str] = set()
@@ -127,12 +131,13 @@ class _Reading:
         self._runner = runner
         self._where = where
         self._bits = bits
+        self._index = index
 
     def read(self, roles: Roles, rows: int) -> None:
         """Read all ranges; `rows` is the number of records of the active ranges."""
         if not (roles.to_read or roles.expired or roles.dropped):
             return
-        index = CommittedIndex.load(self._run.state, self._run.keys.namespace)
+        index = self._index or CommittedIndex.load(self._run.state, self._run.keys.namespace)
         wanted = roles.to_read
         new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}
         used = sorted(index.group(wanted.keys() - new.keys())[0])
