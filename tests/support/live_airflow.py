@@ -88,7 +88,9 @@ class LiveAirflow:
             if end is None
             for path in sorted((self.logs / "logs").glob(f"dag_id=*/run_id={run_id}/task_id={task_id}/*.log"))
         ]
-        return "\n".join([*(" ".join(str(cell) for cell in row) for row in rows), *logs, self._tail("scheduler")])
+        return "\n".join(
+            [*(" ".join(str(cell) for cell in row) for row in rows), *logs, self._tail("scheduler")]
+        )
 
     def _tail(self, name: str) -> str:
         return _tail(self.logs / f"{name}.log")
