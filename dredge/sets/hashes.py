@@ -77,7 +77,7 @@ def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
     """Whether a sorted distinct set has each wanted hash, in any order."""
     if len(wanted) < 1 << _FIRST_BITS - 2 or len(hashes) > 1 << _FIRST_BITS - 2:
         return locate(hashes, wanted)[0]
-    # A search costs four times as much as a look at the first bits, which most hashes do not share with the set.
+    # A search costs four times as much as a comparison of the first bits, which excludes most hashes.
     first = np.uint64(64 - _FIRST_BITS)
     has_first = np.zeros(1 << _FIRST_BITS, bool)
     has_first[hashes >> first] = True
