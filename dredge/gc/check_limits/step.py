@@ -85,8 +85,8 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     for item in left:
         item.result()
     with at_once() as ask:
-        pending = check.pending
-        listed = ask(leave, run, record, check.known, pending.bits, pending.parts) if leaves else None
+        new, known = check.pending, check.known
+        listed = ask(leave, run, record, known, new.bits, new.parts, new.facts) if leaves else None
         if listed is not None and found is not None and found.hits:
             listed.result()  # restored and reported only after the list
         alarm = None if past is None or found is None else check_again(run, record, past.checked, found)
