@@ -32,6 +32,7 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
+from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
 from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
@@ -164,7 +165,7 @@ def _delete(
         ]
         sharing, pins_read = ask(lambda: check_sharing(run)), ask(read_pins, run.state)
         approval = ask(approval_of, run, record, ApproveOutput)
-        at = store_clock(run.state, "")
+        asked, at = running_seconds(), store_clock(run.state, "")
     kept = sharing.result()
     for check in checks:
         check.result()
@@ -183,7 +184,9 @@ def _delete(
         nested=tuple(sorted(kept)),
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto, at) as watch:
+    is_recent = running_seconds() - asked < run.plan.config.safety.heads_every_seconds
+    first = at if is_recent else None  # an old look would close the gate
+    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto, first) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None
 

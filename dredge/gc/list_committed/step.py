@@ -139,7 +139,7 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     with at_once() as ask:
         index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
         expired_read = ask(read_expired, run, active.expired, earlier)
-        passed = pass_witnesses(run, record, active, past.result)
+        passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
         named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
         witnessed = passed.count_unnamed(run, record, named)
         named = read_metaranges(run, runner, f"{STEP}/unnamed", witnessed.metaranges, named)
