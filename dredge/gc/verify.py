@@ -189,16 +189,11 @@ SAMPLES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyConfig:
-    """The config of the tasks; a payload.
-
-    Attributes:
-        run_length: number of neighbours, deleted or live, for one page of a listing.
-        living: rows with the addresses of live objects.
-    """
+    """The config of the tasks; a payload."""
 
     threads: int
-    run_length: int
-    living: PartInfo
+    run_length: int  # number of neighbours, deleted or live, for one page of a listing
+    living: PartInfo  # rows with the addresses of live objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,25 +213,15 @@ class VerifyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """The result of a task; a payload.
+    """The result of a task; a payload."""
 
-    Attributes:
-        deleted: number of objects deleted or missing in the ledger.
-        checked: number of these looked up.
-        still_there: number of these found in the store.
-        left: addresses of some of these.
-        living_deleted: addresses of live objects deleted in the ledger.
-        living_seen: addresses of live objects found in the store.
-        living_lacking: addresses of live objects missing in a listing.
-    """
-
-    deleted: int
-    checked: int
-    still_there: int
-    left: list[str]
-    living_deleted: list[str]
-    living_seen: list[str]
-    living_lacking: list[str]
+    deleted: int  # number of objects deleted or missing in the ledger
+    checked: int  # number of these looked up
+    still_there: int  # number of these found in the store
+    left: list[str]  # addresses of some of these
+    living_deleted: list[str]  # addresses of live objects deleted in the ledger
+    living_seen: list[str]  # addresses of live objects found in the store
+    living_lacking: list[str]  # addresses of live objects missing in a listing
 
 
 @dataclass(slots=True)

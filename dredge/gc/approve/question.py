@@ -33,16 +33,11 @@ _FOLDER = r"^(?P<folder>.*/)"
 
 @dataclass(slots=True)
 class Largest:
-    """The largest parts of the candidates.
+    """The largest parts of the candidates."""
 
-    Attributes:
-        folders: by name, the largest first.
-        num_folders: the number of all folders.
-        branches: expired commits by branch, the largest number first.
-    """
-
-    folders: dict[str, Amount] = field(default_factory=dict)
-    num_folders: int = 0
+    folders: dict[str, Amount] = field(default_factory=dict)  # by name, the largest first
+    num_folders: int = 0  # the number of all folders
+    # expired commits by branch, the largest number first
     branches: dict[str, int] = field(default_factory=dict)
 
 
@@ -164,16 +159,11 @@ type Branches = tuple[str, ...]
 
 @dataclass(slots=True)
 class ByBranch:
-    """Candidates by the branches of the newest expired commit with them.
-
-    Attributes:
-        unknown: candidates in none of the commits read.
-        unread: limits and unreadable sources, as sentences.
-    """
+    """Candidates by the branches of the newest expired commit with them."""
 
     named: dict[Branches, Amount] = field(default_factory=dict)
-    unknown: Amount = field(default_factory=Amount)
-    unread: list[str] = field(default_factory=list)
+    unknown: Amount = field(default_factory=Amount)  # candidates in none of the commits read
+    unread: list[str] = field(default_factory=list)  # limits and unreadable sources, as sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +200,10 @@ def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Candidates by the branch of the newest expired commit with them; also held candidates.
+    """Candidates by the branch of the newest expired commit with them; also held candidates."""
 
-    Attributes:
-        hashes: sorted, by branch; deleted branches share a name.
-        unread: limits and unreadable sources, as sentences.
-    """
-
-    hashes: dict[str, Hashes]
-    unread: list[str]
+    hashes: dict[str, Hashes]  # sorted, by branch; deleted branches share a name
+    unread: list[str]  # limits and unreadable sources, as sentences
 
 
 def owned_by_branch(run: Run) -> Owned:

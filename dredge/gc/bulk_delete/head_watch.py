@@ -152,19 +152,14 @@ class _StopError(Exception):
 
 
 class Published:
-    """Hashes of newly live addresses, published by the driver to the workers of a round.
-
-    Attributes:
-        number: of the newest publication; 0 for none.
-        parts: its files of hashes.
-    """
+    """Hashes of newly live addresses, published by the driver to the workers of a round."""
 
     def __init__(self, folder: RunFolder, where: str) -> None:
-        self.number = 0
+        self.number = 0  # of the newest publication; 0 for none
         self._folder = folder
         self._where = where
         self._hashes = NONE
-        self.parts: list[PartInfo] = []
+        self.parts: list[PartInfo] = []  # its files of hashes
 
     def add(self, found: Hashes) -> None:
         """Publish new hashes."""

@@ -27,15 +27,11 @@ from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE, words_of_not_copi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Objects with the same reason, outcome and code; a payload.
-
-    Attributes:
-        code: of the hold, or of the store's error; "" for none.
-    """
+    """Objects with the same reason, outcome and code; a payload."""
 
     reason: str
     outcome: str
-    code: str
+    code: str  # of the hold, or of the store's error; "" for none
     objects: int
     size_bytes: int
 

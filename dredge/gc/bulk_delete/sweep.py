@@ -41,25 +41,16 @@ _FIRST_GROUP = 16_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepConfig:
-    """The config of a round of deleting; a payload.
-
-    Attributes:
-        turn: number of the round.
-        delete_keys: longest group of keys.
-        alive: hashes found live since the mark.
-        pinned: hashes of restored objects.
-        undo: the undo way.
-        nested: folders of other repositories.
-    """
+    """The config of a round of deleting; a payload."""
 
     gate: GateConfig
-    turn: int
-    delete_keys: int
-    alive: list[ShardedSet]
+    turn: int  # number of the round
+    delete_keys: int  # longest group of keys
+    alive: list[ShardedSet]  # hashes found live since the mark
     holds: HoldFiles
-    pinned: tuple[LocatedSet, ...] = ()
-    undo: str = OFF
-    nested: tuple[str, ...] = ()
+    pinned: tuple[LocatedSet, ...] = ()  # hashes of restored objects
+    undo: str = OFF  # the undo way
+    nested: tuple[str, ...] = ()  # folders of other repositories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

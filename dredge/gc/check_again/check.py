@@ -117,18 +117,12 @@ def _is_owner(run: Run) -> bool:
 
 @dataclass(slots=True)
 class _Judged:
-    """The hits of a deleting run.
-
-    Attributes:
-        benign: mask of the rows explained by an expired commit.
-        known: mask of the rows with an acknowledged alarm.
-        became: the outcome of each row.
-    """
+    """The hits of a deleting run."""
 
     hits: Hits
-    benign: npt.NDArray[np.bool_]
-    known: npt.NDArray[np.bool_]
-    became: list[Restored]
+    benign: npt.NDArray[np.bool_]  # mask of the rows explained by an expired commit
+    known: npt.NDArray[np.bool_]  # mask of the rows with an acknowledged alarm
+    became: list[Restored]  # the outcome of each row
 
     @property
     def alarming(self) -> npt.NDArray[np.bool_]:

@@ -55,45 +55,30 @@ _ROWS = pa.schema(
 
 @dataclass(slots=True)
 class Hits:
-    """Deleted addresses of a run, live now and missing in the store.
-
-    Attributes:
-        rows: from `swept_rows`; only address and hash without a readable ledger.
-        swept: the run's ledger; None when unreadable.
-        unclaimed: mask of `_unclaimed`.
-    """
+    """Deleted addresses of a run, live now and missing in the store."""
 
     deletion: Deletion
-    rows: pa.Table
-    swept: SweptRun | None = None
+    rows: pa.Table  # from `swept_rows`; only address and hash without a readable ledger
+    swept: SweptRun | None = None  # the run's ledger; None when unreadable
+    # mask of `_unclaimed`
     unclaimed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
 
 @dataclass(slots=True)
 class Found:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        hits: by run, newest first; each address for the newest deletion of it.
-        sweeps: run and try of each compared sweep.
-        live: hashes of all live deleted addresses, also of existing ones.
-        compared: number of deleted addresses.
-        there: number of new ones that exist again.
-        same_hash: number of addresses with the hash of a live one, but another name.
-        asked: number of deleted objects that branches were asked about.
-        unanswered: number of paths without an answer.
-        unread: a message for each deletion that could not be compared.
-    """
-
+    # by run, newest first; each address for the newest deletion of it
     hits: list[Hits] = field(default_factory=list)
-    sweeps: set[str] = field(default_factory=set)
+    sweeps: set[str] = field(default_factory=set)  # run and try of each compared sweep
+    # hashes of all live deleted addresses, also of existing ones
     live: Hashes = field(default_factory=lambda: NONE)
-    compared: int = 0
-    there: int = 0
-    same_hash: int = 0
-    asked: int = 0
-    unanswered: int = 0
-    unread: list[str] = field(default_factory=list)
+    compared: int = 0  # number of deleted addresses
+    there: int = 0  # number of new ones that exist again
+    same_hash: int = 0  # number of addresses with the hash of a live one, but another name
+    asked: int = 0  # number of deleted objects that branches were asked about
+    unanswered: int = 0  # number of paths without an answer
+    unread: list[str] = field(default_factory=list)  # a message for each deletion that could not be compared
 
 
 def find_hits(
@@ -120,17 +105,12 @@ def find_hits(
 
 @dataclass(slots=True)
 class _Todo:
-    """The live and new hashes of a deletion. All hashes are sorted and distinct.
-
-    Attributes:
-        deletable: hashes of all candidates of the run.
-        served: those of `hashes` served by a branch.
-    """
+    """The live and new hashes of a deletion. All hashes are sorted and distinct."""
 
     deletion: Deletion
-    deletable: Hashes
+    deletable: Hashes  # hashes of all candidates of the run
     hashes: Hashes
-    served: Hashes = field(default_factory=lambda: NONE)
+    served: Hashes = field(default_factory=lambda: NONE)  # those of `hashes` served by a branch
 
     def only(self, which: npt.NDArray[np.bool_]) -> _Todo:
         return replace(self, hashes=self.hashes[which])

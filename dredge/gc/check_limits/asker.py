@@ -43,21 +43,15 @@ _REPLACED = "\ufffd"
 
 @dataclass(slots=True)
 class Answers:
-    """The entries served by branches.
+    """The entries served by branches."""
 
-    Attributes:
-        served: hashes of wanted objects.
-        shown: branch and path of some of them, by address.
-        unanswered: code by row, for each path without an answer from every branch.
-        requests: number of requests.
-        problem: the first error.
-    """
-
-    served: Hashes = field(default_factory=lambda: NONE)
+    served: Hashes = field(default_factory=lambda: NONE)  # hashes of wanted objects
+    # branch and path of some of them, by address
     shown: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # code by row, for each path without an answer from every branch
     unanswered: dict[int, str] = field(default_factory=dict)
-    requests: int = 0
-    problem: str = ""
+    requests: int = 0  # number of requests
+    problem: str = ""  # the first error
 
 
 class Asker:
@@ -272,18 +266,12 @@ def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question]
 
 @dataclass(frozen=True, slots=True)
 class BranchQuestions:
-    """The questions to branches with the same head.
-
-    Attributes:
-        rows: of the wanted paths, in key order.
-        ranks: of these paths in the head.
-        questions: about indices of `rows`.
-    """
+    """The questions to branches with the same head."""
 
     branches: Sequence[str]
-    rows: Numbers
-    ranks: Numbers
-    questions: Sequence[Question]
+    rows: Numbers  # of the wanted paths, in key order
+    ranks: Numbers  # of these paths in the head
+    questions: Sequence[Question]  # about indices of `rows`
 
 
 def choose(

@@ -46,18 +46,13 @@ _FROM_A_PLACE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Limits of a sample.
+    """Limits of a sample."""
 
-    Attributes:
-        page: objects or changes of one request.
-        decoded_bytes: total size of ranges read for their keys; of other ranges only the first and the last key are
-            known, and places between them are guessed.
-        decoded_files: number of ranges read: each takes a request.
-    """
-
-    page: int = 1000
+    page: int = 1000  # objects or changes of one request
+    # total size of ranges read for their keys; of other ranges only the first and the last key are known, and
+    # places between them are guessed
     decoded_bytes: int = 4 << 20
-    decoded_files: int = 16
+    decoded_files: int = 16  # number of ranges read: each takes a request
 
 
 _SIZES = Sizes()

@@ -39,38 +39,26 @@ _PATHS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """A sample of objects shown by branches.
+    """A sample of objects shown by branches."""
 
-    Attributes:
-        living: the sample.
-        dead: those among the candidates to be deleted.
-        ambiguous: those among the candidates where the server may mean another key, which stays; they are held.
-    """
-
-    living: list[Canary]
-    dead: list[Canary]
+    living: list[Canary]  # the sample
+    dead: list[Canary]  # those among the candidates to be deleted
+    # those among the candidates where the server may mean another key, which stays; they are held
     ambiguous: list[Canary]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A run before its deletion, for the guards.
-
-    Attributes:
-        record: of check_limits; guards add counts and warnings.
-        doomed: files with the hashes of all candidates to be deleted, now or after their wait.
-        known: the pending list before this run.
-        pending: the list after it.
-    """
+    """A run before its deletion, for the guards."""
 
     run: Run
-    record: StepRecord
+    record: StepRecord  # of check_limits; guards add counts and warnings
     proof: Proof
     tally: Tally
-    doomed: list[PartInfo]
+    doomed: list[PartInfo]  # files with the hashes of all candidates to be deleted, now or after their wait
     holds: HoldFiles
-    known: Known
-    pending: Advanced
+    known: Known  # the pending list before this run
+    pending: Advanced  # the list after it
     sample: Future[list[Canary]]
 
     @cached_property

@@ -63,23 +63,15 @@ _FREE = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldFiles:
-    """Files of the proofs about held candidates; a payload. `Holds` reads them.
+    """Files of the proofs about held candidates; a payload. `Holds` reads them."""
 
-    Attributes:
-        size_verdicts: rows of verdicts by size.
-        served: sorted hashes of the candidates read by a branch.
-        cleared: sorted hashes of the candidates whose hold is lifted.
-        ambiguous: sorted hashes of candidates whose address lakeFS shows for another key; None for none.
-        confirmed: files of sorted hashes of the candidates that have waited.
-        waits: all other candidates wait.
-    """
-
-    size_verdicts: PartInfo
-    served: PartInfo
-    cleared: PartInfo
+    size_verdicts: PartInfo  # rows of verdicts by size
+    served: PartInfo  # sorted hashes of the candidates read by a branch
+    cleared: PartInfo  # sorted hashes of the candidates whose hold is lifted
+    # sorted hashes of candidates whose address lakeFS shows for another key; None for none
     ambiguous: PartInfo | None = None
-    confirmed: tuple[PartInfo, ...] = ()
-    waits: bool = True
+    confirmed: tuple[PartInfo, ...] = ()  # files of sorted hashes of the candidates that have waited
+    waits: bool = True  # all other candidates wait
 
 
 class CheckLimitsOutput(GuardsOutput):
@@ -129,16 +121,11 @@ class Verdicts:
 
     A verdict is about a size: once every possible path on every branch was asked, all its candidates are cleared except
     those in an answer.
-
-    Attributes:
-        sizes: of the verdicts, sorted and distinct.
-        codes: of each, as an index into (None, *UNSETTLED); None clears.
-        served: hashes of the addresses read by a branch, sorted and distinct.
     """
 
-    sizes: Hashes
-    codes: npt.NDArray[np.int8]
-    served: Hashes
+    sizes: Hashes  # of the verdicts, sorted and distinct
+    codes: npt.NDArray[np.int8]  # of each, as an index into (None, *UNSETTLED); None clears
+    served: Hashes  # hashes of the addresses read by a branch, sorted and distinct
 
     @classmethod
     def make(cls, sizes: Hashes, held: dict[str, Hashes], served: Hashes) -> Verdicts:
@@ -184,17 +171,13 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The held candidates of a run. All hashes are sorted and distinct.
-
-    Attributes:
-        cleared: hashes of candidates whose hold for their size is lifted.
-        ambiguous: hashes of candidates whose address lakeFS shows for another key.
-        confirmed: hashes of candidates that have waited; None where no candidate has to.
-    """
+    """The held candidates of a run. All hashes are sorted and distinct."""
 
     verdicts: Verdicts
-    cleared: Hashes
+    cleared: Hashes  # hashes of candidates whose hold for their size is lifted
+    # hashes of candidates whose address lakeFS shows for another key
     ambiguous: Hashes = field(default_factory=lambda: NONE)
+    # hashes of candidates that have waited; None where no candidate has to
     confirmed: Hashes | None = field(default_factory=lambda: NONE)
 
     @classmethod
@@ -247,14 +230,11 @@ def why_held(code: str) -> str:
 
 @dataclass(slots=True)
 class Held:
-    """Some held candidates.
-
-    Attributes:
-        examples: a few of them: `address`, `size`, and `branch` and `path` where a branch serves it.
-    """
+    """Some held candidates."""
 
     objects: int = 0
     size_bytes: int = 0
+    # a few of them: `address`, `size`, and `branch` and `path` where a branch serves it
     examples: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, sizes: npt.NDArray[np.int64]) -> None:
@@ -265,18 +245,13 @@ class Held:
 
 @dataclass(slots=True)
 class Tally:
-    """The held candidates, counted.
-
-    Attributes:
-        by_reason: the same candidates as in `by_code`, by the reason why they are garbage.
-        cleared: hashes of candidates whose hold is lifted.
-        rows_with_hold: candidates held by subtract.
-    """
+    """The held candidates, counted."""
 
     by_code: dict[str, Held] = field(default_factory=dict)
+    # the same candidates as in `by_code`, by the reason why they are garbage
     by_reason: dict[str, Held] = field(default_factory=dict)
-    cleared: Hashes = field(default_factory=lambda: NONE)
-    rows_with_hold: int = 0
+    cleared: Hashes = field(default_factory=lambda: NONE)  # hashes of candidates whose hold is lifted
+    rows_with_hold: int = 0  # candidates held by subtract
 
     @property
     def objects(self) -> int:

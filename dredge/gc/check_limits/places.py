@@ -43,19 +43,13 @@ type Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Entries of branch heads, in key order within each range.
+    """Entries of branch heads, in key order within each range."""
 
-    Attributes:
-        ranges: rows of each range.
-        ranks: position of each entry in its range.
-        skipped: sizes with too many entries; these entries are left out.
-    """
-
-    ranges: dict[str, range]
-    ranks: Numbers
+    ranges: dict[str, range]  # rows of each range
+    ranks: Numbers  # position of each entry in its range
     paths: pa.LargeBinaryArray
     sizes: Hashes
-    skipped: Hashes
+    skipped: Hashes  # sizes with too many entries; these entries are left out
 
 
 def find_places(
@@ -99,17 +93,11 @@ class RangeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """The config of the search; a payload.
+    """The config of the search; a payload."""
 
-    Attributes:
-        where: folder of the files, relative to the run folder.
-        sizes: file of the wanted ones.
-        places_max: entries that a task holds at once.
-    """
-
-    where: str
-    sizes: PartInfo
-    places_max: int
+    where: str  # folder of the files, relative to the run folder
+    sizes: PartInfo  # file of the wanted ones
+    places_max: int  # entries that a task holds at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

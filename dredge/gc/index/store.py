@@ -124,22 +124,17 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
 
 
 class CommittedIndex:
-    """The ranges of the index, and their parts.
-
-    Attributes:
-        parts: by name.
-        places: by range id, its part and number of records. Use `part_of` and `group`.
-        distrusted: keys of skipped manifests and checkpoints.
-        superseded: keys of manifests in the newest checkpoint, and of older checkpoints.
-    """
+    """The ranges of the index, and their parts."""
 
     def __init__(self, state: ObjectWriter, namespace: str) -> None:
         self._state = state
         # Ranges decoded for another namespace (a copied bucket) are not used.
         self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
-        self.parts: dict[str, IndexPart] = {}
+        self.parts: dict[str, IndexPart] = {}  # by name
+        # by range id, its part and number of records. Use `part_of` and `group`.
         self.places: dict[str, tuple[str, int]] = {}
-        self.distrusted: list[str] = []
+        self.distrusted: list[str] = []  # keys of skipped manifests and checkpoints
+        # keys of manifests in the newest checkpoint, and of older checkpoints
         self.superseded: set[str] = set()
         self._manifests: set[str] = set()
 

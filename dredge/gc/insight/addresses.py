@@ -39,15 +39,10 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A part of the listed objects.
+    """A part of the listed objects."""
 
-    Attributes:
-        hashes: of their addresses, in any order.
-        sizes: in bytes.
-    """
-
-    hashes: Hashes
-    sizes: npt.NDArray[np.int64]
+    hashes: Hashes  # of their addresses, in any order
+    sizes: npt.NDArray[np.int64]  # in bytes
 
 
 def listed_shards(

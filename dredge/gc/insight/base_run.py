@@ -36,11 +36,7 @@ _LOOK_BACK = 200
 
 @dataclass(slots=True)
 class BaseRun:
-    """The results of a run.
-
-    Attributes:
-        state: the folder of lease and index; only read.
-    """
+    """The results of a run."""
 
     plan: Plan
     folder: RunFolder
@@ -48,7 +44,7 @@ class BaseRun:
     staged: MarkUncommittedOutput
     committed: ListCommittedOutput
     reader: ObjectReader
-    state: ObjectWriter
+    state: ObjectWriter  # the folder of lease and index; only read
 
     @property
     def text(self) -> str:
@@ -95,24 +91,17 @@ class BaseRun:
 
 @dataclass(slots=True)
 class History:
-    """Refs, commits and active commits of a run.
+    """Refs, commits and active commits of a run."""
 
-    Attributes:
-        graph: every commit reachable from refs.
-        active: metarange id by commit id, of the active commits; those outside the graph are dangling.
-        heads: ids of all branch heads seen during the run.
-        metaranges: of the active commits, with their ranges.
-        unnamed: ids of the metaranges counted as active commits.
-        ranges_table: rows of the active ranges, including ranges without a known commit.
-    """
-
-    graph: Graph
+    graph: Graph  # every commit reachable from refs
     branches: list[Ref]
     tags: list[Ref]
+    # metarange id by commit id, of the active commits; those outside the graph are dangling
     active: dict[str, str]
-    heads: set[str]
-    metaranges: Metaranges
-    unnamed: set[str]
+    heads: set[str]  # ids of all branch heads seen during the run
+    metaranges: Metaranges  # of the active commits, with their ranges
+    unnamed: set[str]  # ids of the metaranges counted as active commits
+    # rows of the active ranges, including ranges without a known commit
     ranges_table: pa.Table = field(repr=False)
 
     @property

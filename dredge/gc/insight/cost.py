@@ -70,24 +70,18 @@ def _table() -> Table:
 
 @dataclass(slots=True)
 class Cost:
-    """The objects of a repository, by the reason for keeping them.
-
-    Attributes:
-        as_of: time of its plan, by the store's clock.
-        branches: objects kept by a single branch, by branch; they become garbage with the branch once no rule keeps its
-            commits.
-        ages: live objects outside heads and staging, by the age of the newest commit with them.
-        alone: the part of them in a single commit, by its age.
-        prefixes: live objects by the folder of their path.
-    """
+    """The objects of a repository, by the reason for keeping them."""
 
     run_id: str
-    as_of: datetime
+    as_of: datetime  # time of its plan, by the store's clock
     kinds: Table = field(default_factory=_table)
+    # objects kept by a single branch, by branch; they become garbage with the branch once no rule keeps its
+    # commits
     branches: Table = field(default_factory=_table)
+    # live objects outside heads and staging, by the age of the newest commit with them
     ages: Table = field(default_factory=_table)
-    alone: Table = field(default_factory=_table)
-    prefixes: Table = field(default_factory=_table)
+    alone: Table = field(default_factory=_table)  # the part of them in a single commit, by its age
+    prefixes: Table = field(default_factory=_table)  # live objects by the folder of their path
     notes: list[str] = field(default_factory=list)
 
     def tables(self) -> dict[str, Any]:

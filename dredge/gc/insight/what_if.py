@@ -43,38 +43,25 @@ type AskCommit = Callable[[str], Commit]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Proposed rules.
-
-    Attributes:
-        days: position on a curve; None for a proposal outside the curve.
-    """
+    """Proposed rules."""
 
     name: str
     rules: Rules
-    days: int | None = None
+    days: int | None = None  # position on a curve; None for a proposal outside the curve
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The effect of a proposal.
-
-    Attributes:
-        freed: candidates of a clean dry run under it: garbage of any kind.
-        held: the part of them with the size of an object in a branch head; a run may hold them.
-        more: freed under it, and not garbage now.
-        less: garbage now, and not under it.
-        bound: `AT_MOST`, `AT_LEAST` or `ABOUT` for an inexact `freed`; "" for an exact figure.
-        unknown: the reason; "" for an exact figure.
-    """
+    """The effect of a proposal."""
 
     proposal: Proposal
     commits: int
-    freed: Amount
-    held: Amount
-    more: Amount
-    less: Amount
-    bound: str = ""
-    unknown: str = ""
+    freed: Amount  # candidates of a clean dry run under it: garbage of any kind
+    held: Amount  # the part of them with the size of an object in a branch head; a run may hold them
+    more: Amount  # freed under it, and not garbage now
+    less: Amount  # garbage now, and not under it
+    bound: str = ""  # `AT_MOST`, `AT_LEAST` or `ABOUT` for an inexact `freed`; "" for an exact figure
+    unknown: str = ""  # the reason; "" for an exact figure
 
 
 def what_if(
@@ -126,17 +113,11 @@ def what_if(
 
 @dataclass(frozen=True, slots=True)
 class _Dangling:
-    """Commits without a ref.
+    """Commits without a ref."""
 
-    Attributes:
-        commits: those with known dates, by id; also their known parents.
-        undated: ids of the others; they count as kept.
-        up_to_days: rules with more days may have further active commits; None when unknown.
-    """
-
-    commits: Graph
-    undated: set[str]
-    up_to_days: int | None
+    commits: Graph  # those with known dates, by id; also their known parents
+    undated: set[str]  # ids of the others; they count as kept
+    up_to_days: int | None  # rules with more days may have further active commits; None when unknown
 
     @classmethod
     def read(cls, base: BaseRun, history: History, ask: AskCommit | None) -> _Dangling:
@@ -208,16 +189,12 @@ def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Prop
 
 @dataclass(slots=True)
 class _Named:
-    """The references to addresses, as rows of labels.
-
-    Attributes:
-        ranges: with their bits, one for each proposal, the first for the present rules.
-        paths: the pattern of each rule about paths, with its possible ranges; all proposals keep them.
-    """
+    """The references to addresses, as rows of labels."""
 
     base: BaseRun
-    ranges: Ranges
+    ranges: Ranges  # with their bits, one for each proposal, the first for the present rules
     bits: dict[str, np.uint64]
+    # the pattern of each rule about paths, with its possible ranges; all proposals keep them
     paths: list[tuple[re.Pattern[str], Ranges]] = field(default_factory=list)
 
     def sets(self, shard_values: int) -> LabelledSets:

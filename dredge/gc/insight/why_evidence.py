@@ -46,20 +46,15 @@ _DECODED_MAX = 32
 
 @dataclass(slots=True)
 class Naming:
-    """Searches for an address in commits.
-
-    Attributes:
-        state: the folder of the index.
-        unread_ids: ids of unreadable metaranges and ranges.
-    """
+    """Searches for an address in commits."""
 
     target: Target
     hashed: np.uint64
     reader: ObjectReader
-    state: ObjectWriter
+    state: ObjectWriter  # the folder of the index
     known: Metaranges
     unread: list[str] = field(default_factory=list)
-    unread_ids: set[str] = field(default_factory=set)
+    unread_ids: set[str] = field(default_factory=set)  # ids of unreadable metaranges and ranges
 
     def may_name(self, metaranges: Collection[str]) -> bool:
         """Whether an unreadable metarange or range may have the address."""

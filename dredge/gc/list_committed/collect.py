@@ -113,16 +113,12 @@ def collect_ranges(
 
 
 class _Reading:
-    """The first round.
-
-    Attributes:
-        subtracted: ids of the dropped ranges that were read.
-    """
+    """The first round."""
 
     def __init__(self, run: Run, runner: TaskRunner, where: str, bits: int) -> None:
         self.shards: list[Shard] = []
         self.counts: Counter[str] = Counter()
-        self.subtracted: set[str] = set()
+        self.subtracted: set[str] = set()  # ids of the dropped ranges that were read
         self._run = run
         self._runner = runner
         self._where = where

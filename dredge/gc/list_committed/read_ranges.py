@@ -123,16 +123,13 @@ class ReadConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """A task.
-
-    Attributes:
-        purpose: "index" adds the ranges to the index; "explain" does, too, but skips an unreadable range, which only
-            gives reasons; "subtract" skips it as well, and writes no part, because the index had one before.
-    """
+    """A task."""
 
     name: str  # begins the names of its files
     ranges: RangeShare | None  # to decode
     parts: list[IndexPart]  # of the index, to read
+    # "index" adds the ranges to the index; "explain" does, too, but skips an unreadable range, which only
+    # gives reasons; "subtract" skips it as well, and writes no part, because the index had one before
     purpose: Purpose
 
 
@@ -236,11 +233,11 @@ class _Sorter:
     """Collects the hashes of ranges by their roles.
 
     Attributes:
-        outside: records outside the namespace, of ranges to add less those of ranges to subtract.
         named: addresses, each once a range, counted the same way.
     """
 
     def __init__(self, roles: dict[str, str]) -> None:
+        # records outside the namespace, of ranges to add less those of ranges to subtract
         self.outside = self.named = 0
         self._roles = roles
         self._sets = {SIZES: _CountBuffer(), EXPIRED: _CountBuffer()}

@@ -92,17 +92,11 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The chosen repositories.
+    """The chosen repositories."""
 
-    Attributes:
-        repositories: names, in order.
-        left_out: the reason by name, for requested repositories without a run.
-        summary_root: URI of the folder for summaries; "" without a repository.
-    """
-
-    repositories: list[str]
-    left_out: dict[str, str]
-    summary_root: str
+    repositories: list[str]  # names, in order
+    left_out: dict[str, str]  # the reason by name, for requested repositories without a run
+    summary_root: str  # URI of the folder for summaries; "" without a repository
 
 
 def choose_repositories(

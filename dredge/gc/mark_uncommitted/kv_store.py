@@ -119,20 +119,15 @@ class RepositoryRecords:
     Args:
         location: the store, without credentials.
 
-    Attributes:
-        heads: commit by branch, as last read.
-        unknown: names of some records with unknown fields.
-        keys: the keys to find in entries; by default the repository's own.
-
     Raises:
         RefusedError: it is not the store of this repository.
     """
 
     def __init__(self, repository: str, namespace: str, view: RowView, location: str) -> None:
         self.location = location
-        self.heads: dict[str, str] = {}
-        self.unknown: list[str] = []
-        self.keys = Keys(namespace=namespace)
+        self.heads: dict[str, str] = {}  # commit by branch, as last read
+        self.unknown: list[str] = []  # names of some records with unknown fields
+        self.keys = Keys(namespace=namespace)  # the keys to find in entries; by default the repository's own
         self._view = view
         schema = self._one(*_SCHEMA)
         if schema is not None and schema != _SCHEMA_VERSION:

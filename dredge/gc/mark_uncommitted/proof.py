@@ -72,15 +72,11 @@ class BranchReader:
         scanned: hashes of the addresses of the server's scans.
         page: entries of a page of a listing.
         dense: wanted paths in a page that make a listing cheaper than a request for each.
-
-    Attributes:
-        questions: requests so far.
-        addresses: keys of the namespace on some branch, missing from the scan.
     """
 
     def __init__(self, run: Run, scanned: Hashes, *, page: int = _PAGE, dense: int = _DENSE) -> None:
-        self.questions = 0
-        self.addresses: set[str] = set()
+        self.questions = 0  # requests so far
+        self.addresses: set[str] = set()  # keys of the namespace on some branch, missing from the scan
         self._client = run.client
         self._repository = run.plan.repository
         self._keys = run.keys

@@ -61,34 +61,22 @@ class MetadataOutput(StepOutput):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file without a commit.
+    """A file without a commit."""
 
-    Attributes:
-        name: in `_lakefs/`.
-        kind: of table.
-        versions: ids of all its versions, newest first.
-        last_modified: of the newest version; None for a copy.
-    """
-
-    name: str
-    kind: str
+    name: str  # in `_lakefs/`
+    kind: str  # of table
     size: int
-    versions: tuple[str, ...]
-    last_modified: datetime | None = None
+    versions: tuple[str, ...]  # ids of all its versions, newest first
+    last_modified: datetime | None = None  # of the newest version; None for a copy
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The outcome of a file.
-
-    Attributes:
-        outcome: "deleted", "kept", "failed", "not_sent" or "purged".
-        message: the reason for any other outcome than "deleted".
-    """
+    """The outcome of a file."""
 
     file: File
-    outcome: str
-    message: str = ""
+    outcome: str  # "deleted", "kept", "failed", "not_sent" or "purged"
+    message: str = ""  # the reason for any other outcome than "deleted"
 
 
 def read_versions(
@@ -180,16 +168,11 @@ def find_copies(
 
 @dataclass(frozen=True, slots=True)
 class OldCopies:
-    """Copies of a run too old to be restored.
-
-    Attributes:
-        files: to be deleted, each with the versions of its copy.
-        kept: names of the others: in use by a commit, or written while the bucket kept no versions.
-    """
+    """Copies of a run too old to be restored."""
 
     run_uri: str
-    files: list[File]
-    kept: list[str]
+    files: list[File]  # to be deleted, each with the versions of its copy
+    kept: list[str]  # names of the others: in use by a commit, or written while the bucket kept no versions
 
 
 def old_copies(
@@ -255,14 +238,11 @@ def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | N
 
 @dataclass(slots=True)
 class Sought:
-    """Result of a search for missing files.
+    """Result of a search for missing files."""
 
-    Attributes:
-        back: names of the restored files, also ranges of a restored metarange.
-        deleted_by: id of the deleting collection of metadata, by name.
-    """
-
+    # names of the restored files, also ranges of a restored metarange
     back: list[str] = field(default_factory=list)
+    # id of the deleting collection of metadata, by name
     deleted_by: dict[str, str] = field(default_factory=dict)
 
 

@@ -56,30 +56,20 @@ _OF_TABLES = {
 
 @dataclass(slots=True)
 class Named:
-    """Files in use by commits, by name.
+    """Files in use by commits, by name."""
 
-    Attributes:
-        kept: by reachable or active commits.
-        unreachable: only by others.
-        missing: missing metaranges.
-    """
-
-    kept: set[str]
-    unreachable: set[str]
-    missing: list[str]
+    kept: set[str]  # by reachable or active commits
+    unreachable: set[str]  # only by others
+    missing: list[str]  # missing metaranges
 
 
 @dataclass(slots=True)
 class Sorted:
-    """Files of `_lakefs/` by kind.
-
-    Attributes:
-        examples: a few names by kind.
-        garbage: names of all files of the two kinds of garbage.
-    """
+    """Files of `_lakefs/` by kind."""
 
     amounts: dict[str, Amount] = field(default_factory=lambda: {kind: Amount() for kind in KINDS})
-    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # a few names by kind
+    # names of all files of the two kinds of garbage
     garbage: dict[str, list[str]] = field(
         default_factory=lambda: {GARBAGE_METARANGES: [], GARBAGE_RANGES: []}
     )
@@ -145,16 +135,12 @@ def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, 
 
 @dataclass(frozen=True, slots=True)
 class MetadataReport:
-    """The files in `_lakefs/`.
-
-    Attributes:
-        missing: missing metaranges of commits.
-    """
+    """The files in `_lakefs/`."""
 
     repository: str
     history: History
     files: Sorted
-    missing: list[str]
+    missing: list[str]  # missing metaranges of commits
 
     def figures(self) -> dict[str, Any]:
         """Return figures and examples as JSON."""

@@ -28,21 +28,13 @@ _AT_ONCE = 8
 
 @dataclass(slots=True)
 class History:
-    """The commits of a repository.
+    """The commits of a repository."""
 
-    Attributes:
-        kept: reachable from a branch or tag, or active by the rules.
-        unreachable: all other known commits.
-        complete: whether all commits are known; else only those reachable from refs.
-        named: metaranges of imports.
-        at_work: running imports and tasks, as text.
-    """
-
-    kept: Graph
-    unreachable: Graph = field(default_factory=dict)
-    complete: bool = False
-    named: set[str] = field(default_factory=set)
-    at_work: list[str] = field(default_factory=list)
+    kept: Graph  # reachable from a branch or tag, or active by the rules
+    unreachable: Graph = field(default_factory=dict)  # all other known commits
+    complete: bool = False  # whether all commits are known; else only those reachable from refs
+    named: set[str] = field(default_factory=set)  # metaranges of imports
+    at_work: list[str] = field(default_factory=list)  # running imports and tasks, as text
 
 
 def read_history(
@@ -102,32 +94,21 @@ class Asking:
 
 @dataclass(slots=True)
 class Names:
-    """Files in use by commits, at one time.
+    """Files in use by commits, at one time."""
 
-    Attributes:
-        files: names of range and metarange files.
-        missing: missing metaranges of commits; their ranges are unknown.
-        at_work: running imports and tasks, as text.
-        check: of the key-value store.
-    """
-
-    files: set[str]
-    missing: list[str]
-    at_work: list[str]
-    check: StoreCheck
+    files: set[str]  # names of range and metarange files
+    missing: list[str]  # missing metaranges of commits; their ranges are unknown
+    at_work: list[str]  # running imports and tasks, as text
+    check: StoreCheck  # of the key-value store
 
 
 @dataclass(slots=True)
 class NamesReader:
-    """Reads the files in use repeatedly, each metarange once.
-
-    Attributes:
-        ranges: ids of the ranges by metarange.
-    """
+    """Reads the files in use repeatedly, each metarange once."""
 
     asking: Asking
     reader: ObjectReader
-    ranges: dict[str, list[str]] = field(default_factory=dict)
+    ranges: dict[str, list[str]] = field(default_factory=dict)  # ids of the ranges by metarange
 
     def read(self) -> Names:
         """Read the files in use now.

@@ -51,17 +51,13 @@ _TELLING = ["hash", "size", "last_modified", "status", "since"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Files of rows.
-
-    Attributes:
-        cut: rows of candidates or young objects of a shard (`FOUND`).
-        before: rows of the list, cut or to be cut.
-    """
+    """Files of rows."""
 
     candidates: list[PartInfo] = field(default_factory=list)
     young: list[PartInfo] = field(default_factory=list)
+    # rows of candidates or young objects of a shard (`FOUND`)
     cut: list[PartInfo] = field(default_factory=list)
-    before: list[PartInfo] = field(default_factory=list)
+    before: list[PartInfo] = field(default_factory=list)  # rows of the list, cut or to be cut
 
     @property
     def rows(self) -> int:
@@ -92,19 +88,13 @@ def _as_found(rows: pa.Table, codes: pa.Array, reasons: pa.Array) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceConfig:
-    """Configuration of every task.
-
-    Attributes:
-        live: hashes of all live addresses.
-        holds: results of the proofs about held candidates.
-        writes: whether the mark leaves a list; else it is only counted.
-    """
+    """Configuration of every task."""
 
     turn: Turn
-    live: LiveSet
-    holds: HoldFiles
+    live: LiveSet  # hashes of all live addresses
+    holds: HoldFiles  # results of the proofs about held candidates
     gone: Gone
-    writes: bool
+    writes: bool  # whether the mark leaves a list; else it is only counted
 
     def read_holds(self, folder: RunFolder) -> Holds:
         """Read the holds other than the wait."""
@@ -113,14 +103,11 @@ class AdvanceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTodo:
-    """A shard to be advanced.
-
-    Attributes:
-        before: files of the list in the folder of lease and index; cut rows are in `found.before`.
-    """
+    """A shard to be advanced."""
 
     shard: int
     found: Sources
+    # files of the list in the folder of lease and index; cut rows are in `found.before`
     before: list[PartInfo] = field(default_factory=list)
 
 
@@ -133,20 +120,15 @@ class AdvanceTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceResult:
-    """Results of some shards.
+    """Results of some shards."""
 
-    Attributes:
-        rows: number of read candidates.
-        parts: files of the new list by shard; an empty shard has no file.
-        confirmed: files of hashes of the candidates after their wait.
-        unread: warnings about unreadable files of the list.
-    """
-
-    rows: int = 0
+    rows: int = 0  # number of read candidates
+    # files of the new list by shard; an empty shard has no file
     parts: dict[int, PartInfo] = field(default_factory=dict)
+    # files of hashes of the candidates after their wait
     confirmed: list[PartInfo] = field(default_factory=list)
     waits: Waits = field(default_factory=Waits)
-    unread: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # warnings about unreadable files of the list
 
     def __add__(self, other: AdvanceResult) -> AdvanceResult:
         return AdvanceResult(
@@ -160,17 +142,11 @@ class AdvanceResult:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """The list after a mark.
+    """The list after a mark."""
 
-    Attributes:
-        bits: there are 2**bits shards.
-        parts: files of rows by shard.
-        confirmed: files of hashes of the candidates after their wait.
-    """
-
-    bits: int
-    parts: dict[int, PartInfo]
-    confirmed: list[PartInfo]
+    bits: int  # there are 2**bits shards
+    parts: dict[int, PartInfo]  # files of rows by shard
+    confirmed: list[PartInfo]  # files of hashes of the candidates after their wait
     waits: Waits
 
 

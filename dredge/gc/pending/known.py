@@ -42,17 +42,11 @@ _OLDER = "it is older than the state of earlier runs, so an older copy was resto
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The list read by subtract.
+    """The list read by subtract."""
 
-    Attributes:
-        etag: of the pointer to the list, or None.
-        pending: None without a usable list.
-        grace: the wait of garbage.
-    """
-
-    etag: str | None = None
-    pending: PendingList | None = None
-    grace: timedelta = timedelta(0)
+    etag: str | None = None  # of the pointer to the list, or None
+    pending: PendingList | None = None  # None without a usable list
+    grace: timedelta = timedelta(0)  # the wait of garbage
 
     @property
     def parts(self) -> list[PartInfo]:
@@ -175,15 +169,10 @@ def _life(created_at: datetime | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """Hashes of the deletions of a run.
+    """Hashes of the deletions of a run."""
 
-    Attributes:
-        uri: of its folder; "" without a run.
-        parts: files of sorted hashes.
-    """
-
-    uri: str = ""
-    parts: list[PartInfo] = field(default_factory=list)
+    uri: str = ""  # of its folder; "" without a run
+    parts: list[PartInfo] = field(default_factory=list)  # files of sorted hashes
 
     @classmethod
     def of(cls, run: Run) -> Self:

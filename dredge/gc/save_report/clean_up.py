@@ -65,18 +65,12 @@ class OwnFilesOutput(StepOutput):
 
 @dataclass(slots=True)
 class Superseded:
-    """Removable files, as keys relative to `ROOT`.
+    """Removable files, as keys relative to `ROOT`."""
 
-    Attributes:
-        bookkeeping: files of state, counts and index.
-        runs: files by run folder, the plan last.
-        folders_left: number of old folders for the next runs.
-    """
-
-    bookkeeping: list[str] = field(default_factory=list)
-    runs: dict[str, list[str]] = field(default_factory=dict)
+    bookkeeping: list[str] = field(default_factory=list)  # files of state, counts and index
+    runs: dict[str, list[str]] = field(default_factory=dict)  # files by run folder, the plan last
     size_bytes: int = 0
-    folders_left: int = 0
+    folders_left: int = 0  # number of old folders for the next runs
 
     @property
     def keys(self) -> list[str]:

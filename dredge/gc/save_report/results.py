@@ -34,16 +34,11 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The result of a step.
-
-    Attributes:
-        summary: of its newest try, complete or not; None without one.
-        failure: as `RunFolder.read_failure` returns it, or None.
-    """
+    """The result of a step."""
 
     step: str
-    summary: StepSummary | None
-    failure: dict[str, Any] | None
+    summary: StepSummary | None  # of its newest try, complete or not; None without one
+    failure: dict[str, Any] | None  # as `RunFolder.read_failure` returns it, or None
 
     @classmethod
     def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:

@@ -108,46 +108,31 @@ def _stem(part: PartInfo) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtractConfig:
-    """The config of the step's tasks; a payload.
-
-    Attributes:
-        live: hashes of all live addresses.
-        head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
-        sizes_there: sizes of the entries of branch heads of referring repositories whose staging records were not read.
-        expired: hashes of the addresses in ranges of expired commits only.
-        pinned: hashes of restored objects.
-        as_of: the store's time when the run was planned; None counts no early deletions.
-        uploads: where upload parts are objects; None elsewhere.
-        nested: prefixes of addresses kept because of another repository.
-        dead: hashes of the listing outside the live set, after a comparison by shard.
-    """
+    """The config of the step's tasks; a payload."""
 
     settings: GCConfig
-    live: LiveSet
+    live: LiveSet  # hashes of all live addresses
+    # sizes of the entries of branch heads; empty where all staging records were read
     head_sizes: tuple[LocatedSet, ...]
-    expired: ShardedSet
+    expired: ShardedSet  # hashes of the addresses in ranges of expired commits only
+    # sizes of the entries of branch heads of referring repositories whose staging records were not read
     sizes_there: tuple[LocatedSet, ...] = ()
-    pinned: tuple[LocatedSet, ...] = ()
-    as_of: datetime | None = None
-    uploads: Uploads | None = None
-    nested: tuple[str, ...] = ()
-    dead: ShardedSet | None = None
+    pinned: tuple[LocatedSet, ...] = ()  # hashes of restored objects
+    as_of: datetime | None = None  # the store's time when the run was planned; None counts no early deletions
+    uploads: Uploads | None = None  # where upload parts are objects; None elsewhere
+    nested: tuple[str, ...] = ()  # prefixes of addresses kept because of another repository
+    dead: ShardedSet | None = None  # hashes of the listing outside the live set, after a comparison by shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """The candidates of a task; a payload.
+    """The candidates of a task; a payload."""
 
-    Attributes:
-        parts: files of rows, and of hashes of the rows without a hold.
-        by_reason: all candidates; examples are without a hold.
-        by_hold: held candidates.
-        early: candidates without a hold before their minimum storage duration, by storage class.
-    """
-
+    # files of rows, and of hashes of the rows without a hold
     parts: list[PartInfo] = field(default_factory=list)
-    by_reason: dict[str, Figures] = field(default_factory=dict)
-    by_hold: dict[str, Figures] = field(default_factory=dict)
+    by_reason: dict[str, Figures] = field(default_factory=dict)  # all candidates; examples are without a hold
+    by_hold: dict[str, Figures] = field(default_factory=dict)  # held candidates
+    # candidates without a hold before their minimum storage duration, by storage class
     early: dict[str, Figures] = field(default_factory=dict)
 
     def __add__(self, other: Candidates) -> Candidates:

@@ -109,35 +109,24 @@ def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Sources of addresses: files of rows, or ranges.
+    """Sources of addresses: files of rows, or ranges."""
 
-    Attributes:
-        name: part of the names of the files that the search writes.
-        uri: of the run folder with the rows.
-        sized: the rows have sizes, for a total.
-        due: selects rows of the pending list; None for other rows.
-    """
-
-    name: str
-    uri: str
+    name: str  # part of the names of the files that the search writes
+    uri: str  # of the run folder with the rows
     rows: Sequence[PartInfo] = ()
     ranges: Sequence[str] = ()
-    sized: bool = False
-    due: Due | None = None
+    sized: bool = False  # the rows have sizes, for a total
+    due: Due | None = None  # selects rows of the pending list; None for other rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Selects the rows of the pending list to look up (`dredge.runs.pending.rows.due`); a payload.
-
-    Attributes:
-        gone: deletions of the run that left the state; they need no lookup.
-    """
+    """Selects the rows of the pending list to look up (`dredge.runs.pending.rows.due`); a payload."""
 
     marked_at: datetime
     grace: timedelta
     cutoff: datetime
-    gone: Gone
+    gone: Gone  # deletions of the run that left the state; they need no lookup
 
     def of(self, folder: RunFolder, part: PartInfo) -> pa.Array:
         """The selected addresses of a file of the list."""
@@ -171,21 +160,13 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The result of a task; a payload.
+    """The result of a task; a payload."""
 
-    Attributes:
-        parts: rows of `ADDRESSES`.
-        unread: warnings about unreadable ranges.
-        rows: unreferenced objects of an inventory.
-        size_bytes: their total size.
-        large: folders with more than `_LARGE` addresses.
-    """
-
-    parts: list[PartInfo]
-    unread: list[str]
-    rows: int = 0
-    size_bytes: int = 0
-    large: list[str] = field(default_factory=list)
+    parts: list[PartInfo]  # rows of `ADDRESSES`
+    unread: list[str]  # warnings about unreadable ranges
+    rows: int = 0  # unreferenced objects of an inventory
+    size_bytes: int = 0  # their total size
+    large: list[str] = field(default_factory=list)  # folders with more than `_LARGE` addresses
 
 
 def _search(

@@ -41,20 +41,13 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupConfig:
-    """The config of the lookup; a payload.
-
-    Attributes:
-        found: rows of unreferenced addresses, with repetitions.
-        listed: candidates of the listing; they need no lookup.
-        cutoff: only objects last modified strictly before this are candidates.
-        large: folders shared by several tasks.
-    """
+    """The config of the lookup; a payload."""
 
     subtract: SubtractConfig
-    found: list[PartInfo]
-    listed: list[PartInfo]
-    cutoff: datetime
-    large: list[str]
+    found: list[PartInfo]  # rows of unreferenced addresses, with repetitions
+    listed: list[PartInfo]  # candidates of the listing; they need no lookup
+    cutoff: datetime  # only objects last modified strictly before this are candidates
+    large: list[str]  # folders shared by several tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,25 +60,17 @@ class LookupTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """The answers of the store; a payload.
+    """The answers of the store; a payload."""
 
-    Attributes:
-        candidates: old objects, and refused ones.
-        young: rows of young objects.
-        refused: the store's message about a refused object; "" without any.
-        inventory_objects: unreferenced objects of an inventory, existing or not.
-        inventory_bytes: their total size in the inventory.
-    """
-
-    candidates: Candidates = field(default_factory=Candidates)
-    young: list[PartInfo] = field(default_factory=list)
+    candidates: Candidates = field(default_factory=Candidates)  # old objects, and refused ones
+    young: list[PartInfo] = field(default_factory=list)  # rows of young objects
     asked_objects: int = 0
     gone_objects: int = 0
     young_objects: int = 0
     refused_objects: int = 0
-    refused: str = ""
-    inventory_objects: int = 0
-    inventory_bytes: int = 0
+    refused: str = ""  # the store's message about a refused object; "" without any
+    inventory_objects: int = 0  # unreferenced objects of an inventory, existing or not
+    inventory_bytes: int = 0  # their total size in the inventory
 
     @property
     def parts(self) -> list[PartInfo]:

@@ -40,42 +40,26 @@ BRANCH = "dredge-lost-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostCommit:
-    """A commit unknown to lakeFS.
+    """A commit unknown to lakeFS."""
 
-    Attributes:
-        name: id of the commit, or of the metarange if the commit is unknown.
-        kind: `KNOWN` or `UNNAMED`.
-        metarange_id: "" is empty content.
-        written_at: write time of the metarange file, by the store's clock; None if it is missing.
-        objects: number of entries; None if the file is missing or damaged.
-        branches: with the commit as head at the last mark.
-        commit: its fields, if known.
-    """
-
-    name: str
-    kind: str
-    metarange_id: str
+    name: str  # id of the commit, or of the metarange if the commit is unknown
+    kind: str  # `KNOWN` or `UNNAMED`
+    metarange_id: str  # "" is empty content
+    # write time of the metarange file, by the store's clock; None if it is missing
     written_at: datetime | None
-    objects: int | None
-    branches: tuple[str, ...] = ()
-    commit: Commit | None = None
+    objects: int | None  # number of entries; None if the file is missing or damaged
+    branches: tuple[str, ...] = ()  # with the commit as head at the last mark
+    commit: Commit | None = None  # its fields, if known
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A restored commit.
+    """A restored commit."""
 
-    Attributes:
-        name: of the lost commit.
-        how: `RECORD` or `METARANGE`.
-        commit_id: of the commit with its content.
-        branch: with that commit as head.
-    """
-
-    name: str
-    how: str
-    commit_id: str
-    branch: str
+    name: str  # of the lost commit
+    how: str  # `RECORD` or `METARANGE`
+    commit_id: str  # of the commit with its content
+    branch: str  # with that commit as head
 
 
 @dataclass(slots=True)

@@ -58,29 +58,19 @@ _EXAMPLES_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """Additions of the witnesses to a mark.
+    """Additions of the witnesses to a mark."""
 
-    Attributes:
-        metaranges: counted as active commits, in addition to those of active commits.
-        parts: for `leave_record` and the re-check.
-    """
-
-    metaranges: set[str]
-    parts: list[PartInfo]
+    metaranges: set[str]  # counted as active commits, in addition to those of active commits
+    parts: list[PartInfo]  # for `leave_record` and the re-check
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A mark after its comparison with earlier marks.
-
-    Attributes:
-        shown: metarange by commit, of all commits known to the server.
-        files: range and metarange files, listed after the commits were read.
-    """
+    """A mark after its comparison with earlier marks."""
 
     past: Past
-    shown: Mapping[str, str]
-    files: Files
+    shown: Mapping[str, str]  # metarange by commit, of all commits known to the server
+    files: Files  # range and metarange files, listed after the commits were read
 
     def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> Witnessed:
         """Find the metaranges counted as active commits without an active commit.

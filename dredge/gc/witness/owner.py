@@ -56,24 +56,16 @@ _LIFTING = "Lift the block with `dredge gc lift-block {repository} --reason …`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of a namespace after a refused mark.
+    """A block of a namespace after a refused mark."""
 
-    Attributes:
-        kind: of the refusal, such as `known_commits`.
-        run_id: the refused run.
-        at: by the store's clock.
-        facts: figures and names for programs, JSON.
-        lifted: the person's statement; None while the block is in force.
-    """
-
-    kind: str
+    kind: str  # of the refusal, such as `known_commits`
     message: str
-    run_id: str
+    run_id: str  # the refused run
     repository: str
     server: str
-    at: datetime
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    lifted: Consent | None = None
+    at: datetime  # by the store's clock
+    facts: Mapping[str, Any] = field(default_factory=dict)  # figures and names for programs, JSON
+    lifted: Consent | None = None  # the person's statement; None while the block is in force
     format: int = _FORMAT
 
 

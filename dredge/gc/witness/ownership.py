@@ -40,18 +40,12 @@ _REMEDY = "Restore the file from a backup, or remove it and name the owner with 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The owner of a namespace.
-
-    Attributes:
-        since: by the store's clock.
-        run_id: the first run of the owner; "" after `dredge gc own`.
-        aliases: other URLs of the same server.
-    """
+    """The owner of a namespace."""
 
     environment: Environment
-    since: datetime
-    run_id: str = ""
-    aliases: tuple[str, ...] = ()
+    since: datetime  # by the store's clock
+    run_id: str = ""  # the first run of the owner; "" after `dredge gc own`
+    aliases: tuple[str, ...] = ()  # other URLs of the same server
     format: int = _FORMAT
 
     def includes(self, found: Environment) -> bool:
@@ -77,18 +71,13 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A namespace and the lakeFS server of a run.
+    """A namespace and the lakeFS server of a run."""
 
-    Attributes:
-        state: the folder of lease and index.
-        clock: the store's; None asks the store each time.
-    """
-
-    state: ObjectWriter
+    state: ObjectWriter  # the folder of lease and index
     client: LakeFS
     repository: str
     run_id: str
-    clock: Callable[[], datetime] | None = None
+    clock: Callable[[], datetime] | None = None  # the store's; None asks the store each time
 
     @classmethod
     def of_run(cls, run: Run) -> Site:
@@ -149,31 +138,20 @@ def read_visitors(state: ObjectReader, owner: Owner) -> list[Visitor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkId:
-    """The id of a complete mark.
+    """The id of a complete mark."""
 
-    Attributes:
-        value: the run id, so that a repeated step writes the same id.
-        run_id: "" for the id of a command.
-        at: by the store's clock.
-    """
-
-    value: str
-    run_id: str
-    at: datetime
+    value: str  # the run id, so that a repeated step writes the same id
+    run_id: str  # "" for the id of a command
+    at: datetime  # by the store's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkIds:
-    """The ids of a namespace.
+    """The ids of a namespace."""
 
-    Attributes:
-        last: the last id kept by the server; None before the first.
-        intent: the id being written, or None.
-        repository_created_at: creation date of the repository with the id; None if the server does not return it.
-    """
-
-    last: MarkId | None = None
-    intent: MarkId | None = None
+    last: MarkId | None = None  # the last id kept by the server; None before the first
+    intent: MarkId | None = None  # the id being written, or None
+    # creation date of the repository with the id; None if the server does not return it
     repository_created_at: datetime | None = None
     format: int = _FORMAT
 
@@ -196,18 +174,12 @@ class MarkIds:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The ids of namespace and server.
-
-    Attributes:
-        value: the server's id, or None.
-        readable: whether the server returned its metadata.
-        etag: ETag of the namespace's record, or None.
-    """
+    """The ids of namespace and server."""
 
     ids: MarkIds
-    value: str | None
-    readable: bool
-    etag: str | None = None
+    value: str | None  # the server's id, or None
+    readable: bool  # whether the server returned its metadata
+    etag: str | None = None  # ETag of the namespace's record, or None
 
     @property
     def passes(self) -> bool:

@@ -42,17 +42,11 @@ DUMP, DAMAGED = "refs dump", "damaged"
 
 @dataclass(slots=True)
 class Unnamed:
-    """Metaranges counted as active commits.
+    """Metaranges counted as active commits."""
 
-    Attributes:
-        young: written since the cutoff.
-        lost: older, without a known commit.
-        kinds: kinds of opened files, also of earlier marks.
-    """
-
-    young: set[str]
-    lost: set[str]
-    kinds: dict[str, str]
+    young: set[str]  # written since the cutoff
+    lost: set[str]  # older, without a known commit
+    kinds: dict[str, str]  # kinds of opened files, also of earlier marks
 
     @property
     def metaranges(self) -> set[str]:
