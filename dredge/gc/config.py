@@ -341,7 +341,6 @@ class GCConfig:
         """Return the wait of garbage before another run deletes it.
 
         Args:
-            undo: the undo way.
             keeps_id: whether the server keeps the id of the last mark.
         """
         least = 0 if keeps_id else GRACE_HOURS_FINAL

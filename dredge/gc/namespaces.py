@@ -119,9 +119,6 @@ def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str
     lakeFS makes a bare or a read-only repository on any namespace (L16), for example to restore the refs of an existing
     one: at once its commits name former garbage.
 
-    Args:
-        namespaces: of all repositories of the server now.
-
     Returns:
         Folders below `data/` with other repositories, relative to the namespace: they are kept.
 
@@ -175,9 +172,6 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
 
     A run of one repository does not know the live objects of another one. lakeFS writes no file of an outer repository
     beside its `data/` and `_lakefs/`. Overlaps of other repositories do not endanger this one's objects.
-
-    Args:
-        namespaces: of all repositories of the server.
 
     Raises:
         RefusedError: the namespace equals others, is among their data or metadata, may overlap with them, has another

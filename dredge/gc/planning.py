@@ -272,7 +272,6 @@ def cutoff(now: datetime, config: GCConfig, inventory: Inventory | None = None) 
     """Return the cutoff of a run.
 
     Args:
-        now: the store's time.
         inventory: replaces the listing; newer objects wait for the next inventory.
     """
     latest = now - timedelta(seconds=config.min_age_seconds)
@@ -317,9 +316,6 @@ def resume_run(
     options: StorageOptions | None = None,
 ) -> bool:
     """Hand a run a new lease of the same holder.
-
-    Args:
-        repository: of the lease.
 
     Returns:
         False for a run of another holder or repository, or with a later lease.

@@ -122,7 +122,6 @@ def find_live(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[S
 
     Args:
         record: its inputs are the mark.
-        runs: the deleting runs.
 
     Raises:
         RefusedError: staging or commits cannot be read completely.

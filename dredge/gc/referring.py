@@ -153,9 +153,6 @@ def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles
     Returns:
         Whether every record was read; else a staged entry equal to the committed one of its path is missing, because it
         is no change.
-
-    Raises:
-        RefusedError: the changes of a branch cannot be read completely, or are too many.
     """
     if run.plan.config.read_kv and not read_records(run, files, NONE).check.doubt:
         return True
@@ -183,10 +180,6 @@ def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: C
 
     Args:
         metaranges: ids of those of the branch heads.
-
-    Raises:
-        RefusedError: a file of a branch head is missing.
-        FormatError: an unreadable file.
     """
     files = list_tables(run.reader)
     heads = read_ranges(run, runner, f"{where}/heads", metaranges)
@@ -251,11 +244,6 @@ def look_at_referring(
 
     Args:
         note: called with the written files.
-
-    Raises:
-        ConfigError: the server does not list a named repository.
-        RefusedError: a repository cannot be read.
-        UnavailableError: the server or a store does not answer.
     """
     if not run.plan.config.referring:
         return []

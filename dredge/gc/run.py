@@ -92,11 +92,7 @@ class Plan:
 
 
 def parse_plan(value: object) -> Plan:
-    """Make a plan from the JSON of `plan.json`.
-
-    Raises:
-        ConfigError: a setting is invalid.
-    """
+    """Make a plan from the JSON of `plan.json`."""
     return from_versioned(Plan, value, FORMAT)
 
 

@@ -93,12 +93,7 @@ class StateStore(VersionStore[RunState]):
         return from_versioned(RunState, value, FORMAT)
 
     def current(self, repository: str, namespace: str) -> Current:
-        """Read the newest state and check whether a run may use it.
-
-        Args:
-            repository: expected in the state.
-            namespace: expected in the state.
-        """
+        """Read the newest state and check whether a run may use it."""
         place = canonical_namespace(namespace)
         return self.find(
             {"repository": repository, "namespace": lambda found: canonical_namespace(found) == place}

@@ -84,7 +84,6 @@ def side_run(
 
     Args:
         place: returns for the namespace the URI of the folder of run folders.
-        what: kind of run, such as "metadata".
         asked: its settings, JSON.
         holder: of the lease, which gets it again after a crash; None is this run alone.
 

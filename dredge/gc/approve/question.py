@@ -42,14 +42,7 @@ class Largest:
 
 
 def find_largest(run: Run, guards: CheckLimitsOutput, count: int) -> Largest:
-    """Find the largest folders and branches of the candidates. Candidates are read one file after the other.
-
-    Args:
-        count: limit of folders and branches.
-
-    Raises:
-        FormatError: a damaged file.
-    """
+    """Find the largest folders and branches of the candidates. Candidates are read one file after the other."""
     folders = _folders(run, guards)
     first = sorted(folders, key=lambda name: (-folders[name].size_bytes, name))[:count]
     branches = _branches(run)
@@ -97,10 +90,6 @@ def make_question(run: Run, report: str) -> Question:
     Args:
         run: this run; `approve` awaits an answer.
         report: URI of the page of its report so far.
-
-    Raises:
-        RefusedError: no request.
-        LeaseHeldError: another run has taken over.
     """
     asked = find_question(run)
     repository = f"lakeFS repository {run.plan.repository}"

@@ -81,11 +81,7 @@ def _of_referring(run: Run, subtracted: Subtracted, published: Published) -> Ite
 
 
 def check_sharing(run: Run) -> frozenset[str]:
-    """The folders below `data/` of other repositories; no object is deleted there.
-
-    Raises:
-        RefusedError: another repository shares the namespace since the guards; its commits were not read.
-    """
+    """The folders below `data/` of other repositories; no object is deleted there."""
     return refuse_sharing(run.plan.repository, run.plan.namespace, _namespaces(run))
 
 
@@ -124,11 +120,7 @@ def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:
 
 
 def look_at_refs(new: NewCommits) -> str | None:
-    """Follow the refs of a repository; returns the reason to stop the round, or None.
-
-    Raises:
-        UnavailableError: branches and tags could not be checked.
-    """
+    """Follow the refs of a repository; returns the reason to stop the round, or None."""
     client, plan = new.run.client, new.run.plan
     try:
         with at_once() as ask:

@@ -142,7 +142,6 @@ def settle(
     """Settle the ledger of a sweep, and count its outcomes.
 
     Args:
-        parts: of the candidates.
         complete: the sweep is complete, so every candidate must have an outcome.
 
     Returns:

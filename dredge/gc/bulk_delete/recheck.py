@@ -100,9 +100,6 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
 
     Returns:
         Figures by name, for the report.
-
-    Raises:
-        RefusedError: staging or commits cannot be read completely.
     """
     # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
     # so heads and tags of the time of the scan count too.

@@ -97,11 +97,7 @@ class InUse:
         self._read: dict[str, Hashes] = {}
 
     def codes_of(self, parts: Sequence[PartInfo], rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate of a new commit; null for others.
-
-        Args:
-            parts: all published files.
-        """
+        """The code of each candidate of a new commit; null for others."""
         self._read = {
             part.sha256: self._read[part.sha256]
             if part.sha256 in self._read

@@ -88,7 +88,6 @@ def find_hits(
 
     Args:
         record: its inputs are the mark.
-        known: records of deletions.
     """
     found = Found(unread=list(known.unread.values()))
     todo = list(_compare(run, record, checked, known.found, found))

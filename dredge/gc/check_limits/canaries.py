@@ -262,7 +262,6 @@ def ambiguous(run: Run, dead: list[Canary], hash_parts: list[PartInfo]) -> list[
     """The canaries among `dead` with another possible key outside the candidates.
 
     Args:
-        dead: canaries to be deleted.
         hash_parts: files with the hashes of the candidates to be deleted.
     """
     found = []

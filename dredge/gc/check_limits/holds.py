@@ -320,9 +320,6 @@ def count_held(
 
     Args:
         shown: branch and path of served objects, by address.
-
-    Raises:
-        FormatError: subtract counted other holds.
     """
     tally, cleared = Tally(), list[Hashes]()
     for part in candidates.with_holds:

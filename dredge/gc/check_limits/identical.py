@@ -68,7 +68,6 @@ def ask_about(
 
     Args:
         record: its inputs are the mark.
-        hashes: of the addresses.
         sizes: of the objects, in the same order.
         where: folder of the files, relative to the run folder.
 

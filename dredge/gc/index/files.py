@@ -25,9 +25,6 @@ def get_files(reader: ObjectReader, ids: Sequence[str], lenient: bool = False) -
 
     Args:
         lenient: leave unreadable files out.
-
-    Raises:
-        NotFoundError: a missing file, unless lenient.
     """
     kept = get_part_cache(reader.uri)
     keys = [METADATA + item for item in ids]

@@ -122,9 +122,6 @@ def find_range_files(reader: ObjectReader, read_before: Iterable[str]) -> tuple[
 
     Returns:
         The ranges, and the names of the opened files.
-
-    Raises:
-        FormatError: a damaged file with the name of a table.
     """
     have = set(read_before)
     files = reader.list_level(METADATA).objects
@@ -231,10 +228,6 @@ def read_metaranges(
     Args:
         metaranges: ids; "" is skipped.
         earlier: metaranges read by an earlier run, which cannot have changed; extended.
-
-    Raises:
-        RefusedError: a missing metarange.
-        FormatError: a damaged metarange, or two that disagree about a range.
     """
     found = earlier or Metaranges()
     ids = sorted({metarange for metarange in metaranges if metarange and metarange not in found.named})
@@ -267,12 +260,7 @@ def list_ranges(run: WorkerRun, config: MetarangeConfig, task: MetarangeTask) ->
 
 
 def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
-    """Read metaranges in this process.
-
-    Raises:
-        RefusedError: a missing metarange.
-        FormatError: a damaged metarange, or two that disagree about a range.
-    """
+    """Read metaranges in this process."""
     # Successive commits share most ranges, so equal records are decoded once.
     place: dict[bytes, int] = {}
     infos: list[RangeInfo] = []

@@ -90,11 +90,6 @@ def addresses_of(
 
     Args:
         state: the folder of the index; it is only read: ranges missing there are decoded and not kept.
-        namespace: URI.
-
-    Raises:
-        RefusedError: a range is missing.
-        FormatError: a range is damaged.
     """
     index = CommittedIndex.load(state, namespace)
     groups, lacking = index.group(ranges)
@@ -126,10 +121,6 @@ def with_metaranges(reader: ObjectReader, known: Metaranges, wanted: Iterable[st
 
     Args:
         wanted: ids; the empty id is skipped.
-
-    Raises:
-        RefusedError: a metarange is missing.
-        FormatError: a metarange is damaged.
     """
     unread = sorted({item for item in wanted if item and item not in known.named})
     if unread:

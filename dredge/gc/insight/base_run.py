@@ -73,11 +73,7 @@ class BaseRun:
                 yield read_hashes(self.folder, part)
 
     def referring_with(self, hashed: np.uint64) -> list[str]:
-        """Names of other repositories that named an address; of the run's own settings.
-
-        Args:
-            hashed: hash of the address.
-        """
+        """Names of other repositories that named an address; of the run's own settings."""
         found = [from_json(Referred, item) for item in self.committed.referring]
         wanted = [np.array([hashed], np.uint64)]
         return [item.repository for item in found if item.live.find(self.folder, wanted)[0].any()]
@@ -257,9 +253,6 @@ def repository_record(view: RowView, location: str, repository: str, namespace: 
 
     Args:
         namespace: URI of its storage namespace, from the server.
-
-    Raises:
-        RefusedError: the store belongs to another server.
     """
     key = repository_key(repository)
     row = next(iter(view.scan(REPOSITORIES_PARTITION, key)), None)
@@ -274,9 +267,6 @@ def repository_record(view: RowView, location: str, repository: str, namespace: 
 
 def all_commits(access: KVAccess, repository: str, namespace: str) -> Graph:
     """Read every commit of a repository, with or without a ref.
-
-    Args:
-        namespace: URI of its storage namespace.
 
     Raises:
         RefusedError: the store belongs to another server.

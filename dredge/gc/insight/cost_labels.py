@@ -204,10 +204,6 @@ def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: s
 
     Args:
         depth: folders in a prefix; at least 1.
-        namespace: URI.
-
-    Raises:
-        FormatError: a range is damaged.
     """
     found = Prefixes()
     inside: Ranges = {}

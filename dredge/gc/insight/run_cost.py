@@ -65,8 +65,6 @@ def forecast(
     """Write the estimated cost of a run into the run folder; None without an earlier run.
 
     Args:
-        plan: of the run.
-        folder: the run folder.
         expecting: gives what `expected` found.
     """
     try:

@@ -75,11 +75,9 @@ def why(
     """Collect the reasons for keeping an object, or the run that deleted it.
 
     Args:
-        now: aware UTC.
         run_root: folder of the runs; None is the repository's namespace.
         access: lakeFS's key-value store; None asks the server about staging.
         policy: of the runs; None takes the policy of the newest run.
-        requests_max: requests to the server about staging.
 
     Raises:
         RefusedError: an unreadable history, or the key-value store of another server.

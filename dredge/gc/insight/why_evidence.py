@@ -151,11 +151,6 @@ def named_by_unnamed(
     Args:
         naming: searches for the object, and notes unreadable sources.
         base: the newest run; None uses the default settings.
-        now: aware UTC.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote the record of the last mark.
-        FormatError: the record is damaged.
     """
     config = None if base is None else base.plan.config
     age = timedelta(seconds=MIN_AGE_HOURS * 3600 if config is None else config.min_age_seconds)
@@ -180,12 +175,7 @@ _BRANCHES = b"branches/"
 
 
 def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
-    """Read every staging record of the repository.
-
-    Raises:
-        RefusedError: the store belongs to another server.
-        FormatError: an unreadable record.
-    """
+    """Read every staging record of the repository."""
     with access.open() as store, store.view() as view:
         record = repository_record(view, store.location, target.repository, target.namespace)
         return list(_named(view, record.partition, target))
@@ -221,7 +211,6 @@ def staged_by_server(
 
     Args:
         branches: in the order of the requests.
-        requests_max: limit of requests.
 
     Returns:
         The branches with the object, and the number of branches without a complete answer.
@@ -261,7 +250,6 @@ def last_judged(
 
     Args:
         root: URI of the namespace, or the run root.
-        runs_max: limit of runs.
 
     Returns:
         The result of the run; and the unread sources, as sentences.

@@ -108,10 +108,6 @@ def find_active(run: Run, ask_dangling: bool = True, read: ReadCommits | None = 
     Args:
         ask_dangling: whether to follow the lines of young dangling commits.
         read: see `find_history`.
-
-    Raises:
-        RefusedError: an answer that could hide active commits.
-        FormatError: a damaged answer.
     """
     found = find_history(run, read)
     branches, graph, warnings = found.branches, found.graph, found.warnings
@@ -190,9 +186,6 @@ def _kept_by_dangling(run: Run, found: Found) -> Graph:
     commits found by its mark, and the next mark finds commits that lost their branch, or are kept by longer rules.
 
     Lines are followed to their roots, because a commit may claim any date: a young one can be behind an old one.
-
-    Raises:
-        RefusedError: a commit of the server's list, or its parent, does not exist.
     """
     if found.rules is None or SERVER not in found.listed:
         return {}
@@ -259,9 +252,6 @@ def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str
 
     Args:
         seen: (branch, commit) pairs, each once a head.
-
-    Raises:
-        RefusedError: a commit does not exist any more.
     """
     now = {(branch.id, branch.commit_id) for branch in active.branches}
     moved = [Ref(branch, commit) for branch, commit in sorted({*seen} - now)]
@@ -283,9 +273,6 @@ def take_in_tags(run: Run, active: ActiveCommits, seen: Iterable[Ref]) -> None:
 
     A branch can be reset to such a commit, get an entry of it into staging, and be reset back, which leaves the staged
     entry. An earlier scan does not show the entry, and after the deletion of the tag no later list has the commit.
-
-    Raises:
-        RefusedError: a commit does not exist any more.
     """
     for tag in seen:
         if tag.commit_id not in active.metaranges:

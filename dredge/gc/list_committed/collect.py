@@ -83,10 +83,6 @@ def collect_ranges(
         counted_bits: collect a difference to reference counts of so many bits; None collects everything.
         keep_counts: write counts for later runs.
         count_here: write counts for this run alone, into its own folder.
-
-    Raises:
-        RefusedError: a missing range.
-        FormatError: a damaged range, or one that differs from its metarange.
     """
     rows = sum(facts.count for facts in roles.active.values())
     bits = counted_bits

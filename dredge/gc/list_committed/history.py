@@ -65,10 +65,6 @@ def find_history(run: Run, read: ReadCommits | None = None) -> Found:
 
     Args:
         read: refs and commits of the key-value store, from `scan_staging`; None reads them.
-
-    Raises:
-        RefusedError: an answer that could hide active commits, or a head without its commit.
-        FormatError: a damaged answer or record.
     """
     if not run.plan.config.read_kv:
         return _from_server(run)
@@ -163,14 +159,7 @@ def _read_server_list(run: Run, location: str, branches: list[Ref]) -> dict[str,
 
 
 def read_commits_csv(data: bytes, name: str) -> dict[str, str]:
-    """Parse the server's list of active commits: metarange id by commit id.
-
-    Args:
-        name: for messages.
-
-    Raises:
-        FormatError: a damaged or unknown file.
-    """
+    """Parse the server's list of active commits: metarange id by commit id."""
     try:
         rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
         if rows.fieldnames != ["commit_id", "expired", "metarange_id"]:
@@ -216,9 +205,6 @@ def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Grap
     Args:
         refs: branches or tags, the ref with the longest history first.
         graph: commits read before; extended.
-
-    Raises:
-        RefusedError: a ref's commit does not exist, or a history cannot be read to its root.
     """
     read: Graph = {} if graph is None else graph
     for ref in refs:
@@ -272,14 +258,7 @@ def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None
 
 
 def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
-    """Return the history of refs, taken from known commits.
-
-    Args:
-        every: the known commits.
-
-    Raises:
-        RefusedError: a ref's commit, or an ancestor of it, is unknown.
-    """
+    """Return the history of refs, taken from known commits."""
     graph: Graph = {}
     for ref in refs:
         waiting = [ref.commit_id]

@@ -276,8 +276,6 @@ def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active:
 
     Args:
         commits: expired commits, newest first.
-        named: metaranges read before.
-        active: ids of the active ranges.
     """
     most = run.plan.config.tuning.explain_ranges_max
     metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))

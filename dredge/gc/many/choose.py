@@ -160,11 +160,7 @@ _CLOCKS = timedelta(minutes=5)
 
 
 def other_collector(reader: ObjectReader) -> str:
-    """Why a repository seems to belong to another collector; "" when it does not.
-
-    Raises:
-        FormatError: the lease is damaged.
-    """
+    """Why a repository seems to belong to another collector; "" when it does not."""
     ours = read_lease_end(reader, f"{STATE}/{LEASE}")
     for run_id, when in _of_others(reader):
         if ours is None or when > ours + _CLOCKS:

@@ -54,9 +54,6 @@ def collect_each(
 ) -> Iterator[Outcome]:
     """Collect repositories, each with its own lease, plan and report. A failed run stops no other run.
 
-    Args:
-        runner: spreads the tasks of all runs.
-
     Returns:
         The outcomes, in the order of the names.
     """

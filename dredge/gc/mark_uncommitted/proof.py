@@ -164,12 +164,7 @@ class BranchReader:
         """Record the address of every change of a branch.
 
         Args:
-            pool: for requests of single paths.
             after: only greater paths.
-
-        Raises:
-            UnreadableError: a changed path has no object.
-            TooManyError: the limit of requests is reached.
         """
         for page in self.changes(branch, after):
             rest = self._take_listed(branch, [change.path for change in page])
@@ -265,7 +260,6 @@ def prove(
     Args:
         branches: head by name, listed after the scan, with hidden branches.
         scanned: hashes of the addresses of the server's scans.
-        extents: possibly lost rows.
         everything: request all changes of every branch.
         give_up_at: do not request all changes if they are at least this many, the number that was too many before.
         tail: last changed paths of a branch to check before all are requested.

@@ -180,10 +180,6 @@ def scan_server(run: Run, files: StagedFiles, deadline: float) -> ServerScan:
 
     Args:
         deadline: on the clock of `running_seconds`.
-
-    Raises:
-        RefusedError: contradictory answers, missing files, or no end before the deadline.
-        FormatError: a damaged file.
     """
     scan = ServerScan()
     for token, page in _pages(run, deadline):
@@ -283,9 +279,6 @@ def canonical_staged(addresses: pa.ChunkedArray, namespace: str) -> pa.ChunkedAr
 
     Args:
         addresses: as the server wrote them; relative by contract. The key of a full address in the namespace is added.
-
-    Raises:
-        FormatError: a missing address.
     """
     if addresses.null_count:
         raise FormatError("the server wrote a staged row without an address. Nothing was deleted.")

@@ -188,11 +188,6 @@ def read_records(
         files: takes the addresses missing from the server's answer.
         shown: hashes of the server's uncommitted addresses, sorted and distinct; empty without a scan.
         with_commits: read refs and commits as well, after the staging records.
-
-    Raises:
-        ConfigError: no access, or no such store.
-        RefusedError: it is not the store of this repository, or its tokens change in every round.
-        FormatError: a damaged record.
     """
     log.info("run %s: reading all staging records from the key-value store; usually seconds", run.plan.run_id)
     sink = _Sink(files, shown)
@@ -312,9 +307,6 @@ def scan_staging(run: Run, where: str, with_commits: bool = False) -> Staging:
 
     Args:
         with_commits: where the key-value store's records alone are the proof, read its commits as well, after them.
-
-    Raises:
-        RefusedError: no proof of completeness within the limits.
     """
     staging = Staging(StagedFiles(run.folder, where))
     deadline = running_seconds() + run.plan.config.safety.scan_deadline_seconds

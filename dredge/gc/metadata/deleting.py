@@ -121,9 +121,6 @@ def delete_files(
 
     Args:
         may_send: asked right before each request.
-
-    Raises:
-        RefusedError: a name is not that of a range or metarange; no file was deleted.
     """
     if odd := next((file.name for file in files if not is_table_id(file.name)), None):
         raise RefusedError(f"{odd!r} is not named like a range or metarange. Nothing was deleted.")
@@ -150,8 +147,6 @@ def find_copies(
     """Find copies of files deleted by collections of metadata.
 
     Args:
-        wanted: names of the files.
-        now: by the store's clock.
         days: older runs are not searched.
 
     Returns:
@@ -186,7 +181,6 @@ def old_copies(
 
     Args:
         named: names of the files in use by commits; their copies stay, even of missing files.
-        now: by the store's clock.
         days: copies of younger runs stay.
     """
     for run_id, uri in _runs(namespace, options):
@@ -253,12 +247,7 @@ def restore_metaranges(
     now: datetime,
     options: StorageOptions | None = None,
 ) -> Sought:
-    """Search missing metaranges in the ledgers of collections of metadata, and restore them from copies.
-
-    Args:
-        there: names of the existing files.
-        now: by the store's clock.
-    """
+    """Search missing metaranges in the ledgers of collections of metadata, and restore them from copies."""
     found = Sought(deleted_by=_deleted_by(namespace, missing, options))
     back = put_back(namespace, find_copies(namespace, missing, now, _EVER, options), options)
     reader = open_reader(namespace, options)

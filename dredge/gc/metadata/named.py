@@ -43,7 +43,6 @@ def read_history(
     """Read the commits of a repository.
 
     Args:
-        now: for the rules.
         access: lakeFS's key-value store; None reads only commits reachable from refs.
 
     Raises:
@@ -138,11 +137,7 @@ class NamesReader:
         return {*wanted, *named}, missing
 
     def read_tables(self, names: Sequence[str]) -> set[str]:
-        """Return the ranges of the metaranges among some files.
-
-        Raises:
-            NotFoundError: a file is missing.
-        """
+        """Return the ranges of the metaranges among some files."""
         found: set[str] = set()
         for key, data in self.reader.get_many([METADATA + name for name in names], _AT_ONCE):
             try:

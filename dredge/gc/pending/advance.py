@@ -156,13 +156,8 @@ def advance_list(
     """Advance the list by the candidates of a complete mark, and find those after their wait.
 
     Args:
-        record: of check_limits.
-        known: the list before.
         holds: results of the proofs about held candidates.
         writes: whether the mark leaves a list; else it is only counted.
-
-    Raises:
-        FormatError: some candidates were not compared, or an optimized run cannot read the list.
     """
     candidates, committed = record.input(SubtractOutput), record.input(ListCommittedOutput)
     config = AdvanceConfig(

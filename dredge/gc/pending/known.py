@@ -58,12 +58,7 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
     """Read the list of a namespace and check whether a run may use it.
 
     Args:
-        state: the folder of lease and index.
         created_at: creation date of the repository; None if the server does not return it.
-        now: the store's time.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote it.
     """
     with at_once() as ask:
         newest_read, fetched = ask(StateStore(state).newest), ask(fetch_list, state)
@@ -88,14 +83,7 @@ def expected_list(state: ObjectReader, namespace: str, created_at: datetime | No
 
 
 def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
-    """Read the list before a run, and whether the server keeps the id of a mark.
-
-    Args:
-        record: of subtract.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote it.
-    """
+    """Read the list before a run, and whether the server keeps the id of a mark."""
     with at_once() as ask:
         keeps = ask(keeps_id, Site.of_run(run))
         stored = find_list(run.state, run.plan.namespace, _created_at(record), run.store_now())
@@ -106,11 +94,7 @@ def note_list(run: Run, record: StepRecord, stored: Stored, keeps: bool) -> Know
     """Add the list before a run to the files of subtract.
 
     Args:
-        record: of subtract.
         stored: from `read_before`, as `keeps`.
-
-    Raises:
-        RefusedError: an optimized run has no usable list.
     """
     plan = run.plan
     if stored.pending is None and plan.mode != CLEAN:
@@ -137,7 +121,6 @@ def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[
     """Write the list after a complete mark. Its parts are written, and the run holds the lease.
 
     Args:
-        record: of check_limits.
         bits: there are 2**bits shards.
         parts: files of rows by shard.
 

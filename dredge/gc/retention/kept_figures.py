@@ -59,7 +59,6 @@ def count_kept(
 
     Args:
         extras: ranges beyond the server's answer; sets about paths have their files.
-        listed: parts of the listing.
         staged: hashes of staged addresses.
         counted: the number of active ranges that name each address.
         counted_uri: URI of the folder with its files.

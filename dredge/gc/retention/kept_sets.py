@@ -83,11 +83,7 @@ def find_extra(
     Args:
         kept: the sets, without the commits of the server's answer.
         metarange_of: returns the metarange id of a commit; "" for no entries.
-        named: metaranges read before.
         without: ids of the ranges of the server's answer.
-
-    Raises:
-        RefusedError: a missing metarange.
     """
     extras = []
     for found in kept:
@@ -145,10 +141,6 @@ def collect_paths(run: Run, runner: TaskRunner, where: str, extras: Sequence[Ext
 
     Args:
         extras: of all sets; those about paths get their files.
-
-    Raises:
-        RefusedError: a missing range.
-        FormatError: a damaged range.
     """
     for number, extra in enumerate(extras):
         if extra.kept.paths and extra.ranges:
@@ -236,11 +228,7 @@ def addresses_below(
     """Hash every possible key of the entries of a range with a matching path.
 
     Args:
-        data: the range file.
         pattern: for whole paths.
-
-    Raises:
-        FormatError: damaged, or another range.
     """
     expected = Expected(facts.count, facts.max_key)
     rows = read_addresses(data, name, ("key", "address", "address_type"), expected)

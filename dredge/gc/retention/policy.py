@@ -198,9 +198,6 @@ def load_policy(given: str, options: StorageOptions | None = None) -> RetentionP
     Args:
         given: text with a line break, or with `{` as its first character, is the policy itself; other text is its path
             or URI: `/absolute/path.yaml`, `s3://bucket/path.yaml`.
-
-    Raises:
-        ConfigError: no such file, or no valid policy; with file and line.
     """
     if "\n" in given or given.lstrip().startswith("{"):
         return read_policy(given, INLINE)

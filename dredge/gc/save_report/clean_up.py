@@ -105,12 +105,7 @@ def _clean_up(run: Run, record: StepRecord) -> None:
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find the removable files. Removes no file.
-
-    Raises:
-        RefusedError: the store's clock and this machine's differ too much.
-        DredgeError: the state or a listing cannot be read.
-    """
+    """Find the removable files. Removes no file."""
     reader = open_reader(f"{run.plan.namespace.rstrip('/')}/{ROOT}", run.options)
     now = run.store_now()
     # After a jump of the clock all files would be old.

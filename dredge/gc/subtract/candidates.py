@@ -155,7 +155,6 @@ def classify(
     """Add reasons and holds to unreferenced objects.
 
     Args:
-        rows: rows of the listing.
         undescribed: the store refused to describe the objects; only their addresses are known.
 
     Returns:

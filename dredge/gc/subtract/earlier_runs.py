@@ -56,7 +56,6 @@ def look_into(
 
     Args:
         record: its parts are the candidates of the listing.
-        known: the pending list before this run.
     """
     searched = _search_all(run, runner, record, config, known)
     found = [part for result in searched for part in result.parts]
@@ -247,10 +246,6 @@ def find_drift(run: Run, record: StepRecord, known: Known) -> dict[str, Any] | N
     An optimized run covers staged and committed objects of the run before, the pending list, and slices not yet
     covered or to be listed again. Other garbage can only be an object written into its slice after the margin; else
     the collector has a bug, and the run a warning.
-
-    Args:
-        record: of subtract, with its parts.
-        known: the pending list before this run.
 
     Returns:
         Figures and a few addresses; None for optimized runs, and without a state or a pending list.

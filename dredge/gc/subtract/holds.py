@@ -150,11 +150,7 @@ HOLDS: list[Hold] = [
 
 
 def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
-    """The code of the hold on each row of a listing; null without a hold.
-
-    Raises:
-        TypeError: a hold did not return a mask of the rows.
-    """
+    """The code of the hold on each row of a listing; null without a hold."""
     codes, held = np.full(rows.num_rows, None, object), np.zeros(rows.num_rows, bool)
     # Liftable holds last: else a proof about one hold would free objects of another one.
     for hold in sorted(HOLDS, key=lambda hold: hold.may_be_lifted):
@@ -206,11 +202,7 @@ def targets_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedAr
 
 
 def going_on(uploads: Uploads, rows: pa.Table, threads: int) -> pa.Array:
-    """The objects with possibly unfinished uploads, for the parts among some rows of a listing.
-
-    Args:
-        threads: number of uploads looked up at once.
-    """
+    """The objects with possibly unfinished uploads, for the parts among some rows of a listing."""
     targets = targets_of(rows["address"])
     if targets.null_count == rows.num_rows:
         return pa.array([], pa.string())

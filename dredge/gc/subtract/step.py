@@ -197,11 +197,7 @@ def _chunks(
 
 
 def find_dead(run: Run, runner: TaskRunner, live: LiveSet, listed: Sequence[PartInfo]) -> ShardedSet:
-    """The hashes of the listing outside the live set, compared by shard: no task reads more than its share.
-
-    Raises:
-        FormatError: incompletely compared.
-    """
+    """The hashes of the listing outside the live set, compared by shard: no task reads more than its share."""
     shards: dict[int, list[PartInfo]] = defaultdict(list)
     for cut in _cut(run, runner, live.bits, listed):
         for shard, part in cut.shards.items():

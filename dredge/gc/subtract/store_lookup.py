@@ -93,7 +93,6 @@ def look_up(
     """Look up unreferenced objects, each once.
 
     Args:
-        found: rows of addresses.
         listed: candidates of the listing.
         large: folders with many of the addresses, shared by several tasks.
     """
@@ -193,7 +192,6 @@ def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[An
 
     Args:
         addresses: distinct, in byte order.
-        threads: number of concurrent listings.
 
     Returns:
         An answer for each, in any order.

@@ -178,7 +178,6 @@ def forget_lost(
     """Give up the lost commits: their objects become garbage, and later marks ignore the commits.
 
     Args:
-        why: the person's reason.
         keep_unnamed_days: how long unnamed metaranges count.
         access: lakeFS's key-value store; None uses only commits reachable from refs.
 

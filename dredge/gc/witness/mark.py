@@ -92,10 +92,6 @@ def pass_witnesses(
     Args:
         active: the active commits, all read.
         read_past: returns the record of earlier marks, which only runs with the lease replace.
-
-    Raises:
-        WitnessError: a witness refuses the mark.
-        RefusedError: the metarange of an active commit is missing in the bucket.
     """
     with at_once() as ask:  # commits are read
         repository_read = ask(run.client.repository, run.plan.repository)
@@ -133,9 +129,6 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
 
     Returns:
         The past, without a record if the repository was created again on a namespace without older metaranges.
-
-    Raises:
-        WitnessError: it was created again on a namespace with older metaranges.
     """
     record = past.record
     if record is None or not _is_other_life(record, repository):
@@ -162,15 +155,7 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
 
 
 def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> None:
-    """Ask the server for active commits of the last complete mark outside this mark, and for its newest inactive ones.
-
-    Args:
-        shown: ids of the commits of this mark.
-        files: metarange files by id.
-
-    Raises:
-        WitnessError: the server does not know some of them.
-    """
+    """Ask the server for active commits of the last complete mark outside this mark, and for its newest inactive ones."""
     unknown = find_unknown(run.client, run.plan.repository, past, shown, files)
     if not unknown:
         return
@@ -197,10 +182,6 @@ def find_unknown(
     It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any older
     database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a shorter
     prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
-
-    Args:
-        shown: ids of the commits that the server shows.
-        files: metarange files by id.
 
     Returns:
         Ids, sorted.
@@ -263,11 +244,7 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], p
 
     Args:
         active: the active commits, all read.
-        ranges: ids of the read ranges.
         past: the record of earlier marks, which only runs with the lease replace.
-
-    Raises:
-        RefusedError: the metarange of an active commit is missing in the bucket.
     """
     files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
     known = past.known({*_shown_commits(active).values()}, ranges)
@@ -275,11 +252,7 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], p
 
 
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
-    """Write the commits of a complete mark for the marks after it.
-
-    Raises:
-        ConflictError: another mark has left its record since.
-    """
+    """Write the commits of a complete mark for the marks after it."""
     folder = run.folder
     now = pa.Table.from_pylist(list(_rows(run, committed)), schema=COMMITS)
     carried = folder.read_part(committed.carried_commits)

@@ -106,11 +106,7 @@ def read_block(state: ObjectReader) -> Block | None:
 
 
 def refuse_blocked(state: ObjectReader) -> None:
-    """Refuse to delete in a blocked namespace.
-
-    Raises:
-        BlockedError: there is a block in force.
-    """
+    """Refuse to delete in a blocked namespace."""
     found = read_block(state)
     if found is not None:
         raise BlockedError(f"{describe(found)} Nothing (more) was deleted.")
@@ -169,13 +165,7 @@ def _read_block(state: ObjectReader) -> tuple[str | None, Block | None]:
 
 
 def check_plan(site: Site, dry_run: bool) -> None:
-    """Refuse to plan deletions in a blocked namespace or in one of another server.
-
-    Raises:
-        BlockedError: the namespace is blocked.
-        WitnessError: another server owns it.
-        RefusedError: the user may not set metadata, and there is no person's consent.
-    """
+    """Refuse to plan deletions in a blocked namespace or in one of another server."""
     if dry_run:
         return
     with at_once() as ask:
@@ -191,11 +181,6 @@ def check_before_deleting(site: Site) -> None:
     """Refuse to delete in a blocked namespace, or through another server than the last mark's.
 
     The caller holds the lease.
-
-    Raises:
-        BlockedError: the namespace is blocked.
-        WitnessError: another server owns it, or the server lacks the id.
-        RefusedError: the server has no id, and there is no person's consent.
     """
     with at_once() as ask:
         ownership, ids = ask(_demand_ownership, site), ask(compare_ids, site)
@@ -214,10 +199,6 @@ def check_owner(run: Run, record: StepRecord) -> bool:
     Returns:
         Whether the server owns the namespace, or there is no owner yet. The mark of another server leaves no records
         and is not compared with the owner's marks.
-
-    Raises:
-        WitnessError: the run deletes, and another server owns the namespace.
-        BlockedError: the run deletes, and the namespace is blocked.
     """
     site, dry_run = Site.of_run(run), run.plan.dry_run
     with at_once() as ask:
@@ -240,11 +221,7 @@ def check_owner(run: Run, record: StepRecord) -> bool:
 
 
 def check_id(run: Run, compared: Compared) -> None:
-    """Check that the owner's server is the server of the last complete mark.
-
-    Raises:
-        WitnessError: it lacks the id of the last mark.
-    """
+    """Check that the owner's server is the server of the last complete mark."""
     site = Site.of_run(run)
     if not compared.passes and not _is_new_repository(run, compared):
         _refuse_id(site, site.client.environment(), compared)
@@ -261,9 +238,6 @@ def claim_namespace(run: Run) -> bool:
 
     Returns:
         Whether the server is the owner now. The mark of another server leaves no records.
-
-    Raises:
-        WitnessError: the run deletes, and another server owns the namespace.
     """
     site = Site.of_run(run)
     environment, owner = _environment_and_owner(site)
@@ -276,13 +250,7 @@ def claim_namespace(run: Run) -> bool:
 
 
 def leave_id(run: Run, record: StepRecord) -> None:
-    """Write the id of a complete mark of the owner to the namespace and the server.
-
-    Raises:
-        WitnessError: the server lacks the id of the last mark.
-        RefusedError: the run deletes, the user may not set metadata, and there is no person's consent.
-        UnavailableError: the server did not keep the id.
-    """
+    """Write the id of a complete mark of the owner to the namespace and the server."""
     site = Site.of_run(run)
     with at_once() as ask:
         repository = ask(site.client.repository, site.repository)

@@ -105,11 +105,7 @@ def claim(state: ObjectWriter, owner: Owner) -> Owner:
 
 
 def replace_owner(state: ObjectWriter, owner: Owner) -> None:
-    """Replace the owner.
-
-    Raises:
-        ConflictError: another process replaced it at the same moment.
-    """
+    """Replace the owner."""
     etag, _ = _read_owner(state)
     if not replace_tagged(state, OWNER, _encode(owner), etag) and read_owner(state) != owner:
         raise ConflictError(f"{state.uri}/{OWNER} was changed at the same moment. Give the command again.")
@@ -211,10 +207,6 @@ def write_id(site: Site, compared: Compared | None = None, repository: Repositor
 
     Returns:
         False if the user may not set metadata, or the server has no such call.
-
-    Raises:
-        ConflictError: another process changed the namespace's record.
-        UnavailableError: the server did not keep the id.
     """
     compared = compared or compare_ids(site)
     created_at = (repository or site.client.repository(site.repository)).created_at

@@ -41,7 +41,6 @@ def take_over(
     """Make the server of the lakeFS connection the owner of a repository's namespace.
 
     Args:
-        why: the person's reason.
         who: None is the login name of this process.
 
     Returns:
@@ -149,10 +148,6 @@ def hold_lease(
 
     Args:
         what: the command, for the holder's name.
-
-    Raises:
-        ConfigError: the reason is empty.
-        LeaseHeldError: a run works on the repository.
     """
     check_reason(why)
     server = client or LakeFSClient.from_env()
@@ -164,11 +159,7 @@ def hold_lease(
 
 
 def demand_owner(site: Site) -> Owner | None:
-    """Refuse a statement through another server than the owner; return the owner.
-
-    Raises:
-        RefusedError: another server owns the namespace.
-    """
+    """Refuse a statement through another server than the owner; return the owner."""
     environment, owner = site.client.environment(), read_owner(site.state)
     if owner is not None and not owner.includes(environment):
         raise RefusedError(

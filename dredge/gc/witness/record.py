@@ -115,11 +115,7 @@ class Stored:
 
 
 def read_record(state: ObjectReader) -> Stored:
-    """Read the record of the last complete mark.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote it.
-    """
+    """Read the record of the last complete mark."""
     tagged = read_tagged(state, POINTER)
     if tagged is None:
         return Stored()
@@ -138,11 +134,7 @@ def parts_of(record: MarkRecord) -> list[str]:
 
 
 def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, tables: pa.Table) -> None:
-    """Write the record of a complete mark in place of the compared record. The run holds the lease.
-
-    Raises:
-        ConflictError: another mark has left its record since.
-    """
+    """Write the record of a complete mark in place of the compared record. The run holds the lease."""
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
     with at_once() as ask:
@@ -274,7 +266,6 @@ class Past:
         """Return the oldest write time of counted metaranges without a known commit.
 
         Args:
-            now: the store's time.
             keep_unnamed: the minimum time for which they count.
         """
         if self.record is None:

@@ -72,9 +72,6 @@ def demand_metaranges(
 
     Returns:
         The current files.
-
-    Raises:
-        RefusedError: a metarange is missing.
     """
     wanted = {item for item in metaranges if item}
     if not wanted - files.keys():
@@ -121,8 +118,6 @@ def sort_out(
     """Find the metaranges counted as active commits.
 
     Args:
-        reader: on the storage namespace.
-        state: the folder of lease and index.
         files: listed after the commits were read.
         cutoff: all metaranges written then or later count.
         since: metaranges without a known commit count if written then or later.
@@ -182,11 +177,7 @@ def kind_of(envelope: Envelope) -> str:
 
 
 def open_table(reader: ObjectReader, info: ObjectInfo) -> Envelope:
-    """Read the end of a file of `_lakefs/`.
-
-    Raises:
-        FormatError: it is no table.
-    """
+    """Read the end of a file of `_lakefs/`."""
     size = min(info.size, _TAIL_BYTES)
     # S3 refuses a range of an empty file.
     tail = reader.get_range(info.key, info.size - size, size) if size else b""
