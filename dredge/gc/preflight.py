@@ -30,7 +30,7 @@ from dredge.gc.planning import compare_server
 from dredge.gc.referring import check_referring
 from dredge.gc.run import RUNS, STATE, open_state
 from dredge.gc.state import StateStore
-from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
+from dredge.gc.storage_classes import CHARGED_EARLY, HELD
 from dredge.gc.witness.owner import PLANNED, describe, has_consent, read_block
 from dredge.gc.witness.ownership import Site, compare_ids, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
@@ -387,13 +387,13 @@ def _estimate(site: _Site) -> Iterator[Line]:
             f"no run deletes the objects in {', '.join(archived)}",
             "Move them to another tier to collect them.",
         )
-    early = sorted(classes & set(MINIMUM_DAYS) - set(HELD))
+    early = sorted(classes & set(CHARGED_EARLY) - set(HELD))
     if early:
         yield Line(
             "storage_classes",
             "warning",
             f"the deletion of objects in {', '.join(early)} within their minimum time is charged",
-            "The report of a dry run has the costs.",
+            "Check the price list of the store.",
         )
 
 

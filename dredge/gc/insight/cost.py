@@ -43,7 +43,6 @@ from dredge.gc.insight.cost_labels import (
     owners_of,
 )
 from dredge.gc.retention.kept_sets import PATHS
-from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
@@ -280,9 +279,6 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
     cost.kinds[YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
         cost.notes.append(text)
-    candidates = base.folder.read_summary(SubtractOutput.STEP)
-    if candidates is not None and (text := SubtractOutput.of(candidates).early_deletion):
-        cost.notes.append(f"Deleting the garbage of that run is charged as early deletion: {text}.")
     swept, guards = (
         base.folder.read_summary(output.STEP) for output in (BulkDeleteOutput, CheckLimitsOutput)
     )

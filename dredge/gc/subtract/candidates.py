@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,10 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.pending.known import NAME, Known, known_list
 from dredge.gc.slice_listing import LISTED, SliceListingOutput
-from dredge.gc.storage_classes import MINIMUM_DAYS, early_fee
 from dredge.gc.subtract.holds import Evidence, Uploads, going_on, holds_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
-from dredge.runs.rendering import size_text
 from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
@@ -92,15 +89,6 @@ class SubtractOutput(StepOutput):
         found: list[str] = self.summary.details.get("nested", [])
         return found
 
-    @property
-    def early_deletion(self) -> str:
-        """The cost of deleting the candidates before their minimum storage duration, as text; "" without any."""
-        return "; ".join(
-            f"{early['objects']:,} objects ({size_text(early['bytes'])}) of class {name}, charged for at least"
-            f" {MINIMUM_DAYS.get(name, 0)} days: about {early['fee_usd']:,.2f} US dollars"
-            for name, early in self.summary.details.get("early_deletion", {}).items()
-        )
-
 
 def _stem(part: PartInfo) -> str:
     return part.name.partition("-")[2].partition(".")[0]
@@ -118,7 +106,6 @@ class SubtractConfig:
     # sizes of the entries of branch heads of referring repositories whose staging records were not read
     sizes_there: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()  # hashes of restored objects
-    as_of: datetime | None = None  # the store's time when the run was planned; None counts no early deletions
     uploads: Uploads | None = None  # where upload parts are objects; None elsewhere
     nested: tuple[str, ...] = ()  # prefixes of addresses kept because of another repository
     dead: ShardedSet | None = None  # hashes of the listing outside the live set, after a comparison by shard
@@ -132,15 +119,12 @@ class Candidates:
     parts: list[PartInfo] = field(default_factory=list)
     by_reason: dict[str, Figures] = field(default_factory=dict)  # all candidates; examples are without a hold
     by_hold: dict[str, Figures] = field(default_factory=dict)  # held candidates
-    # candidates without a hold before their minimum storage duration, by storage class
-    early: dict[str, Figures] = field(default_factory=dict)
 
     def __add__(self, other: Candidates) -> Candidates:
         return Candidates(
             parts=[*self.parts, *other.parts],
             by_reason=add_up([self.by_reason, other.by_reason]),
             by_hold=add_up([self.by_hold, other.by_hold]),
-            early=add_up([self.early, other.early]),
         )
 
     @property
@@ -220,7 +204,6 @@ def write_candidates(
             parts=[part, hashes],
             by_reason=_by_reason(rows, free),
             by_hold=_sums(rows.filter(pc.is_valid(rows["hold"])), "hold"),
-            early={} if config.as_of is None else _early_deletions(free, config.as_of),
         )
     return written
 
@@ -237,42 +220,4 @@ def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
     groups = rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
     return {
         group[column]: Figures(objects=group["size_count"], size_bytes=group["size_sum"]) for group in groups
-    }
-
-
-def _early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Figures]:
-    """Objects before their minimum storage duration, by storage class.
-
-    Listings do not contain the time of a change of the class, so the last modification is used: the true cost of
-    objects moved later is higher.
-    """
-    if rows["storage_class"].null_count == rows.num_rows:
-        return {}
-    now, found = round(as_of.timestamp() * 1e6), dict[str, Figures]()
-    for name in pc.unique(rows["storage_class"]).to_pylist():
-        if name not in MINIMUM_DAYS:
-            continue
-        own = rows.filter(pc.fill_null(pc.equal(rows["storage_class"], name), False))
-        sizes = own["size"].to_numpy()
-        ages = (now - own["last_modified"].cast(pa.int64()).to_numpy()) / _MICROSECONDS_OF_A_DAY
-        left = np.maximum(MINIMUM_DAYS[name] - ages, 0.0)
-        early = left > 0
-        if early.any():
-            found[name] = Figures(
-                objects=int(early.sum()),
-                size_bytes=int(sizes[early].sum()),
-                byte_days=round(float((sizes * left).sum())),
-            )
-    return found
-
-
-def early_details(found: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:
-    """Early deletions for the summary, with the fee by the list price."""
-    return {
-        name: {
-            "objects": early.objects,
-            "bytes": early.size_bytes,
-            "fee_usd": round(early_fee(name, early.byte_days), 4),
-        }
-        for name, early in sorted(found.items())
     }

@@ -28,7 +28,6 @@ from dredge.gc.subtract.candidates import (
     Candidates,
     SubtractConfig,
     SubtractOutput,
-    early_details,
     write_candidates,
 )
 from dredge.gc.subtract.earlier_runs import find_drift, look_into
@@ -88,7 +87,6 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["reasons"] = {
         reason: found.by_reason[reason].to_details() for reason in REASONS if reason in found.by_reason
     }
-    record.details["early_deletion"] = early_details(found.early)
     record.details["drift"] = find_drift(run, record, known)
 
 
@@ -107,7 +105,6 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         ),
         expired=committed.expired,
         pinned=sets_of(pins),
-        as_of=run.plan.created_at,
         uploads=Uploads.of(run.plan),
         nested=_nested(run, record),
     )

@@ -155,7 +155,7 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
 
 
 def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> None:
-    """Ask the server for active commits of the last complete mark outside this mark, and for its newest inactive ones."""
+    """Refuse a mark if the server does not know commits of the last complete mark (`find_unknown`)."""
     unknown = find_unknown(run.client, run.plan.repository, past, shown, files)
     if not unknown:
         return

@@ -57,7 +57,6 @@ def test_what_a_run_deletes_on_azure_comes_back_from_its_versions(
             candidates = run.folder.read_summary(SubtractOutput.STEP)
             assert candidates is not None
             assert candidates.counts["archived_objects"] == 1
-            assert "AZURE_COOL" in SubtractOutput.of(candidates).early_deletion
             for path, data in staying.items():
                 assert repository.branch("main").object(path).reader(mode="rb").read() == data
             wanted = RestoreConfig(repository="lake", run=run.plan.run_id, everything=True)
