@@ -114,7 +114,7 @@ def _look_everywhere(
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
         for part in parts
     ]
-    tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
+    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
     return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
 
 
@@ -205,13 +205,6 @@ class PartLooks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyTask:
-    """Files of the ledger; a payload."""
-
-    settled: list[PartLooks]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """The result of a task; a payload."""
 
@@ -235,7 +228,7 @@ class _Found:
 
 
 @partition_function
-def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> VerifyResult:
+def verify_parts(run: WorkerRun, config: VerifyConfig, settled: list[PartLooks]) -> VerifyResult:
     """Look up deleted objects of some files of the ledger, and live objects among them."""
     deleted = checked = still_there_count = 0
     left: list[str] = []
@@ -243,7 +236,7 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> Veri
     seen: set[str] = set()
     lacking: set[str] = set()
     living = run.folder.read_part(config.living)["address"].combine_chunks()
-    for item in task.settled:
+    for item in settled:
         rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
         by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
         living_deleted.extend(by_us.filter(pc.is_in(by_us, living)).to_pylist())

@@ -72,8 +72,7 @@ def find_places(
     config = SearchConfig(
         where=where, sizes=write_hashes(folder, f"{where}/sizes.u64", sizes), places_max=_PLACES_MAX
     )
-    shares = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
-    tasks = [SearchTask(index=index, jobs=share) for index, share in enumerate(shares)]
+    tasks = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
     results = run.spread(runner, _STEP, search_ranges, config, tasks, "ranges", len(counts))
     parts = [result.places for result in results]
     record.parts.extend(parts)
@@ -98,14 +97,6 @@ class SearchConfig:
     where: str  # folder of the files, relative to the run folder
     sizes: PartInfo  # file of the wanted ones
     places_max: int  # entries that a task holds at once
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchTask:
-    """A task; a payload."""
-
-    index: int
-    jobs: list[RangeJob]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,18 +125,18 @@ def _job(part: IndexPart | None, range_ids: list[str], counts: dict[str, int]) -
 
 
 @partition_function
-def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
+def search_ranges(run: WorkerRun, config: SearchConfig, jobs: list[RangeJob]) -> SearchResult:
     """Search ranges for entries with the given sizes."""
     reader, state = run.open_store(), run.open_state()
     sizes = read_hashes(run.folder, config.sizes)
     found = _Found(config.places_max, NONE)
-    for job in task.jobs:
+    for job in jobs:
         for range_id in _with_size(state, job, sizes):
             found.add(_places_in(reader, range_id, job.counts[range_id], sizes))
             run.progress.add(1)
     return SearchResult(
-        places=run.folder.write_table(config.where, task.index, found.table(), "paths"),
-        skipped=write_hashes(run.folder, f"{config.where}/skipped-{task.index:05d}.u64", found.skipped),
+        places=run.folder.write_table(config.where, int(run.task), found.table(), "paths"),
+        skipped=write_hashes(run.folder, f"{config.where}/skipped-{run.task}.u64", found.skipped),
     )
 
 

@@ -27,8 +27,6 @@ from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partit
 from dredge.sets.hashes import Hashes, unite
 from dredge.storage import ObjectReader
 
-# The driver itself reads up to this many metaranges; the start of a job would take longer.
-_INLINE = 64
 _COLUMNS = ("address_type", "address_hash", "size")
 
 SCHEMA = pa.schema(
@@ -194,21 +192,6 @@ class Metaranges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetarangeConfig:
-    """The parameters of all tasks: the folder of the files, in the run folder."""
-
-    where: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetarangeTask:
-    """A task: metarange ids, and a number for the names of its files."""
-
-    number: int
-    ids: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetarangeResult:
     """The tables of `Metaranges.to_tables`, as files."""
 
@@ -234,10 +217,8 @@ def read_metaranges(
     if len(ids) <= _INLINE:
         found.add(read_files(run.reader, ids))
         return found
-    shares = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
-    tasks = [MetarangeTask(number=number, ids=share) for number, share in enumerate(shares)]
-    config = MetarangeConfig(where=where)
-    for result in run.spread(runner, where, list_ranges, config, tasks, "metaranges", len(ids)):
+    tasks = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
+    for result in run.spread(runner, where, list_ranges, where, tasks, "metaranges", len(ids)):
         tables = run.folder.read_parts([result.ranges, result.named])
         found.add(Metaranges.from_tables(*tables))
     return found
@@ -250,12 +231,13 @@ def read_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Iterable[s
 
 
 @partition_function
-def list_ranges(run: WorkerRun, config: MetarangeConfig, task: MetarangeTask) -> MetarangeResult:
-    """Read metaranges and write their ranges."""
-    ranges, named = read_files(run.open_store(), task.ids, run.progress).to_tables(task.ids)
+def list_ranges(run: WorkerRun, where: str, ids: list[str]) -> MetarangeResult:
+    """Read metaranges and write their ranges; `where` is the folder of the files, in the run folder."""
+    ranges, named = read_files(run.open_store(), ids, run.progress).to_tables(ids)
+    number = int(run.task)
     return MetarangeResult(
-        ranges=run.folder.write_table(config.where, task.number, ranges, "ranges"),
-        named=run.folder.write_table(config.where, task.number, named, "metaranges"),
+        ranges=run.folder.write_table(where, number, ranges, "ranges"),
+        named=run.folder.write_table(where, number, named, "metaranges"),
     )
 
 

@@ -211,13 +211,6 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeTask:
-    """A task."""
-
-    merges: list[Merge]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
     """The files of a task: sets by kind, in the run folder, and counts."""
 
@@ -243,7 +236,7 @@ def _merge(
         Merge(kind=kind, shard=shard, parts=parts, whole=list(staged) if kind == COUNTS else [])
         for (kind, shard), parts in sorted(groups.items())
     ]
-    tasks = [MergeTask(merges=share) for share in round_robin(merges, run.num_tasks(runner, len(merges)))]
+    tasks = round_robin(merges, run.num_tasks(runner, len(merges)))
     for result in run.spread(runner, config.where, merge_shards, config, tasks, "shards", len(merges)):
         found.counted.extend(result.counted)
         for kind, parts in result.sets.items():
@@ -252,11 +245,11 @@ def _merge(
 
 
 @partition_function
-def merge_shards(run: WorkerRun, config: MergeConfig, task: MergeTask) -> MergeResult:
+def merge_shards(run: WorkerRun, config: MergeConfig, merges: list[Merge]) -> MergeResult:
     """Merge the files of some shards."""
     sets: dict[str, list[PartInfo]] = {}
     counted: list[PartInfo] = []
-    for merge in task.merges:
+    for merge in merges:
         kind = merge.kind
         if kind == COUNTS:
             kind, found = LIVE, _merge_counts(run, config, merge, counted)

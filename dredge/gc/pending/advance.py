@@ -112,13 +112,6 @@ class ShardTodo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdvanceTask:
-    """Shards to be advanced."""
-
-    shards: list[ShardTodo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceResult:
     """Results of some shards."""
 
@@ -173,7 +166,7 @@ def advance_list(
     todo = _shards(run, runner, record, config, known, found, bits)
     if bits == 0:
         runner = LocalRunner()
-    tasks = [AdvanceTask(shards=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
+    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", found.rows)
     result = sum(results, AdvanceResult())
     if result.rows != found.rows:
@@ -235,8 +228,7 @@ def _shards(
     sources += [Sources(young=[part]) for part in found.young]
     if not same:
         sources += [Sources(before=[part]) for part in known.parts]
-    shares = round_robin(sources, run.num_tasks(runner, len(sources)))
-    tasks = [CutTask(name=f"{index:05d}", sources=share) for index, share in enumerate(shares)]
+    tasks = round_robin(sources, run.num_tasks(runner, len(sources)))
     results = run.spread(
         runner, _STEP, cut_sources, CutConfig(bits=bits, config=config), tasks, "objects", None
     )
@@ -268,14 +260,6 @@ class CutConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutTask:
-    """Sources to be cut; `name` is part of the names of the written files."""
-
-    name: str
-    sources: list[Sources]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CutResult:
     """Files of a cutting task by shard, and warnings about unreadable files of the list."""
 
@@ -285,16 +269,14 @@ class CutResult:
 
 
 @partition_function
-def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
+def cut_sources(run: WorkerRun, config: CutConfig, sources: list[Sources]) -> CutResult:
     """Cut sources into shards by folder."""
     holds = config.config.read_holds(run.folder)
-    found = [table for source in task.sources for table in source.read_found(run.folder, holds)]
-    before, unread = _read_list(
-        run, [part for source in task.sources for part in source.before], config.config
-    )
+    found = [table for source in sources for table in source.read_found(run.folder, holds)]
+    before, unread = _read_list(run, [part for source in sources for part in source.before], config.config)
     return CutResult(
-        found=dict(_cut(run.folder, found, config.bits, f"found-{task.name}", FOUND)),
-        before=dict(_cut(run.folder, before, config.bits, f"before-{task.name}", PENDING)),
+        found=dict(_cut(run.folder, found, config.bits, f"found-{run.task}", FOUND)),
+        before=dict(_cut(run.folder, before, config.bits, f"before-{run.task}", PENDING)),
         unread=unread,
     )
 
@@ -327,16 +309,16 @@ def _cut(
 
 
 @partition_function
-def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> AdvanceResult:
+def advance_shards(run: WorkerRun, config: AdvanceConfig, shards: list[ShardTodo]) -> AdvanceResult:
     """Advance shards of the list and write the changed ones."""
     holds = config.read_holds(run.folder)
     total = AdvanceResult()
     quiet = {
         shard: result
-        for some in batched(task.shards, _AT_ONCE)
+        for some in batched(shards, _AT_ONCE)
         for shard, result in _quiet_shards(run, config, some).items()
     }
-    for todo in task.shards:
+    for todo in shards:
         one = quiet.get(todo.shard) or _advance_shard(run, config, holds, todo)
         run.progress.add(one.rows)
         total += one

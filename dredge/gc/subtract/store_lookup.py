@@ -51,14 +51,6 @@ class LookupConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookupTask:
-    """Some shards of the addresses: by the hash of the folder, or of the address in a large folder; a payload."""
-
-    name: str
-    shards: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
     """The answers of the store; a payload."""
 
@@ -97,8 +89,8 @@ def look_up(
         large: folders with many of the addresses, shared by several tasks.
     """
     rows = sum(part.rows for part in found)
-    shards = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
-    tasks = [LookupTask(name=f"earlier-{index:05d}", shards=share) for index, share in enumerate(shards)]
+    # Shards of the addresses: by the hash of the folder, or of the address in a large folder.
+    tasks = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
     shared = LookupConfig(
         subtract=config, found=found, listed=listed, cutoff=run.plan.cutoff, large=sorted(set(large))
     )
@@ -107,10 +99,10 @@ def look_up(
 
 
 @partition_function
-def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> LookedUp:
+def look_up_shards(run: WorkerRun, config: LookupConfig, numbers: list[int]) -> LookedUp:
     """Look up the objects of some shards, and write old objects as candidates."""
     folder, reader = run.folder, run.open_store()
-    settings, shards = config.subtract.settings, _Shards(task.shards, config.large)
+    settings, shards = config.subtract.settings, _Shards(numbers, config.large)
     listed = [
         shards.of(folder.read_part(part, ["address", "hash"]))["hash"].to_numpy() for part in config.listed
     ]
@@ -120,14 +112,12 @@ def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> Lo
     refused = [info for info in answers if isinstance(info, _Refused)]
     old = [info for info in there if info.last_modified < config.cutoff]
     young = [info for info in there if info.last_modified >= config.cutoff]
-    rows_max = settings.tuning.candidate_rows
-    candidates = write_candidates(folder, config.subtract, _tables(old, rows_max), task.name)
+    rows_max, name = settings.tuning.candidate_rows, f"earlier-{run.task}"
+    candidates = write_candidates(folder, config.subtract, _tables(old, rows_max), name)
     unknown = [ObjectInfo(item.key, 0, _EPOCH, None) for item in refused]
-    name = f"{task.name}-undescribed"
-    candidates += write_candidates(
-        folder, config.subtract, _tables(unknown, rows_max), name, undescribed=True
-    )
-    files = [folder.write_table(SubtractOutput.STEP, 0, _table(young), f"young-{task.name}")] if young else []
+    tables = _tables(unknown, rows_max)
+    candidates += write_candidates(folder, config.subtract, tables, f"{name}-undescribed", undescribed=True)
+    files = [folder.write_table(SubtractOutput.STEP, 0, _table(young), f"young-{name}")] if young else []
     return LookedUp(
         candidates=candidates,
         young=files,

@@ -12,7 +12,7 @@ import pytest
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete.outcomes import settle
 from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
+from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
@@ -66,10 +66,8 @@ def sweep(run: Run, part: PartInfo, **more: Any) -> bool:
         state_uri=run.state.uri,
         progress="bulk_delete/_progress",
     )
-    (result,) = sweep_parts.spread(
-        LocalRunner(), "bulk_delete", stores, config, [SweepTask(candidates=[part])]
-    )
-    return not result.stopped
+    (stopped,) = sweep_parts.spread(LocalRunner(), "bulk_delete", stores, config, [[part]])
+    return not stopped
 
 
 def test_sweep_deletes_what_nothing_holds_and_keeps_what_any_code_holds() -> None:
