@@ -16,9 +16,9 @@ from dredge.approve.records import Asked
 from dredge.errors import DredgeError
 from dredge.gc.approve import find_question
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
-from dredge.gc.index.ranges import Ranges
-from dredge.gc.insight.addresses import Amount, addresses_of, with_metaranges
-from dredge.gc.insight.base_run import History, read_history
+from dredge.gc.index.ranges import Ranges, with_metaranges
+from dredge.gc.index.store import addresses_of
+from dredge.gc.insight.base_run import Amount, History, read_history
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.active import Line, find_lines
 from dredge.gc.run import Run

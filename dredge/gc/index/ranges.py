@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.index.files import get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
@@ -159,6 +159,10 @@ class Metaranges:
         rows = np.array([place[range_id] for range_id in other.ranges], np.int32)
         self.named.update((metarange_id, rows[found]) for metarange_id, found in other.named.items())
 
+    def lacking(self, metaranges: Iterable[str]) -> list[str]:
+        """Return the ids that are not in `named`, in order; "" is skipped."""
+        return sorted({item for item in metaranges if item and item not in self.named})
+
     def select(self, metaranges: Iterable[str], heads: Collection[str] = ()) -> Ranges:
         """Return the ranges of metaranges, all in `named` ("" is skipped), with those of `heads` marked."""
         ids = list(self.ranges)
@@ -213,10 +217,9 @@ def read_metaranges(
         earlier: metaranges read by an earlier run, which cannot have changed; extended.
     """
     found = earlier or Metaranges()
-    ids = sorted({metarange for metarange in metaranges if metarange and metarange not in found.named})
+    ids = found.lacking(metaranges)
     if len(ids) <= _INLINE:
-        found.add(read_files(run.reader, ids))
-        return found
+        return with_metaranges(run.reader, found, ids)
     tasks = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
     for result in run.spread(runner, where, list_ranges, where, tasks, "metaranges", len(ids)):
         tables = run.folder.read_parts([result.ranges, result.named])
@@ -269,6 +272,32 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
     rows = {range_id: row for row, range_id in enumerate(ranges)}
     final = np.array([rows[info.id] for info in infos], np.int32)
     return Metaranges(ranges, {metarange_id: final[found] for metarange_id, found in named.items()})
+
+
+def with_metaranges(reader: ObjectReader, known: Metaranges, wanted: Iterable[str]) -> Metaranges:
+    """Add metaranges to the known ones, and return all; "" is skipped."""
+    unread = known.lacking(wanted)
+    if unread:
+        known.add(read_files(reader, unread))
+    return known
+
+
+def read_leniently(reader: ObjectReader, ids: Sequence[str]) -> tuple[Metaranges, dict[str, DredgeError]]:
+    """Read metaranges; return the readable ones, and the error of each other one. Raises UnavailableError."""
+    try:
+        return read_files(reader, ids), {}
+    except UnavailableError:
+        raise
+    except DredgeError:
+        found, errors = Metaranges(), dict[str, DredgeError]()
+    for item in ids:
+        try:
+            found.add(read_files(reader, [item]))
+        except UnavailableError:
+            raise
+        except DredgeError as error:
+            errors[item] = error
+    return found, errors
 
 
 @dataclass(frozen=True, slots=True)

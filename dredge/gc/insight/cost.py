@@ -21,8 +21,8 @@ from dredge.errors import ConfigError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.index.ranges import Ranges, read_facts
-from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards
-from dredge.gc.insight.base_run import BaseRun, History
+from dredge.gc.index.store import addresses_of
+from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
 from dredge.gc.insight.cost_labels import (
     DANGLING,
     DELETED,

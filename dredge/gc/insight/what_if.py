@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
-from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards, with_metaranges
-from dredge.gc.insight.base_run import BaseRun, History
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts, with_metaranges
+from dredge.gc.index.store import addresses_of
+from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
 from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.active import find_lines

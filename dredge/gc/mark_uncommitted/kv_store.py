@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -111,6 +111,12 @@ class KVAccess:
     def open(self) -> closing[RowReader]:
         """Open the store read-only."""
         return closing(open_row_reader(self.url, keys=self.keys))
+
+    @contextmanager
+    def records(self, repository: str, namespace: str) -> Iterator[RepositoryRecords]:
+        """Open the records of a repository, without the check of the store (`read_checked`)."""
+        with self.open() as store, store.view() as view:
+            yield RepositoryRecords(repository, namespace, view, store.location)
 
 
 class RepositoryRecords:
@@ -183,11 +189,16 @@ class RepositoryRecords:
 
     def staged(self, token: str) -> Iterator[tuple[str, ...]]:
         """Yield the possible keys of each entry of a staging token, without tombstones."""
+        return (keys for _, keys in self.entries(token))
+
+    def entries(self, token: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the path, as text, and the possible keys of each entry of a staging token, without tombstones."""
         partition = token.encode()
         for row in self._view.scan(partition):
             record = self._note_unknown(messages.StagedEntryData, row.key, row.value, partition)
             if record.identity:
-                yield self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
+                keys = self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
+                yield row.key.decode("utf-8", "backslashreplace"), keys
 
     def copies(self) -> Iterator[tuple[str, ...]]:
         """Yield the possible keys of each recorded copy. Read them after all staged entries: a rename stages the new

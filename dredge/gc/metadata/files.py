@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.gc.insight.addresses import Amount
+from dredge.gc.insight.base_run import Amount
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.named import History, read_history, read_ranges
 from dredge.gc.namespaces import METADATA, check_namespaces

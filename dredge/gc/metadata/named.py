@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.insight.base_run import all_commits
 from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, StoreCheck, read_checked
 from dredge.gc.namespaces import METADATA
@@ -53,14 +52,13 @@ def read_history(
     load_graph(client, repository, tags, graph)
     if access is None:
         return History(graph)
-    known = {**all_commits(access, repository, namespace), **graph}
+    with access.records(repository, namespace) as records:
+        known = records.commits() | graph
+        named, at_work = read_work(records)
     rules = client.rules(repository)
     active = known.keys() if rules is None else active_by_rules(known, branches, rules, now)
     kept = {item: commit for item, commit in known.items() if item in graph or item in active}
     unreachable = {item: commit for item, commit in known.items() if item not in kept}
-    with access.open() as store, store.view() as view:
-        records = RepositoryRecords(repository, namespace, view, store.location)
-        named, at_work = read_work(records)
     return History(kept, unreachable, complete=True, named=named, at_work=at_work)
 
 

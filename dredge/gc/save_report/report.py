@@ -22,13 +22,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from dredge.approve.output import approval_inputs
-from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
+from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.run import PLAN, Plan, Run, parse_plan
+from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import read_forecast, sections
 from dredge.gc.save_report.clean_up import OwnFilesOutput
@@ -48,7 +48,7 @@ from dredge.gc.save_report.results import (
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
-from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
@@ -142,12 +142,8 @@ def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str
     Raises:
         ConfigError: not the folder of a run.
     """
-    writer = open_writer(run_uri.rstrip("/"), options)
-    try:
-        plan = parse_plan(read_json(writer, PLAN))
-    except NotFoundError:
-        raise ConfigError(f"{run_uri} has no {PLAN}: it is not the folder of a run") from None
-    return build_report(RunFolder(writer, plan.run_id), plan)
+    plan = read_plan(run_uri.rstrip("/"), options)
+    return build_report(RunFolder(open_writer(run_uri.rstrip("/"), options), plan.run_id), plan)
 
 
 def build_report(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
-from dredge.gc.insight.addresses import addresses_of, with_metaranges
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts, with_metaranges
+from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import BaseRun, open_base
 from tests.support.gc import World, make_world
 
