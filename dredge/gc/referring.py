@@ -58,7 +58,7 @@ from dredge.lakefs import LakeFS, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
-from dredge.runs.preflight import Line, line_of, ok
+from dredge.runs.preflight import Line, line_of, ok, warning
 from dredge.runs.rendering import number_of
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
@@ -327,9 +327,8 @@ def check_referring(
         if example
     ]
     for name, example in found:
-        yield Line(
+        yield warning(
             _CHECK,
-            "warning",
             f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. They are"
             " deleted when this repository does not use them any more",
             f"Name {name} in referring_repositories, or let it import copies.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +84,7 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
     raised = _raise_alarm(run, judged)
     unfinished = unite([_bring_back(run, item) for item in judged])
     if raised is not None:
-        raised = _finish_alarm(run, raised, judged)
+        raised = _write_alarm(run, raised.alarm_id, raised.at, judged)
     _record(record, checked.run_id, found, judged)
     with at_once() as ask:
         opened = ask(alarms.open_alarms, run.state)
@@ -165,18 +166,15 @@ def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
 
 def _raise_alarm(run: Run, judged: Sequence[_Judged]) -> Alarm | None:
     """Write the alarm before restoring: a restored object is no hit in a later check."""
-    tables = [table for item in judged if (table := item.alarm_rows()).num_rows]
-    if not tables:
+    if not any(item.alarming.any() for item in judged):
         return None
     log.error("run %s: live objects had been deleted", run.plan.run_id)
-    return alarms.write_alarm(
-        run.state, run.folder.label, run.plan.run_id, run.store_now(), pa.concat_tables(tables)
-    )
+    return _write_alarm(run, run.folder.label, run.store_now(), judged)
 
 
-def _finish_alarm(run: Run, alarm: Alarm, judged: Sequence[_Judged]) -> Alarm:
-    tables = [table for item in judged if (table := item.alarm_rows()).num_rows]
-    return alarms.write_alarm(run.state, alarm.alarm_id, run.plan.run_id, alarm.at, pa.concat_tables(tables))
+def _write_alarm(run: Run, alarm_id: str, at: datetime, judged: Sequence[_Judged]) -> Alarm:
+    rows = pa.concat_tables([item.alarm_rows() for item in judged])
+    return alarms.write_alarm(run.state, alarm_id, run.plan.run_id, at, rows)
 
 
 def _bring_back(run: Run, item: _Judged) -> Hashes:

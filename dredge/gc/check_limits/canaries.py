@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -37,7 +36,7 @@ from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
-from dredge.storage.parallel import at_once
+from dredge.storage.parallel import at_once, ordered_map
 
 _AT_ONCE = 64
 # Objects listed from each place.
@@ -239,8 +238,7 @@ def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Itera
 
 
 def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="canaries") as pool:
-        return list(pool.map(ask, items))  # the first error cancels the rest
+    return list(ordered_map(ask, items, _AT_ONCE))
 
 
 def meant(run: Run, canary: Canary) -> list[str]:

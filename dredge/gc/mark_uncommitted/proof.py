@@ -33,7 +33,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -47,6 +47,7 @@ from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings, answer_readings
 from dredge.sets.hashes import Hashes, contains
+from dredge.storage.parallel import ordered_map
 
 _PAGE = 1000  # the most that lakeFS gives
 # A page of a listing with so many of the wanted paths costs less than a request for each path.
@@ -297,7 +298,7 @@ class _Prover:
 
     def prove(self, extents: list[Extent], everything: bool, give_up_at: int | None) -> Proof:
         proof = self._proof
-        found = _spread(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE)
+        found = list(ordered_map(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE))
         looks = {look.branch: look for look in found}
         proof.changed_branches = sum(look.changes > 0 for look in found)
         proof.changes = sum(look.changes for look in found)
@@ -392,17 +393,12 @@ class _Prover:
         self._reader.bound(self._most)
         with ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="staged") as pool:
             try:
-                _spread(
-                    lambda item: self._reader.take_all(pool, *item), list(wanted.items()), _BRANCHES_AT_ONCE
-                )
+                for _ in ordered_map(
+                    lambda item: self._reader.take_all(pool, *item), [*wanted.items()], _BRANCHES_AT_ONCE
+                ):
+                    pass
             except TooManyError:
                 proof.too_many = changes
             except UnreadableError as error:
                 proof.missing = str(error)
         proof.asked_for_all = len(wanted)
-
-
-def _spread[T, R](ask: Callable[[T], R], items: list[T], at_once: int) -> list[R]:
-    """Call a function for each item in threads; the first error cancels the calls that have not begun."""
-    with ThreadPoolExecutor(at_once, thread_name_prefix="branches") as pool:
-        return list(pool.map(ask, items))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -83,18 +83,19 @@ def _candidates(record: StepRecord) -> list[PartInfo]:
 def _search_all(
     run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig, known: Known
 ) -> list[SearchResult]:
-    listing, here = record.input(SliceListingOutput), run.plan.run_uri
-    sources = [_Sources("young", here, rows=listing.young)]
+    listing, here, live = record.input(SliceListingOutput), run.plan.run_uri, config.live
+    young = SearchConfig(name="young", run_uri=here, live=live)
+    sources: list[tuple[SearchConfig, Sequence[Source]]] = [(young, listing.young)]
     if listing.from_inventory:
         # Objects may have been deleted or overwritten since the inventory: the store is asked.
-        sources.append(_Sources("inventory", here, rows=listing.listed, sized=True))
+        sources.append((replace(young, name="inventory", sized=True), listing.listed))
     base = base_of(run)
     if base is not None:
-        sources.append(_Sources("earlier", base.state.run_uri, rows=base.state.staged))
+        sources.append((replace(young, name="earlier", run_uri=base.state.run_uri), base.state.staged))
         due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=Gone.of(run))
-        sources.append(_Sources("pending", run.state.uri, rows=known.parts, due=due))
-        sources.append(_Sources("dropped", here, ranges=_let_go(run, base, record)))
-    return [result for source in sources for result in _search(run, runner, record, config.live, source)]
+        sources.append((replace(young, name="pending", run_uri=run.state.uri, due=due), known.parts))
+        sources.append((replace(young, name="dropped"), _let_go(run, base, record)))
+    return [result for source in sources for result in _search(run, runner, record, *source)]
 
 
 def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
@@ -104,18 +105,6 @@ def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
         base.folder.read_part(base.state.path_ranges, ["range_id"]),
     ]
     return sorted({range_id for table in tables for range_id in table["range_id"].to_pylist()})
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """Sources of addresses: files of rows, or ranges."""
-
-    name: str  # part of the names of the files that the search writes
-    uri: str  # of the run folder with the rows
-    rows: Sequence[PartInfo] = ()
-    ranges: Sequence[str] = ()
-    sized: bool = False  # the rows have sizes, for a total
-    due: Due | None = None  # selects rows of the pending list; None for other rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,21 +129,17 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """The config of a search, from `_Sources`; a payload."""
+    """The config of a search; a payload."""
 
-    run_uri: str
+    name: str  # part of the names of the files that the search writes
+    run_uri: str  # of the run folder with the rows
     live: LiveSet
-    sized: bool
-    due: Due | None = None
+    sized: bool = False  # the rows have sizes, for a total
+    due: Due | None = None  # selects rows of the pending list; None for other rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchTask:
-    """Some files of rows, or ids of ranges; a payload."""
-
-    name: str
-    rows: list[PartInfo]
-    ranges: list[str]
+# A file of rows, or the id of a range.
+type Source = PartInfo | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,21 +154,10 @@ class SearchResult:
 
 
 def _search(
-    run: Run, runner: TaskRunner, record: StepRecord, live: LiveSet, sources: _Sources
+    run: Run, runner: TaskRunner, record: StepRecord, config: SearchConfig, sources: Sequence[Source]
 ) -> list[SearchResult]:
-    count = len(sources.rows) + len(sources.ranges)
-    rows = round_robin(sources.rows, run.num_tasks(runner, len(sources.rows)))
-    ranges = round_robin(sources.ranges, run.num_tasks(runner, len(sources.ranges)))
-    shares: list[tuple[list[PartInfo], list[str]]] = [
-        *((share, list[str]()) for share in rows),
-        *((list[PartInfo](), share) for share in ranges),
-    ]
-    tasks = [
-        SearchTask(name=f"{sources.name}-{index:05d}", rows=files, ranges=ids)
-        for index, (files, ids) in enumerate(shares)
-    ]
-    config = SearchConfig(run_uri=sources.uri, live=live, sized=sources.sized, due=sources.due)
-    results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", count)
+    tasks = round_robin(sources, run.num_tasks(runner, len(sources)))
+    results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", len(sources))
     for result in results:
         for text in result.unread:
             record.warn(text)
@@ -191,7 +165,7 @@ def _search(
 
 
 @partition_function
-def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
+def search_sources(run: WorkerRun, config: SearchConfig, sources: list[PartInfo | str]) -> SearchResult:
     """Write the addresses of some sources outside the live set."""
     source, reader = RunFolder(open_writer(config.run_uri), "an earlier run"), run.open_store()
     parts: list[PartInfo] = []
@@ -209,28 +183,31 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
             for group in pc.value_counts(folders_of(rows["address"])).to_pylist():
                 in_folder[group["values"]] += group["counts"]
             index = len(parts)
-            parts.append(run.folder.write_table(SubtractOutput.STEP, index, rows, f"earlier-{task.name}"))
+            parts.append(
+                run.folder.write_table(SubtractOutput.STEP, index, rows, f"earlier-{config.name}-{run.task}")
+            )
         return dead
 
-    for part in task.rows:
+    for item in sources:
+        if isinstance(item, str):
+            key = METADATA + item
+            try:
+                write(decode_keys(reader.get(key), key, run.stores.store_uri))
+            except DredgeError as error:
+                unread.append(
+                    f"range {item} cannot be read ({error}). The next clean run finds the objects of this range"
+                )
+            continue
         if config.due is not None:
-            addresses = config.due.of(source, part)
+            addresses = config.due.of(source, item)
             if len(addresses):
                 write(addresses)
             continue
-        rows = source.read_part(part, ["address", *(["size"] if config.sized else [])])
+        rows = source.read_part(item, ["address", *(["size"] if config.sized else [])])
         dead = write(_addresses(rows))
         if config.sized:
             objects += pc.sum(dead).as_py() or 0
             size_bytes += pc.sum(rows["size"].filter(dead)).as_py() or 0
-    for range_id in task.ranges:
-        key = METADATA + range_id
-        try:
-            write(decode_keys(reader.get(key), key, run.stores.store_uri))
-        except DredgeError as error:
-            unread.append(
-                f"range {range_id} cannot be read ({error}). The next clean run finds the objects of this range"
-            )
     large = sorted(folder for folder, count in in_folder.items() if count > _LARGE)
     return SearchResult(parts=parts, unread=unread, rows=objects, size_bytes=size_bytes, large=large)
 

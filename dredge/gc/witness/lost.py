@@ -30,7 +30,7 @@ from dredge.lakefs import Commit, CommitText, LakeFS, Repository
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.lakefs.writing import LakeFSMaker
 from dredge.runs.consents import Consent, record_consent
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, store_clock
+from dredge.storage import ObjectReader, ObjectWriter, open_reader, store_clock
 
 KNOWN, UNNAMED = "known", "unnamed"
 RECORD, METARANGE = "record", "metarange"
@@ -77,7 +77,6 @@ class LostCommits:
         name: str,
         keep_unnamed_days: float,
         access: KVAccess | None = None,
-        options: StorageOptions | None = None,
     ) -> LostCommits:
         """Find the lost commits. Changes no data.
 
@@ -89,7 +88,7 @@ class LostCommits:
             RefusedError: its history cannot be read.
         """
         repository = client.repository(name)
-        reader, state = open_reader(repository.namespace, options), open_state(repository.namespace, options)
+        reader, state = open_reader(repository.namespace), open_state(repository.namespace)
         past, now = Past.read(state, repository.namespace), store_clock(state, "")
         history = read_history(client, name, repository.namespace, now, access)
         shown = {
@@ -107,9 +106,7 @@ class LostCommits:
         found.sort(key=lambda item: (not item.branches, -_seconds(item.written_at), item.name))
         return cls(repository, found, past)
 
-    def restore(
-        self, client: LakeFSMaker, names: Collection[str], options: StorageOptions | None = None
-    ) -> Iterator[Restored]:
+    def restore(self, client: LakeFSMaker, names: Collection[str]) -> Iterator[Restored]:
         """Restore lost commits in lakeFS, each as the head of a new branch.
 
         Raises:
@@ -130,7 +127,7 @@ class LostCommits:
                 " is damaged: the commit has no content. Restore the file from a backup or an older version. Nothing"
                 " was changed."
             )
-        state = open_state(self.repository.namespace, options)
+        state = open_state(self.repository.namespace)
         for name in dict.fromkeys(names):
             yield self._restore(client, by_name[name], state)
 
@@ -173,7 +170,6 @@ def forget_lost(
     why: str,
     keep_unnamed_days: float,
     access: KVAccess | None = None,
-    options: StorageOptions | None = None,
 ) -> tuple[Consent, list[LostCommit]]:
     """Give up the lost commits: their objects become garbage, and later marks ignore the commits.
 
@@ -189,11 +185,11 @@ def forget_lost(
         RefusedError: another server owns the namespace.
         LeaseHeldError: a run works on the repository.
     """
-    with hold_lease(name, why, FORGET_LOST, client, options) as site:
+    with hold_lease(name, why, FORGET_LOST, client) as site:
         demand_owner(site)
         found: list[LostCommit] = []
         if _is_readable(site.state, client.repository(name).namespace):
-            found = LostCommits.find(client, name, keep_unnamed_days, access, options).found
+            found = LostCommits.find(client, name, keep_unnamed_days, access).found
         what = {
             "commits": sorted(item.name for item in found if item.kind == KNOWN),
             "metaranges": sorted(item.metarange_id for item in found if item.metarange_id),

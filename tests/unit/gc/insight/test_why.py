@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError, RefusedError
-from dredge.gc.insight.base_run import all_commits
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import Answer, UnnamedBy, answer_lines, find_target
 from dredge.gc.mark_uncommitted import KVAccess
@@ -200,15 +199,12 @@ def test_what_is_asked_about_must_be_an_object_of_a_repository(world: World) -> 
         find_target(world.client, "lakefs://lake/main/nothing")
 
 
-# The commits of the key-value store are read from the server's own store only, those that no ref leads to
-# as well.
-
-
 @pytest.mark.parametrize(("repository", "namespace"), [("another", ""), ("lake", "memory://elsewhere/lake")])
 def test_the_store_of_another_installation_is_refused(
     repository: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world()
     store_of(world, monkeypatch)
-    with pytest.raises(RefusedError):
-        all_commits(KVAccess.from_env(), repository, namespace or world.lake.namespace)
+    place = namespace or world.lake.namespace
+    with pytest.raises(RefusedError), KVAccess.from_env().records(repository, place) as records:
+        records.commits()
