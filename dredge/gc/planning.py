@@ -53,10 +53,7 @@ log = logging.getLogger("dredge")
 
 
 def acquire_lease(
-    config: GCConfig,
-    holder: str,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
+    config: GCConfig, holder: str, client: LakeFS | None = None, options: StorageOptions | None = None
 ) -> LeaseGrant:
     """Acquire the lease of a repository, the exclusive right to run.
 
@@ -310,10 +307,7 @@ def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str,
 
 
 def resume_run(
-    run_uri: str,
-    repository: str,
-    grant: LeaseGrant,
-    options: StorageOptions | None = None,
+    run_uri: str, repository: str, grant: LeaseGrant, options: StorageOptions | None = None
 ) -> bool:
     """Hand a run a new lease of the same holder.
 
@@ -352,10 +346,7 @@ def check_resumable(run: Run) -> None:
 
 
 def reopen_run(
-    run_uri: str,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
-    clock: Clock = utc_now,
+    run_uri: str, client: LakeFS | None = None, options: StorageOptions | None = None, clock: Clock = utc_now
 ) -> Run:
     """Acquire the lease of a local run again and open the run.
 

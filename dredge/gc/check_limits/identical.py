@@ -111,11 +111,7 @@ class _SameSize:
 
 
 def _ask(
-    run: Run,
-    runner: TaskRunner,
-    record: StepRecord,
-    wanted: _SameSize,
-    where: str = CheckLimitsOutput.STEP,
+    run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, where: str = CheckLimitsOutput.STEP
 ) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
     places = find_places(run, runner, record, wanted.sizes, where)

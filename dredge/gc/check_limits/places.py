@@ -53,11 +53,7 @@ class Places:
 
 
 def find_places(
-    run: Run,
-    runner: TaskRunner,
-    record: StepRecord,
-    sizes: Hashes,
-    where: str = _STEP,
+    run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes, where: str = _STEP
 ) -> Places:
     """Find all entries of branch heads with the given sizes.
 

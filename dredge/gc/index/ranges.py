@@ -204,11 +204,7 @@ class MetarangeResult:
 
 
 def read_metaranges(
-    run: Run,
-    runner: TaskRunner,
-    where: str,
-    metaranges: Iterable[str],
-    earlier: Metaranges | None = None,
+    run: Run, runner: TaskRunner, where: str, metaranges: Iterable[str], earlier: Metaranges | None = None
 ) -> Metaranges:
     """Read metaranges that `earlier` lacks, in tasks if they are many; return both together.
 

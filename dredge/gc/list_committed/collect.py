@@ -169,12 +169,7 @@ class _Reading:
         return damaged
 
     def _tasks(
-        self,
-        name: str,
-        purpose: Purpose,
-        ranges: Ranges,
-        parts: Sequence[IndexPart] = (),
-        rows: int = 0,
+        self, name: str, purpose: Purpose, ranges: Ranges, parts: Sequence[IndexPart] = (), rows: int = 0
     ) -> list[ReadTask]:
         if not ranges and not parts:
             return []

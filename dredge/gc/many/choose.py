@@ -100,10 +100,7 @@ class Chosen:
 
 
 def choose_repositories(
-    config: ManyConfig,
-    client: LakeFS,
-    options: StorageOptions | None = None,
-    run_root: str | None = None,
+    config: ManyConfig, client: LakeFS, options: StorageOptions | None = None, run_root: str | None = None
 ) -> Chosen:
     """Choose the repositories to collect: the requested ones without another collector.
 

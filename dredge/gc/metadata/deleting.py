@@ -138,11 +138,7 @@ def delete_files(
 
 
 def find_copies(
-    namespace: str,
-    wanted: Collection[str],
-    now: datetime,
-    days: float,
-    options: StorageOptions | None = None,
+    namespace: str, wanted: Collection[str], now: datetime, days: float, options: StorageOptions | None = None
 ) -> dict[str, str]:
     """Find copies of files deleted by collections of metadata.
 
@@ -171,11 +167,7 @@ class OldCopies:
 
 
 def old_copies(
-    namespace: str,
-    named: Collection[str],
-    now: datetime,
-    days: float,
-    options: StorageOptions | None = None,
+    namespace: str, named: Collection[str], now: datetime, days: float, options: StorageOptions | None = None
 ) -> Iterator[OldCopies]:
     """Find copies too old to be restored.
 

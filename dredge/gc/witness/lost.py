@@ -72,11 +72,7 @@ class LostCommits:
 
     @classmethod
     def find(
-        cls,
-        client: LakeFS,
-        name: str,
-        keep_unnamed_days: float,
-        access: KVAccess | None = None,
+        cls, client: LakeFS, name: str, keep_unnamed_days: float, access: KVAccess | None = None
     ) -> LostCommits:
         """Find the lost commits. Changes no data.
 
@@ -165,11 +161,7 @@ class LostCommits:
 
 
 def forget_lost(
-    client: LakeFS,
-    name: str,
-    why: str,
-    keep_unnamed_days: float,
-    access: KVAccess | None = None,
+    client: LakeFS, name: str, why: str, keep_unnamed_days: float, access: KVAccess | None = None
 ) -> tuple[Consent, list[LostCommit]]:
     """Give up the lost commits: their objects become garbage, and later marks ignore the commits.
 
