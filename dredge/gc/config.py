@@ -338,11 +338,8 @@ class GCConfig:
         )
 
     def grace(self, undo: str, keeps_id: bool = True) -> timedelta:
-        """Return the wait of garbage before another run deletes it.
-
-        Args:
-            keeps_id: whether the server keeps the id of the last mark.
-        """
+        """Return the wait of garbage before another run deletes it; it is longer if the server keeps no id of the
+        last mark."""
         least = 0 if keeps_id else GRACE_HOURS_FINAL
         return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least

@@ -102,11 +102,7 @@ def check(
     kv: KVAccess | None = None,
     clock: Clock = utc_now,
 ) -> Preflight:
-    """Check the requirements of a collection. Leaves no files.
-
-    Args:
-        kv: the key-value store; None reads the environment, with `read_kv`.
-    """
+    """Check the requirements of a collection. Leaves no files. `kv`: None reads the environment, with `read_kv`."""
     return perform(config.repository, _groups(config, client, options, kv, clock))
 
 

@@ -148,12 +148,9 @@ def refusing(name: str, repository: str) -> Iterator[None]:
 
 
 def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> bool:
-    """Write the staged addresses of another repository in the collected namespace to `files`.
-
-    Returns:
-        Whether every record was read; else a staged entry equal to the committed one of its path is missing, because it
-        is no change.
-    """
+    """Write the staged addresses of another repository in the collected namespace to `files`. Returns whether every
+    record was read; else a staged entry equal to the committed one of its path is missing, because it is no
+    change."""
     if run.plan.config.read_kv and not read_records(run, files, NONE).check.doubt:
         return True
     most = run.plan.config.safety.staged_questions_max
@@ -176,11 +173,8 @@ def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles
 
 
 def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
-    """Find every range file of another repository, with or without a commit.
-
-    Args:
-        metaranges: ids of those of the branch heads.
-    """
+    """Find every range file of another repository, with or without a commit; given are the metaranges of its branch
+    heads."""
     files = list_tables(run.reader)
     heads = read_ranges(run, runner, f"{where}/heads", metaranges)
     if missing := sorted({*heads, *metaranges} - files.keys()):
@@ -240,11 +234,7 @@ class Referred:
 def look_at_referring(
     run: Run, runner: TaskRunner, where: str, note: Callable[[list[PartInfo]], None] = lambda _: None
 ) -> list[Referred]:
-    """Read every repository with entries in this namespace.
-
-    Args:
-        note: called with the written files.
-    """
+    """Read every repository with entries in this namespace; `note` is called with the written files."""
     if not run.plan.config.referring:
         return []
     namespaces = {found.name: found.namespace for found in run.client.repositories()}
@@ -300,12 +290,8 @@ def check_referring(
     *,
     repositories_max: int = _REPOSITORIES_MAX,
 ) -> Iterator[Line]:
-    """Yield preflight lines: whether the named repositories can be read, and whether a sample of the other ones refers
-    to this one.
-
-    Args:
-        repositories_max: repositories in the sample; each takes a few requests.
-    """
+    """Yield preflight lines: whether the named repositories can be read, and whether a sample of the other ones
+    refers to this one."""
     every = client.repositories()
     named = find_referring(config, {found.name: found.namespace for found in every})
     yield from (

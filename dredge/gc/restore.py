@@ -39,10 +39,6 @@ def restore(
 
 
 def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
-    """Count the objects of a restore, from the run's folder only.
-
-    Raises:
-        ConfigError: no such run, or it deleted no object.
-        FormatError: damaged files.
-    """
+    """Count the objects of a restore, from the run's folder only. Raises ConfigError: no such run, or it deleted no
+    object."""
     return preview(config, open_swept(run_uri, options=options))

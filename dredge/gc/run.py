@@ -111,14 +111,8 @@ class Run(PlannedRun[Plan]):
         clock: Clock = utc_now,
         plan: Plan | None = None,
     ) -> Run:
-        """Open a run by the URI of its folder.
-
-        Args:
-            plan: None reads it from the folder.
-
-        Raises:
-            ConfigError: no such run, or planned by another version.
-        """
+        """Open a run by the URI of its folder, with its plan if it was just written. Raises ConfigError: no such run,
+        or planned by another version."""
         # A caller with a plan has just written it, under its lease.
         written, held_at = ({}, None) if plan is None else ({PLAN: to_json(plan)}, running_seconds())
         plan = plan or read_plan(run_uri, options)
@@ -157,11 +151,7 @@ class Run(PlannedRun[Plan]):
 
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
-    """Read the plan of a run.
-
-    Raises:
-        ConfigError: no such run.
-    """
+    """Read the plan of a run. Raises ConfigError: no such run."""
     try:
         return parse_plan(read_json(open_writer(run_uri, options), PLAN))
     except NotFoundError:
@@ -176,10 +166,6 @@ def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectW
 
 
 def make_lease(state: ObjectWriter, seconds: float, now: Callable[[], datetime] | None = None) -> Lease:
-    """Return the lease of a repository.
-
-    Args:
-        seconds: its time without a renewal.
-        now: the store's time; None asks the store each time.
-    """
+    """Return the lease of a repository, for a time without a renewal, by the store's time (None asks the store each
+    time)."""
     return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")), LEASE)

@@ -43,14 +43,8 @@ def collected_of(
 def open_swept(
     run_uri: str, repository: Repository | None = None, options: StorageOptions | None = None
 ) -> SweptRun:
-    """Open a run with deletions.
-
-    Args:
-        repository: expected; None accepts any.
-
-    Raises:
-        ConfigError: no such run, a run without deletions, or of another repository.
-    """
+    """Open a run with deletions, of a repository if given. Raises ConfigError: no such run, a run without deletions,
+    or of another repository."""
     plan = read_plan(run_uri, options)
     # The namespace as well: an earlier repository with the same name may have had another one.
     if repository is not None and (

@@ -154,12 +154,8 @@ def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
 
 
 def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str]) -> list[Canary]:
-    """Choose the live objects to look up: all doubtful objects, and others until enough were seen.
-
-    Args:
-        doubtful: addresses in the ledger as deleted, or missing in a listing.
-        seen: addresses in a listing after the sweep.
-    """
+    """Choose the live objects to look up: all doubtful ones (in the ledger as deleted, or missing in a listing), and
+    others until enough were seen in listings."""
     if run.plan.config.verify_sample_size is None:
         return living
     found = [canary for canary in living if canary.address in doubtful]
@@ -298,12 +294,8 @@ class Looked:
 
 
 def length_of_runs(names: int, objects: int) -> int:
-    """The number of neighbours for a page of a listing; 1 where single lookups cost less.
-
-    Args:
-        names: number of names to look up, spread over the namespace.
-        objects: number of objects in the store.
-    """
+    """The number of neighbours for a page of a listing, of names spread over the namespace; 1 where single lookups
+    cost less."""
     length = _PAGE_NAMES * names // max(objects, names, 1)
     return length if length >= LOOKS_PER_PAGE else 1
 
@@ -316,12 +308,10 @@ def looks_at(deleted: int, looks_max: int) -> int:
 def choose(
     names: Names, looks: int, length: int, chance: random.Random, beside: Iterable[str] = ()
 ) -> list[Names]:
-    """Choose random runs of neighbours.
+    """Choose random runs of neighbours of at most `length` names, with at least `looks` names in all.
 
-    Args:
-        looks: least number of names in all runs.
-        length: limit of a run. A run stays in one folder: between two folders most of the namespace may be listed.
-        beside: further names for the same pages; they are in the runs, and do not count.
+    A run stays in one folder: between two folders most of the namespace may be listed. Names `beside` are in the
+    runs, and do not count.
     """
     wanted = set(names)
     together = sorted(wanted.union(beside))

@@ -85,12 +85,8 @@ _LARGEST = 10
 
 
 def make_question(run: Run, report: str) -> Question:
-    """Format the request of a run, and keep the lease for its wait.
-
-    Args:
-        run: this run; `approve` awaits an answer.
-        report: URI of the page of its report so far.
-    """
+    """Format the request of a run that awaits an answer, with the URI of its report's page, and keep the lease for
+    the wait."""
     asked = find_question(run)
     repository = f"lakeFS repository {run.plan.repository}"
     return word_question(run, asked, repository, _lines(run, asked, report), report)
@@ -196,14 +192,7 @@ class Owned:
 
 
 def owned_by_branch(run: Run) -> Owned:
-    """The candidates of a run by branch, for a filter by branch.
-
-    Args:
-        run: any run, also a finished one.
-
-    Raises:
-        DredgeError: an unreadable source.
-    """
+    """Find the candidates of any run, also a finished one, by branch. Raises DredgeError: an unreadable source."""
     found = ByBranch()
     candidates = _candidates(run, None, found)
     pieces: dict[str, list[Hashes]] = {}

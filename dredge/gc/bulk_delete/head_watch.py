@@ -90,12 +90,8 @@ def _namespaces(run: Run) -> dict[str, str]:
 
 
 def look_at_namespaces(run: Run, kept: frozenset[str], referring: Collection[Referred] = ()) -> str | None:
-    """Check the namespaces of all repositories; returns the reason to stop the round, or None.
-
-    Args:
-        kept: folders of other repositories, known to the workers.
-        referring: repositories that refer to this one, as read by the re-check.
-    """
+    """Check the namespaces of all repositories against the folders known to the workers and the repositories read by
+    the re-check; returns the reason to stop the round, or None."""
     namespaces = _namespaces(run)
     try:
         new = refuse_sharing(run.plan.repository, run.plan.namespace, namespaces) - kept

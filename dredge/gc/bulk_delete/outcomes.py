@@ -125,17 +125,8 @@ class SettleResult:
 def settle(
     run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
 ) -> DredgeError | None:
-    """Settle the ledger of a sweep, and count its outcomes.
-
-    Args:
-        complete: the sweep is complete, so every candidate must have an outcome.
-
-    Returns:
-        The error to end with when objects could not be deleted.
-
-    Raises:
-        FormatError: the ledger does not fit the candidates.
-    """
+    """Settle the ledger of a sweep, and count its outcomes; after a complete sweep every candidate must have one.
+    Returns the error to end with when objects could not be deleted."""
     tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
     results = run.spread(
         runner, BulkDeleteOutput.STEP, settle_parts, _FAILURES_MAX, tasks, "parts", len(parts)

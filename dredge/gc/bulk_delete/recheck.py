@@ -93,14 +93,8 @@ class Subtracted:
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
-    """Read new live data, and add it to `subtracted`.
-
-    Args:
-        where: folder of the files, relative to the run folder.
-
-    Returns:
-        Figures by name, for the report.
-    """
+    """Read new live data, write it to the folder `where` of the run, and add it to `subtracted`; returns figures by
+    name."""
     # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
     # so heads and tags of the time of the scan count too.
     tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []

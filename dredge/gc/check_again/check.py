@@ -52,19 +52,8 @@ _OFF = "restore_off"
 
 
 def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError | None:
-    """Compare the deletions of earlier runs with the live set, and restore objects live again.
-
-    Args:
-        record: of check_limits, with a complete mark.
-
-    Returns:
-        The error that this run must end with, or None.
-
-    Raises:
-        UnavailableError: the store does not answer.
-        OvertakenError: another run has checked meanwhile.
-        FormatError: an alarm of an earlier run cannot be read.
-    """
+    """Compare the deletions of earlier runs with the live set of this complete mark, and restore objects live again.
+    Returns the error that this run must end with, or None."""
     with at_once() as ask:
         checked_read, known_read = ask(read_checked, run.state), ask(read_deletions, run.state)
         is_owner = _is_owner(run)
@@ -288,11 +277,8 @@ def _words(item: _Judged) -> str:
 
 
 def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
-    """Write the missing records of earlier deleting runs, from their folders: lost, or never written by older versions.
-
-    Returns:
-        A message for each unreadable run that may have deleted, and whether a record was written.
-    """
+    """Write the missing records of earlier deleting runs from their folders. Returns a message for each unreadable
+    run that may have deleted, and whether a record was written."""
     have = {item.run_id for item in known.found} | known.unread.keys()
     unread, has_adopted = list[str](), False
     for folder, plan in earlier_runs(run):

@@ -85,11 +85,7 @@ class Found:
 def find_hits(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, known: deletions.Deletions
 ) -> Found:
-    """Find deleted objects, live now and new since the last finished check.
-
-    Args:
-        record: its inputs are the mark.
-    """
+    """Find deleted objects, live in this mark and new since the last finished check."""
     found = Found(unread=list(known.unread.values()))
     todo = list(_compare(run, record, checked, known.found, found))
     todo = [_unseen(run, runner, record, checked, item, found) for item in todo]

@@ -243,14 +243,8 @@ class Question:
 
 
 def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question] | None:
-    """Choose between single paths and pages.
-
-    Args:
-        ranks: of the wanted paths in the branch's head, ascending and distinct.
-
-    Returns:
-        Questions about every wanted path exactly once, in order; None when they cost more than `most`.
-    """
+    """Choose between single paths and pages for the ascending ranks of wanted paths in a head. Returns questions
+    about each path exactly once, in order; None when they cost more than `most`."""
     ends = np.searchsorted(ranks, ranks + PAGE).tolist()
     questions: list[Question] = []
     at = cost = 0
@@ -277,14 +271,8 @@ class BranchQuestions:
 def choose(
     places: Places, heads: list[Head], order: Hashes, cost_max: int
 ) -> tuple[Hashes, list[BranchQuestions]]:
-    """Choose as many sizes as the limit of costs allows, from the first on, and plan the questions.
-
-    Args:
-        order: sizes, by priority.
-
-    Returns:
-        The chosen sizes, and the questions about all of their entries.
-    """
+    """Choose as many sizes as the limit of costs allows, from the first of `order` on. Returns the chosen sizes, and
+    the questions about all of their entries."""
     turn = np.full(len(places.sizes), len(order), np.int64)
     if len(order) and len(places.sizes):
         by_size = np.argsort(order)

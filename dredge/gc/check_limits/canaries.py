@@ -77,11 +77,7 @@ class _Place:
 
 
 def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
-    """Sample live objects of some branches.
-
-    Args:
-        seed: makes the choice repeatable, together with the run's id.
-    """
+    """Sample live objects of some branches; the seed and the run's id make the choice repeatable."""
     plan = run.plan
     safety = plan.config.safety
     chance = random.Random(f"{plan.run_id}-{seed}")
@@ -257,11 +253,7 @@ def keys_in_store(reader: ObjectReader, keys: Sequence[str]) -> list[str]:
 
 
 def ambiguous(run: Run, dead: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
-    """The canaries among `dead` with another possible key outside the candidates.
-
-    Args:
-        hash_parts: files with the hashes of the candidates to be deleted.
-    """
+    """The canaries among `dead` with another possible key outside the candidates to be deleted."""
     found = []
     for canary in dead:
         others = [Canary(key, canary.branch, canary.path) for key in meant(run, canary)]

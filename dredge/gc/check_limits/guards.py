@@ -98,12 +98,7 @@ class Check:
 def must(
     rule: str, holds: bool, figure: float | int | str, limit: float | int | str | None, text: str
 ) -> Finding:
-    """A finding: passed if `holds`, else refused.
-
-    Args:
-        figure: the measured value; the message begins with it.
-        text: the rest of the message.
-    """
+    """A finding: passed if `holds`, else refused; its message is the measured value and the text."""
     return Finding(rule, "passed" if holds else "refused", figure, limit, f"{figure} {text}")
 
 

@@ -129,12 +129,7 @@ class Verdicts:
 
     @classmethod
     def make(cls, sizes: Hashes, held: dict[str, Hashes], served: Hashes) -> Verdicts:
-        """Make verdicts.
-
-        Args:
-            sizes: sorted and distinct.
-            held: sizes by the code that holds them; the last code counts.
-        """
+        """Make verdicts about sorted distinct sizes from those that a code holds; the last code counts."""
         found = np.full(len(sizes), _FREE, np.int8)
         for code, some in held.items():
             found[contains(np.sort(some), sizes)] = _CODES.index(code)
@@ -189,11 +184,7 @@ class Holds:
         return cls(verdicts, read_hashes(folder, files.cleared), ambiguous, confirmed)
 
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate; null if the sweep may delete it.
-
-        Raises:
-            FormatError: a missing column of `HOLD_COLUMNS`.
-        """
+        """The code of each candidate; null if the sweep may delete it. Raises FormatError: a column is missing."""
         if missing := sorted(set(HOLD_COLUMNS) - set(rows.column_names)):
             raise FormatError(f"candidates without {', '.join(missing)}: their holds are unknown")
         codes_found = self._without_ambiguous(rows)
@@ -264,12 +255,8 @@ class Tally:
         return sum(held.size_bytes for held in self.by_code.values())
 
     def add(self, rows: pa.Table, codes: pa.StringArray, shown: Mapping[str, tuple[str, str]]) -> None:
-        """Count candidates with a code.
-
-        Args:
-            codes: of each row; null for rows that are not held.
-            shown: branch and path of served objects, by address.
-        """
+        """Count candidates with a code; it is null for rows that are not held. `shown` has branch and path of served
+        objects."""
         held = rows.append_column("code", codes).filter(pc.is_valid(codes))
         for column, sums in (("code", self.by_code), ("reason", self.by_reason)):
             for value in sorted(pc.unique(held[column]).to_pylist()):
@@ -316,11 +303,8 @@ def _examples(rows: pa.Table, shown: Mapping[str, tuple[str, str]]) -> Iterator[
 def count_held(
     run: Run, candidates: SubtractOutput, verdicts: Verdicts, shown: Mapping[str, tuple[str, str]]
 ) -> Tally:
-    """Count the candidates held by subtract, and find those cleared by the verdicts.
-
-    Args:
-        shown: branch and path of served objects, by address.
-    """
+    """Count the candidates held by subtract, and find those cleared by the verdicts; `shown` has branch and path of
+    served objects, by address."""
     tally, cleared = Tally(), list[Hashes]()
     for part in candidates.with_holds:
         rows = run.folder.read_part(part, ["address", "reason", *HOLD_COLUMNS])
@@ -346,12 +330,7 @@ def count_ambiguous(
     shown: Mapping[str, tuple[str, str]],
     holds: Holds,
 ) -> None:
-    """Count candidates with an ambiguous address.
-
-    Args:
-        shown: branch and path in lakeFS, by address.
-        holds: other holds; their candidates are counted already.
-    """
+    """Count candidates with an ambiguous address and no other hold; `shown` has their branch and path in lakeFS."""
     for part in candidates.candidates:
         rows = run.folder.read_part(part, ["address", "reason", *HOLD_COLUMNS])
         rows = rows.filter(pa.array(contains(ambiguous, rows["hash"].to_numpy())))

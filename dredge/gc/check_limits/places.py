@@ -55,12 +55,8 @@ class Places:
 def find_places(
     run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes, where: str = _STEP
 ) -> Places:
-    """Find all entries of branch heads with the given sizes.
-
-    Args:
-        sizes: sorted and distinct.
-        where: folder of the files, relative to the run folder.
-    """
+    """Find all entries of branch heads with the given sizes (sorted and distinct); files go to the folder `where` of
+    the run."""
     folder = run.folder
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
     counts = {range_id: facts.count for range_id, facts in read_facts(table) if facts.head}
@@ -235,11 +231,7 @@ def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[st
 
 
 def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> list[Head]:
-    """Find the heads with wanted entries.
-
-    Args:
-        seen: branches with metaranges of their heads.
-    """
+    """Find the heads with wanted entries among branches with metaranges of their heads."""
     branches: dict[str, list[str]] = defaultdict(list)
     for branch, metarange in dict.fromkeys(seen):
         if metarange:

@@ -110,16 +110,11 @@ def share_ranges(table: PartInfo, num_tasks: int) -> list[RangeShare]:
 
 
 def find_range_files(reader: ObjectReader, read_before: Iterable[str]) -> tuple[Ranges, list[str]]:
-    """Find the range files of the namespace, with or without a metarange, for repositories without rules.
+    """Find the range files of the namespace, with or without a metarange, for repositories without rules; return them
+    and the names of the opened files.
 
-    The content of a file decides: metaranges, refs dumps and files that are not tables are skipped.
-
-    Args:
-        read_before: names of files below `_lakefs/` to skip: known ranges and metaranges, and files opened by earlier
-            runs (files there never change).
-
-    Returns:
-        The ranges, and the names of the opened files.
+    The content of a file decides: metaranges, refs dumps and files that are not tables are skipped. Files in
+    `read_before` (ranges, metaranges, files opened by earlier runs) never change and are not opened.
     """
     have = set(read_before)
     files = reader.list_level(METADATA).objects
@@ -206,12 +201,7 @@ class MetarangeResult:
 def read_metaranges(
     run: Run, runner: TaskRunner, where: str, metaranges: Iterable[str], earlier: Metaranges | None = None
 ) -> Metaranges:
-    """Read metaranges that `earlier` lacks, in tasks if they are many; return both together.
-
-    Args:
-        metaranges: ids; "" is skipped.
-        earlier: metaranges read by an earlier run, which cannot have changed; extended.
-    """
+    """Read metaranges that `earlier` lacks, in tasks if they are many; add them to it and return all. "" is skipped."""
     found = earlier or Metaranges()
     ids = found.lacking(metaranges)
     if len(ids) <= _INLINE:
@@ -310,16 +300,9 @@ class RangeHashes:
 def decode(
     files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str, own: bool = True
 ) -> Iterator[RangeHashes]:
-    """Decode range files.
-
-    Args:
-        files: key relative to the namespace, and content; fastest in the order of their first keys.
-        ranges: their facts, from metaranges.
-        own: whether the ranges are of the repository of that namespace (`Keys`).
-
-    Raises:
-        FormatError: damaged, or not the range of its name and metarange.
-    """
+    """Decode range files (key and content; fastest in the order of their first keys) and compare them with their
+    facts from metaranges; `own` as in `Keys`. Raises FormatError: damaged, or not the range of its name and
+    metarange."""
     expected = {
         METADATA + range_id: Expected(facts.count, facts.max_key) for range_id, facts in ranges.items()
     }

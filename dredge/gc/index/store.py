@@ -81,11 +81,8 @@ class NewPart:
 
 
 def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> NewPart:
-    """Write decoded ranges as a part of the index; it counts after `CommittedIndex.add`.
-
-    Args:
-        name: of the part; a repeated task must give the same.
-    """
+    """Write decoded ranges as a part of the index; it counts after `CommittedIndex.add`. A repeated task must give
+    the same name."""
     ids = pa.array([item.range_id for item in ranges], pa.string())
     addresses = pa.table(
         {
@@ -104,14 +101,8 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
 
 
 def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[RangeHashes]:
-    """Read a part, with the sizes of some ranges.
-
-    Args:
-        with_sizes: whether the sizes of a range id are wanted; without any, the file of sizes is not read.
-
-    Raises:
-        FormatError: missing or damaged; decode its ranges again.
-    """
+    """Read a part, with the sizes of the wanted range ids; without any, the file of sizes is not read. Raises
+    FormatError: missing or damaged, so its ranges must be decoded again."""
     table = _read(reader, part.addresses)
     ids = table["range_id"].to_pylist()
     sizes = [NONE] * len(ids)

@@ -26,12 +26,8 @@ _SMALL_BYTES = _PART_VALUES * 8 // 4
 
 
 def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
-    """Unite small parts if there are more than `parts_max`, and write a checkpoint; return the number of united parts.
-
-    Args:
-        label: run id, for names.
-        ranges: ids of ranges still in use; other parts stay as they are.
-    """
+    """Unite small parts with ranges still in use if there are more than `parts_max`, and write a checkpoint; return
+    the number of united parts. `label` is the run id."""
     index = CommittedIndex.load(state, namespace)
     groups, _ = index.group(ranges)
     small = [name for name in groups if index.parts[name].size_bytes < _SMALL_BYTES]

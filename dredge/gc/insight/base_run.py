@@ -113,11 +113,7 @@ class History:
 
 
 def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:
-    """Read the history noted by a run.
-
-    Raises:
-        FormatError: a damaged file.
-    """
+    """Read the history noted by a run."""
     folder.read_ahead(
         [
             committed.commits,
@@ -159,12 +155,7 @@ def _commits(table: pa.Table) -> Iterator[tuple[str, Commit]]:
 
 
 def open_base(run_uri: str, options: StorageOptions | None = None) -> BaseRun:
-    """Open a run by the URI of its folder.
-
-    Raises:
-        ConfigError: no run at the URI, or a run without a complete mark.
-        FormatError: the run is damaged.
-    """
+    """Open a run by the URI of its folder. Raises ConfigError: no run at the URI, or a run without a complete mark."""
     plan = read_plan(run_uri.rstrip("/"), options)
     folder = RunFolder(open_writer(run_uri.rstrip("/"), options), plan.run_id)
     found = _open(folder, plan, options)
@@ -181,12 +172,8 @@ def base_of_run(run: Run) -> BaseRun | None:
 def find_base(
     root: str, repository: str, options: StorageOptions | None = None, whole: bool = True
 ) -> BaseRun | None:
-    """Find the newest run of a repository with a complete mark.
-
-    Args:
-        root: URI of a storage namespace, or the run root.
-        whole: only a run with a complete listing.
-    """
+    """Find the newest run of a repository with a complete mark, and with a complete listing if `whole`, below a
+    storage namespace or run root."""
     for folder, plan in runs_below(root, options):
         if plan.repository != repository or (whole and plan.mode != CLEAN):
             continue
@@ -200,11 +187,8 @@ def find_base(
 
 
 def runs_below(root: str, options: StorageOptions | None = None) -> Iterator[tuple[RunFolder, Plan]]:
-    """Yield the newest runs with their plans, newest first; runs of other collectors and formats are left out.
-
-    Args:
-        root: URI of a storage namespace, or the run root.
-    """
+    """Yield the newest runs below a storage namespace or run root with their plans, newest first; runs of other
+    collectors and formats are left out."""
     place = root.rstrip("/")
     ids = run_ids(open_reader(place, options))
     if not ids:

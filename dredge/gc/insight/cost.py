@@ -117,17 +117,8 @@ def age_names() -> list[str]:
 
 
 def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> Cost:
-    """Count the storage cost of a repository's objects.
-
-    Args:
-        depth: folders in a prefix; 0 counts no prefixes.
-        shard_values: addresses in memory at a time.
-
-    Raises:
-        ConfigError: the run listed only a part.
-        RefusedError: a range is missing.
-        FormatError: a file is damaged.
-    """
+    """Count the storage cost of a repository's objects, by prefixes of `depth` folders (0: none). Raises ConfigError:
+    the run listed only a part."""
     if not base.is_whole:
         raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     cost = Cost(base.plan.run_id, base.plan.created_at)
@@ -302,11 +293,7 @@ _ROWS_MAX = 20
 def cost_lines(
     cost: Mapping[str, Any], price: float | None = None, rows_max: int = _ROWS_MAX
 ) -> Iterator[str]:
-    """Format the result of `Cost.tables`.
-
-    Args:
-        price: of a GiB for a month; None shows no prices.
-    """
+    """Format the result of `Cost.tables`, with the price of a GiB for a month if given."""
     yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
     tables = (
         ("ONLY ON BRANCH", "branches", "branch", "kept by this branch alone: garbage without the branch"),

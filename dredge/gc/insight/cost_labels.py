@@ -200,11 +200,7 @@ class Prefixes:
 
 
 def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: str) -> Prefixes:
-    """Find the prefixes of ranges.
-
-    Args:
-        depth: folders in a prefix; at least 1.
-    """
+    """Find the prefixes of ranges, with `depth` folders."""
     found = Prefixes()
     inside: Ranges = {}
     rows = 0

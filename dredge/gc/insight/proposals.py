@@ -17,16 +17,8 @@ AS_NOW = "as now"
 
 
 def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None) -> list[Proposal]:
-    """Propose other retention days.
-
-    Args:
-        rules: in force; branches with their own days keep them.
-        days: for the default, or for the branch.
-        branch: with the proposed days; None is the default.
-
-    Raises:
-        ConfigError: days of a branch in a repository without rules.
-    """
+    """Propose other retention days for a branch, or by default; branches with their own days keep them. Raises
+    ConfigError: days of a branch in a repository without rules."""
     if branch is None:
         branches = {} if rules is None else rules.branches
         return [Proposal(number_of(item, "day"), Rules(item, branches), item) for item in days]
@@ -48,14 +40,7 @@ def as_now(rules: Rules | None) -> list[Proposal]:
 
 
 def from_file(text: str, name: str) -> Proposal:
-    """Read rules in the format of `lakectl gc set-config`.
-
-    Args:
-        text: `{"default_retention_days": 30, "branches": [{"branch_id": "main", "retention_days": 90}]}`.
-
-    Raises:
-        ConfigError: another format.
-    """
+    """Read rules in the format of `lakectl gc set-config`. Raises ConfigError: another format."""
     try:
         value: Any = json.loads(text)
         branches = {item["branch_id"]: _days(item["retention_days"]) for item in value.get("branches") or []}
@@ -69,11 +54,7 @@ def from_file(text: str, name: str) -> Proposal:
 
 
 def read_days(text: str) -> list[int]:
-    """Read days such as `7,14,30`, each once, in ascending order.
-
-    Raises:
-        ConfigError: an invalid number of days.
-    """
+    """Read days such as `7,14,30`, each once, in ascending order. Raises ConfigError: an invalid number of days."""
     try:
         return sorted({_days(int(item)) for item in text.split(",")})
     except ValueError:

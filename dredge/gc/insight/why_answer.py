@@ -31,10 +31,8 @@ class Target:
 def find_target(
     client: LakeFS, given: str, repository: str | None = None, options: StorageOptions | None = None
 ) -> Target:
-    """Find the object in question.
-
-    Args:
-        given: `lakefs://repo/ref/path`, a URI in the store, or an address relative to a repository's namespace.
+    """Find the object in question, given by `lakefs://repo/ref/path`, a URI in the store, or an address of a
+    repository.
 
     Raises:
         ConfigError: another format, or an address outside every repository's namespace.

@@ -111,12 +111,8 @@ class Naming:
 def named_by_unnamed(
     naming: Naming, base: BaseRun | None, named: Collection[str], active: Collection[str], now: datetime
 ) -> Iterator[UnnamedBy]:
-    """Find the metaranges with an object that count as active commits without an active commit.
-
-    Args:
-        naming: searches for the object, and notes unreadable sources.
-        base: the newest run; None uses the default settings.
-    """
+    """Find the metaranges with an object that count as active commits without an active commit, by the settings of
+    the newest run or the default ones."""
     config = None if base is None else base.plan.config
     age = timedelta(seconds=MIN_AGE_HOURS * 3600 if config is None else config.min_age_seconds)
     keep = timedelta(days=KEEP_UNNAMED_DAYS if config is None else config.keep_unnamed_days)
@@ -151,14 +147,8 @@ def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
 def staged_by_server(
     client: LakeFS, target: Target, branches: Sequence[Ref], requests_max: int
 ) -> tuple[list[StagedBy], int]:
-    """Ask branches for their changes.
-
-    Args:
-        branches: in the order of the requests.
-
-    Returns:
-        The branches with the object, and the number of branches without a complete answer.
-    """
+    """Ask branches for their changes, in order. Returns the branches with the object, and the number of branches
+    without a complete answer."""
     found: list[StagedBy] = []
     left = requests_max
     for number, branch in enumerate(branches):
@@ -190,14 +180,8 @@ def _reads(client: LakeFS, target: Target, branch: str, path: str) -> bool:
 def last_judged(
     target: Target, hashed: int, root: str, options: StorageOptions | None = None, runs_max: int = 100
 ) -> tuple[Judged | None, list[str]]:
-    """Find the newest run with an object among its candidates.
-
-    Args:
-        root: URI of the namespace, or the run root.
-
-    Returns:
-        The result of the run; and the unread sources, as sentences.
-    """
+    """Find the newest run below a namespace or run root with an object among its candidates. Returns the result of
+    the run; and the unread sources, as sentences."""
     unread: list[str] = []
     looked = 0
     for folder, plan in runs_below(root, options):

@@ -78,11 +78,8 @@ def collect_ranges(
 ) -> Collected:
     """Add new ranges to the index, and unite the addresses of active ranges and staging.
 
-    Args:
-        staged: files of hashes that are live as well.
-        counted_bits: collect a difference to reference counts of so many bits; None collects everything.
-        keep_counts: write counts for later runs.
-        count_here: write counts for this run alone, into its own folder.
+    With `counted_bits` only the difference to reference counts of so many bits is collected. Counts are written for
+    later runs (`keep_counts`), or into the run's folder for this run alone (`count_here`).
     """
     rows = sum(facts.count for facts in roles.active.values())
     bits = counted_bits

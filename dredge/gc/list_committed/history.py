@@ -61,11 +61,8 @@ class Found:
 
 
 def find_history(run: Run, read: ReadCommits | None = None) -> Found:
-    """Read refs and history, and find the commits active by lakeFS's rules.
-
-    Args:
-        read: refs and commits of the key-value store, from `scan_staging`; None reads them.
-    """
+    """Read refs and history, and find the commits active by lakeFS's rules; `read` are those of the key-value store,
+    if read before."""
     if not run.plan.config.read_kv:
         return _from_server(run)
     with at_once() as ask:
@@ -200,12 +197,8 @@ def known_commit(client: LakeFS, repository: str, commit_id: str, about: str) ->
 
 
 def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
-    """Read the history of refs, each commit once, and prove that each ref's commit exists.
-
-    Args:
-        refs: branches or tags, the ref with the longest history first.
-        graph: commits read before; extended.
-    """
+    """Read the history of refs (the longest first) into `graph`, each commit once, and prove that each ref's commit
+    exists."""
     read: Graph = {} if graph is None else graph
     for ref in refs:
         if ref.commit_id in read:
@@ -278,12 +271,7 @@ def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
 
 
 def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
-    """Compute the active commits of a history.
-
-    Args:
-        branches: all of them, with hidden branches.
-        now: the store's time; an earlier time keeps more.
-    """
+    """Compute the active commits of a history and all its branches; an earlier time keeps more."""
     commits = [
         records.Commit(
             id=commit.id,

@@ -271,12 +271,10 @@ class Expired:
 
 
 def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active: Collection[str]) -> Expired:
-    """Find the ranges named only by expired commits reachable from refs. Earlier runs do not change them.
+    """Find the ranges named only by expired commits reachable from refs, the newest first. Earlier runs do not change
+    them.
 
     They only give reasons in reports, so an unreadable file is skipped.
-
-    Args:
-        commits: expired commits, newest first.
     """
     most = run.plan.config.tuning.explain_ranges_max
     metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))

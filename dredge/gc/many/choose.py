@@ -73,11 +73,8 @@ class ManyConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """Read settings given as values or as rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Read settings given as values or as rendered text. Raises ConfigError: an unknown name, or an invalid
+        value."""
         return cls(**read_settings(cls, params))
 
 
@@ -105,9 +102,6 @@ def choose_repositories(
     """Choose the repositories to collect: the requested ones without another collector.
 
     A repository on an unreachable store is collected too: its run reports the error.
-
-    Args:
-        run_root: folder of the runs; None is a place in each repository's namespace.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
     asked = [found for found in known if _matches(found.name, config.wanted)]

@@ -277,15 +277,11 @@ def read_checked[T](
     read: Callable[[RepositoryRecords], T],
     access: KVAccess | None = None,
 ) -> tuple[T, StoreCheck]:
-    """Read records of a repository, and check the store.
-
-    Args:
-        read: reads the records, in an order that is safe without snapshots.
+    """Read records of a repository, in an order that is safe without snapshots, and check the store.
 
     Raises:
         ConfigError: no access, or no such store.
         RefusedError: it is not the store of this repository.
-        FormatError: a damaged record.
     """
     with at_once() as ask:
         first = ask(client.usage)

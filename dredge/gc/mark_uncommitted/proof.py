@@ -92,15 +92,8 @@ class BranchReader:
         self._left = questions
 
     def changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:
-        """Yield the changes of a branch with an object, page by page, in path order.
-
-        Args:
-            after: only greater paths.
-
-        Raises:
-            UnreadableError: a page does not advance.
-            UnavailableError: the branch cannot be listed completely.
-        """
+        """Yield the changes of a branch with an object and a greater path, page by page, in path order. Raises
+        UnreadableError: a page does not advance; UnavailableError: the branch cannot be listed completely."""
         while True:
             self._count()
             try:
@@ -162,11 +155,7 @@ class BranchReader:
         return bool(contains(self._scanned, hash64(pa.array(keys, pa.string()))).any())
 
     def take_all(self, pool: ThreadPoolExecutor, branch: str, after: str) -> None:
-        """Record the address of every change of a branch.
-
-        Args:
-            after: only greater paths.
-        """
+        """Record the address of every change of a branch with a greater path."""
         for page in self.changes(branch, after):
             rest = self._take_listed(branch, [change.path for change in page])
             answers = list(pool.map(lambda path: self.stat(branch, path), rest))
@@ -256,18 +245,15 @@ def prove(
     tail: int = _TAIL,
     by_chance: int = _BY_CHANCE,
 ) -> Proof:
-    """Compare a scan with the branches' lists of changes, and read the possibly lost rows.
+    """Compare a scan with the branches' lists of changes, and read the possibly lost rows. The addresses of the proof
+    are live, also if it lacks a part.
 
     Args:
         branches: head by name, listed after the scan, with hidden branches.
-        scanned: hashes of the addresses of the server's scans.
         everything: request all changes of every branch.
         give_up_at: do not request all changes if they are at least this many, the number that was too many before.
         tail: last changed paths of a branch to check before all are requested.
         by_chance: other changed paths of a branch to check.
-
-    Returns:
-        The proof, or the reason for none. Its addresses are live in both cases.
     """
     return _Prover(run, branches, scanned, tail, by_chance).prove(extents, everything, give_up_at)
 

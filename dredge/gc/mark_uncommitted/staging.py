@@ -182,13 +182,8 @@ class Records:
 def read_records(
     run: Run, files: StagedFiles, shown: Hashes, access: KVAccess | None = None, with_commits: bool = False
 ) -> Records:
-    """Read every staging record of the repository.
-
-    Args:
-        files: takes the addresses missing from the server's answer.
-        shown: hashes of the server's uncommitted addresses, sorted and distinct; empty without a scan.
-        with_commits: read refs and commits as well, after the staging records.
-    """
+    """Read every staging record of the repository, then refs and commits if wanted; write the addresses missing in
+    the server's answer `shown` (sorted and distinct hashes) to `files`."""
     log.info("run %s: reading all staging records from the key-value store; usually seconds", run.plan.run_id)
     sink = _Sink(files, shown)
     plan = run.plan
@@ -303,11 +298,8 @@ class Staging:
 
 
 def scan_staging(run: Run, where: str, with_commits: bool = False) -> Staging:
-    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete.
-
-    Args:
-        with_commits: where the key-value store's records alone are the proof, read its commits as well, after them.
-    """
+    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete. Where
+    its records alone are the proof, the store's commits are read after them if wanted."""
     staging = Staging(StagedFiles(run.folder, where))
     deadline = running_seconds() + run.plan.config.safety.scan_deadline_seconds
     if not run.plan.config.read_kv:

@@ -82,11 +82,8 @@ class Taken:
 def read_versions(
     namespace: str, names: Sequence[str], cutoff: datetime, options: StorageOptions | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """Read the version ids of each file, newest first; () for a file with a young version or a delete marker.
-
-    Args:
-        cutoff: versions written then or later are young.
-    """
+    """Read the version ids of each file, newest first; () for a file with a delete marker, or a version written at
+    the cutoff or later."""
     reader = open_versions(namespace, options)
 
     def read(name: str) -> tuple[str, ...]:
@@ -117,11 +114,8 @@ def copy_aside(
 def delete_files(
     namespace: str, files: Sequence[File], may_send: MaySend, options: StorageOptions | None = None
 ) -> Iterator[Taken]:
-    """Delete exactly the given versions of files; a version written later stays.
-
-    Args:
-        may_send: asked right before each request.
-    """
+    """Delete exactly the given versions of files, asking `may_send` right before each request; a version written
+    later stays."""
     if odd := next((file.name for file in files if not is_table_id(file.name)), None):
         raise RefusedError(f"{odd!r} is not named like a range or metarange. Nothing was deleted.")
     deleter = open_exact_version_deleter(namespace, options)
@@ -140,14 +134,8 @@ def delete_files(
 def find_copies(
     namespace: str, wanted: Collection[str], now: datetime, days: float, options: StorageOptions | None = None
 ) -> dict[str, str]:
-    """Find copies of files deleted by collections of metadata.
-
-    Args:
-        days: older runs are not searched.
-
-    Returns:
-        URI of the run folder with the copy, by name.
-    """
+    """Find copies of files deleted by collections of metadata in the last days; return the URI of the run folder by
+    name."""
     found: dict[str, str] = {}
     for run_id, uri in _runs(namespace, options):
         if not wanted or descending_time(run_id) < now - timedelta(days=days):
@@ -169,12 +157,8 @@ class OldCopies:
 def old_copies(
     namespace: str, named: Collection[str], now: datetime, days: float, options: StorageOptions | None = None
 ) -> Iterator[OldCopies]:
-    """Find copies too old to be restored.
-
-    Args:
-        named: names of the files in use by commits; their copies stay, even of missing files.
-        days: copies of younger runs stay.
-    """
+    """Find copies of runs older than some days, too old to be restored; copies of files in use by commits stay, even
+    of missing files."""
     for run_id, uri in _runs(namespace, options):
         if descending_time(run_id) >= now - timedelta(days=days):
             continue
@@ -197,21 +181,14 @@ def old_copies(
 def purge_copies(
     copies: OldCopies, may_send: MaySend, options: StorageOptions | None = None
 ) -> Iterator[Taken]:
-    """Delete all versions of copies; keys are relative to the folder of copies.
-
-    Args:
-        may_send: asked right before each request.
-    """
+    """Delete all versions of copies, asking `may_send` right before each request; keys are relative to the folder of
+    copies."""
     for taken in delete_files(quarantine_uri(copies.run_uri), copies.files, may_send, options):
         yield replace(taken, outcome=PURGED) if taken.outcome == DELETED else taken
 
 
 def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | None = None) -> list[str]:
-    """Restore missing files; return the names of the restored files.
-
-    Args:
-        copies: URI of the run folder with the copy, by name.
-    """
+    """Restore missing files from the run folders with their copies; return the names of the restored files."""
     back = []
     for name, uri in sorted(copies.items()):
         try:

@@ -84,12 +84,7 @@ class Sorted:
 
 
 def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collection[str]) -> Named:
-    """Read the metaranges of commits.
-
-    Args:
-        kept: ids of metaranges of reachable or active commits; "" is empty content.
-        unreachable: ids of metaranges of other commits.
-    """
+    """Read the metaranges of reachable or active commits, and of the other ones; "" is empty content."""
     missing: list[str] = []
     of_kept = _closure(reader, kept, missing)
     return Named(of_kept, _closure(reader, set(unreachable) - of_kept, missing) - of_kept, sorted(missing))
@@ -108,12 +103,8 @@ def _closure(reader: ObjectReader, metaranges: Iterable[str], missing: list[str]
 
 
 def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, cutoff: datetime) -> Sorted:
-    """Sort the files directly in `_lakefs/` by kind.
-
-    Args:
-        files: listed before the commits were read, so files of new commits are in `named`.
-        cutoff: files written then or later are young.
-    """
+    """Sort the files directly in `_lakefs/`, listed before the commits were read, by kind; files written at the
+    cutoff or later are young."""
     found = Sorted()
     unnamed: dict[str, ObjectInfo] = {}
     for info in files:

@@ -39,14 +39,7 @@ class History:
 def read_history(
     client: LakeFS, repository: str, namespace: str, now: datetime, access: KVAccess | None
 ) -> History:
-    """Read the commits of a repository.
-
-    Args:
-        access: lakeFS's key-value store; None reads only commits reachable from refs.
-
-    Raises:
-        RefusedError: the history is not readable to its root, or the store is another installation's.
-    """
+    """Read the commits of a repository; without access to the key-value store only those reachable from refs."""
     branches, tags = client.branches(repository), client.tags(repository)
     graph = load_graph(client, repository, branches)
     load_graph(client, repository, tags, graph)
@@ -108,11 +101,7 @@ class NamesReader:
     ranges: dict[str, list[str]] = field(default_factory=dict)  # ids of the ranges by metarange
 
     def read(self) -> Names:
-        """Read the files in use now.
-
-        Raises:
-            RefusedError: the key-value store is another installation's.
-        """
+        """Read the files in use now."""
         asking = self.asking
         (metaranges, at_work), check = read_checked(
             asking.client, asking.repository, asking.namespace, _read_records, asking.access

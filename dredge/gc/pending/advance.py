@@ -65,11 +65,7 @@ class Sources:
         return sum(part.rows for part in (*self.candidates, *self.young, *self.cut))
 
     def read_found(self, folder: RunFolder, holds: Holds) -> Iterator[pa.Table]:
-        """Read the found objects as rows of `FOUND`.
-
-        Args:
-            holds: other holds than the wait.
-        """
+        """Read the found objects as rows of `FOUND`, with other holds than the wait."""
         for part in self.candidates:
             rows = folder.read_part(part, [*_TAKEN, "reason", "hold"])
             yield _as_found(rows, holds.codes_of(rows), rows["reason"])
@@ -146,12 +142,8 @@ class Advanced:
 def advance_list(
     run: Run, runner: TaskRunner, record: StepRecord, known: Known, holds: HoldFiles, writes: bool
 ) -> Advanced:
-    """Advance the list by the candidates of a complete mark, and find those after their wait.
-
-    Args:
-        holds: results of the proofs about held candidates.
-        writes: whether the mark leaves a list; else it is only counted.
-    """
+    """Advance the list by the candidates of a complete mark and their proofs, and find those after their wait;
+    without `writes` the list is only counted."""
     candidates, committed = record.input(SubtractOutput), record.input(ListCommittedOutput)
     config = AdvanceConfig(
         turn=_turn(run, known),
@@ -180,12 +172,7 @@ def advance_list(
 
 
 def choose_bits(rows: int, before: int) -> int:
-    """Choose the number of shards: as before, unless the shards become much too large or small.
-
-    Args:
-        rows: of the list before and the found objects.
-        before: bits of the list before.
-    """
+    """Choose the number of shards: as before, unless the shards become much too large or small."""
     if rows <= ONE_TASK_ROWS:
         return 0
     if before and SHARD_ROWS // 8 <= rows >> before <= SHARD_ROWS * 4:

@@ -55,11 +55,8 @@ class Known:
 
 
 def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, now: datetime) -> Stored:
-    """Read the list of a namespace and check whether a run may use it.
-
-    Args:
-        created_at: creation date of the repository; None if the server does not return it.
-    """
+    """Read the list of a namespace and check whether a run may use it, by the creation date of the repository, if the
+    server returns it."""
     with at_once() as ask:
         newest_read, fetched = ask(StateStore(state).newest), ask(fetch_list, state)
         expected = expected_list(state, namespace, created_at)
@@ -91,11 +88,7 @@ def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
 
 
 def note_list(run: Run, record: StepRecord, stored: Stored, keeps: bool) -> Known:
-    """Add the list before a run to the files of subtract.
-
-    Args:
-        stored: from `read_before`, as `keeps`.
-    """
+    """Add the list before a run, from `read_before`, to the files of subtract."""
     plan = run.plan
     if stored.pending is None and plan.mode != CLEAN:
         raise RefusedError(
@@ -118,15 +111,8 @@ def known_list(folder: RunFolder, part: PartInfo) -> Known:
 
 
 def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[int, PartInfo]) -> None:
-    """Write the list after a complete mark. Its parts are written, and the run holds the lease.
-
-    Args:
-        bits: there are 2**bits shards.
-        parts: files of rows by shard.
-
-    Raises:
-        ConflictError: another run has left its list since.
-    """
+    """Write the list after a complete mark. Its parts are written, and the run holds the lease. Raises ConflictError:
+    another run has left its list since."""
     plan, now = run.plan, run.store_now()
     run.check_right(now)
     pending = PendingList(

@@ -161,13 +161,8 @@ class _Through:
 def find_lines(
     graph: Mapping[str, Commit], branches: Iterable[Ref], rules: Rules | None, now: datetime
 ) -> dict[str, Line]:
-    """Follow every line of a history; return a line for each commit id.
-
-    Args:
-        graph: commits by id; with a commit its main parent.
-        branches: all of them, with hidden branches.
-        rules: None keeps everything.
-    """
+    """Follow every line of a history, closed under main parents, from all branches; return a line for each commit id.
+    Without rules everything is kept."""
     found = {commit_id: Line() for commit_id in graph}
     through = {commit_id: _Through() for commit_id in graph}
     for branch in branches:

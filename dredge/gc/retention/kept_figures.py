@@ -55,14 +55,8 @@ def count_kept(
     counted: CountedSet,
     counted_uri: str,
 ) -> list[dict[str, Any]]:
-    """Count the listed objects of each kept set; return its name, why, commits, ranges and `_FIGURES`.
-
-    Args:
-        extras: ranges beyond the server's answer; sets about paths have their files.
-        staged: hashes of staged addresses.
-        counted: the number of active ranges that name each address.
-        counted_uri: URI of the folder with its files.
-    """
+    """Count the listed objects of each kept set beyond the server's answer; return its name, why, commits, ranges and
+    `_FIGURES`. `counted`, with its folder, has the number of active ranges that name each address."""
     extra_counts = _read_extra(run, runner, where, extras)
     totals: Counter[str] = Counter()
     if any(extra.files for extra in extras):

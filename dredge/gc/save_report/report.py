@@ -95,13 +95,8 @@ def write_report(
     attempt: StepTry | None = None,
     analysis: Mapping[str, Any] | None = None,
 ) -> StepSummary:
-    """Write the report of a run and the summary of the step.
-
-    Args:
-        known: summaries of complete steps, read after the claim of the try. A repeated step writes a later report.
-        attempt: of this step; None claims one.
-        analysis: of `write_analysis`, if it was written before.
-    """
+    """Write the report of a run and the summary of the step, from complete summaries read after the claim of the try,
+    if any. A repeated step writes a later report."""
     started = run.clock()
     folder, plan = run.folder, run.plan
     attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
@@ -137,11 +132,7 @@ def write_report(
 
 
 def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str, Any]:
-    """Build the current report of a running, failed or complete run; see `build_report`.
-
-    Raises:
-        ConfigError: not the folder of a run.
-    """
+    """Build the current report of a running, failed or complete run; see `build_report`."""
     plan = read_plan(run_uri.rstrip("/"), options)
     return build_report(RunFolder(open_writer(run_uri.rstrip("/"), options), plan.run_id), plan)
 
@@ -152,12 +143,8 @@ def build_report(
     known: Mapping[str, StepSummary] | None = None,
     analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the JSON object of `report.json`; `dredge.runs.report` lists the fields of the page.
-
-    Args:
-        known: summaries of complete steps, if read before.
-        analysis: of `write_analysis`, if it was written before.
-    """
+    """Build the JSON object of `report.json` from what was read or written before, if given; `dredge.runs.report`
+    lists the fields of the page."""
     with at_once() as ask:
         cleaned_read = ask(StepResult.read, folder, OwnFilesOutput.STEP)
         forecast_read = ask(read_forecast, folder)
@@ -243,11 +230,8 @@ def _step(result: StepResult) -> dict[str, Any]:
 
 
 def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
-    """Write the addresses of confirmed deletions, a file for each part of the ledger.
-
-    Returns:
-        The files; none if the ledger cannot be read.
-    """
+    """Write the addresses of confirmed deletions, a file for each part of the ledger; return the files, none if it
+    cannot be read."""
     step = BulkDeleteOutput.STEP
     try:
         swept = folder.read_summary(step) or folder.read_incomplete(step)

@@ -42,11 +42,7 @@ class StepResult:
 
     @classmethod
     def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:
-        """Read the result of a step; a damaged summary is a failure.
-
-        Args:
-            known: its complete summary, if read before.
-        """
+        """Read the result of a step, unless its complete summary is known; a damaged summary is a failure."""
         try:
             done = known or folder.read_summary(step)
             failure = folder.read_open_failure(step, done)
@@ -88,11 +84,7 @@ class RunResults:
         dry_run: bool,
         known: Mapping[str, StepSummary] | None = None,
     ) -> RunResults:
-        """Read the results of steps.
-
-        Args:
-            known: complete summaries by step, if read before.
-        """
+        """Read the results of steps, unless their complete summaries are known."""
         read, names = known or {}, [item.STEP for item in outputs]
 
         def read_one(name: str) -> StepResult:

@@ -170,13 +170,9 @@ def _why(plan: Plan, folder: str) -> str:
 
 
 def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
-    """Cut the rest of an item into ranges that cover it exactly.
+    """Cut the rest of an item, after the last listed key, into ranges that cover it exactly.
 
     The rest is cut at the first character at which the listed keys differ, and at the character before.
-
-    Args:
-        first_key: the first listed key.
-        last_key: the last listed key; the rest begins after it.
     """
     differ = _common_length(first_key, last_key)
     cuts = {

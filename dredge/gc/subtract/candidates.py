@@ -136,17 +136,8 @@ class Candidates:
 def classify(
     folder: RunFolder, rows: pa.Table, config: SubtractConfig, undescribed: bool = False
 ) -> pa.Table:
-    """Add reasons and holds to unreferenced objects.
-
-    Args:
-        undescribed: the store refused to describe the objects; only their addresses are known.
-
-    Returns:
-        Rows of `CANDIDATES`.
-
-    Raises:
-        FormatError: an impossible candidate.
-    """
+    """Add reasons and holds to unreferenced objects; return rows of `CANDIDATES`. `undescribed`: the store refused to
+    describe the objects, and only their addresses are known."""
     _check(rows)
     evidence = Evidence(
         head_sizes=config.head_sizes,
@@ -186,13 +177,8 @@ def write_candidates(
     name: str,
     undescribed: bool = False,
 ) -> Candidates:
-    """Classify unreferenced objects and write them as candidates.
-
-    Args:
-        tables: rows of the listing; each becomes a file.
-        name: part of the file names; the same in each try of the task.
-        undescribed: the store refused to describe the objects; only their addresses are known.
-    """
+    """Classify unreferenced objects and write them as candidates, a file for each table; `name` is the same in each
+    try of the task. `undescribed` as in `classify`."""
     written = Candidates()
     for index, table in enumerate(tables):
         rows = classify(folder, table, config, undescribed)

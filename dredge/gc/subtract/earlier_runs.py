@@ -52,11 +52,7 @@ ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False), pa.fiel
 def look_into(
     run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig, known: Known
 ) -> LookedUp:
-    """Find candidates outside the listing.
-
-    Args:
-        record: its parts are the candidates of the listing.
-    """
+    """Find candidates outside the listing; the parts of the record are those of the listing."""
     searched = _search_all(run, runner, record, config, known)
     found = [part for result in searched for part in result.parts]
     unnamed = LookedUp(
@@ -218,14 +214,12 @@ def _addresses(rows: pa.Table) -> pa.Array:
 
 
 def find_drift(run: Run, record: StepRecord, known: Known) -> dict[str, Any] | None:
-    """Find candidates of a clean run missed by optimized runs.
+    """Find candidates of a clean run missed by optimized runs; None for optimized runs, and without a state or a
+    list.
 
     An optimized run covers staged and committed objects of the run before, the pending list, and slices not yet
     covered or to be listed again. Other garbage can only be an object written into its slice after the margin; else
     the collector has a bug, and the run a warning.
-
-    Returns:
-        Figures and a few addresses; None for optimized runs, and without a state or a pending list.
     """
     plan = run.plan
     if plan.mode != CLEAN or plan.state is None or known.pending is None:

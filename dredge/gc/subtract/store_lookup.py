@@ -82,12 +82,7 @@ def look_up(
     listed: list[PartInfo],
     large: Iterable[str],
 ) -> LookedUp:
-    """Look up unreferenced objects, each once.
-
-    Args:
-        listed: candidates of the listing.
-        large: folders with many of the addresses, shared by several tasks.
-    """
+    """Look up unreferenced objects outside the listing, each once; several tasks share a large folder."""
     rows = sum(part.rows for part in found)
     # Shards of the addresses: by the hash of the folder, or of the address in a large folder.
     tasks = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
@@ -178,14 +173,7 @@ type Answer = ObjectInfo | _Refused | None
 
 
 def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[Answer]:
-    """Look up objects in the store.
-
-    Args:
-        addresses: distinct, in byte order.
-
-    Returns:
-        An answer for each, in any order.
-    """
+    """Look up distinct objects (in byte order) in the store; return an answer for each, in any order."""
     if not reader.is_remote:
         return list(ordered_map(partial(_stat, reader), addresses, threads))
     close = [names for names in _by_folder(addresses) if len(names) >= LOOKS_PER_PAGE]

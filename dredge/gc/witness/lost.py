@@ -74,15 +74,7 @@ class LostCommits:
     def find(
         cls, client: LakeFS, name: str, keep_unnamed_days: float, access: KVAccess | None = None
     ) -> LostCommits:
-        """Find the lost commits. Changes no data.
-
-        Args:
-            keep_unnamed_days: how long unnamed metaranges count.
-            access: lakeFS's key-value store; None uses only commits reachable from refs.
-
-        Raises:
-            RefusedError: its history cannot be read.
-        """
+        """Find the lost commits; without the key-value store all but those reachable from refs are unknown."""
         repository = client.repository(name)
         reader, state = open_reader(repository.namespace), open_state(repository.namespace)
         past, now = Past.read(state, repository.namespace), store_clock(state, "")
@@ -163,20 +155,8 @@ class LostCommits:
 def forget_lost(
     client: LakeFS, name: str, why: str, keep_unnamed_days: float, access: KVAccess | None = None
 ) -> tuple[Consent, list[LostCommit]]:
-    """Give up the lost commits: their objects become garbage, and later marks ignore the commits.
-
-    Args:
-        keep_unnamed_days: how long unnamed metaranges count.
-        access: lakeFS's key-value store; None uses only commits reachable from refs.
-
-    Returns:
-        The statement and the commits; no commits if the record of the last mark is damaged, and given up as well.
-
-    Raises:
-        ConfigError: the reason is empty.
-        RefusedError: another server owns the namespace.
-        LeaseHeldError: a run works on the repository.
-    """
+    """Give up the lost commits: their objects become garbage, and later marks ignore the commits. Returns the
+    statement and the commits; no commits if the record of the last mark is damaged, and given up as well."""
     with hold_lease(name, why, FORGET_LOST, client) as site:
         demand_owner(site)
         found: list[LostCommit] = []

@@ -73,11 +73,8 @@ class Passed:
     files: Files  # range and metarange files, listed after the commits were read
 
     def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> Witnessed:
-        """Find the metaranges counted as active commits without an active commit.
-
-        Args:
-            named: the metaranges of the active commits.
-        """
+        """Find the metaranges counted as active commits without an active commit; given are those of the active
+        commits."""
         since = _since(run, self.past)
         unnamed = find_unnamed(run, self.files, self.past.known({*self.shown.values()}, named.ranges), since)
         record.counts["unnamed_metaranges"] = len(unnamed.lost)
@@ -87,12 +84,8 @@ class Passed:
 def pass_witnesses(
     run: Run, record: StepRecord, active: ActiveCommits, read_past: Callable[[], Past]
 ) -> Passed:
-    """Compare a mark with earlier marks.
-
-    Args:
-        active: the active commits, all read.
-        read_past: returns the record of earlier marks, which only runs with the lease replace.
-    """
+    """Compare a mark with the record of earlier marks, which only runs with the lease replace; all active commits are
+    read."""
     with at_once() as ask:  # commits are read
         repository_read = ask(run.client.repository, run.plan.repository)
         ids = ask(compare_ids, Site.of_run(run))
@@ -125,11 +118,8 @@ def pass_witnesses(
 
 
 def check_life(run: Run, past: Past, repository: Repository) -> Past:
-    """Compare the repository's creation date with the record.
-
-    Returns:
-        The past, without a record if the repository was created again on a namespace without older metaranges.
-    """
+    """Compare the repository's creation date with the record. Returns the past, without a record if the repository
+    was created again on a namespace without older metaranges."""
     record = past.record
     if record is None or not _is_other_life(record, repository):
         return past
@@ -177,14 +167,12 @@ def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> N
 def find_unknown(
     client: LakeFS, repository: str, past: Past, shown: Collection[str], files: Files
 ) -> list[str]:
-    """Find the commits of the last complete mark that the server does not know.
+    """Find the ids, in order, of the commits of the last complete mark that the server does not know.
 
-    It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any older
-    database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a shorter
-    prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
-
-    Returns:
-        Ids, sorted.
+    It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any
+    older database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a
+    shorter prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that
+    commit is.
     """
 
     def is_known(commit_id: str) -> bool:
@@ -240,12 +228,8 @@ def _examples(past: Past, unknown: Sequence[str]) -> str:
 
 
 def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], past: Past) -> set[str]:
-    """Find the metaranges counted as active commits in a re-check, with or without a commit.
-
-    Args:
-        active: the active commits, all read.
-        past: the record of earlier marks, which only runs with the lease replace.
-    """
+    """Find the metaranges counted as active commits in a re-check, with or without a commit; given are the ids of the
+    read ranges, and the record of earlier marks."""
     files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
     known = past.known({*_shown_commits(active).values()}, ranges)
     return find_unnamed(run, files, known, _since(run, past)).metaranges

@@ -70,16 +70,8 @@ class Block:
 
 
 def refuse(site: Site, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
-    """Refuse a mark or a purge, and block the namespace unless another server owns it.
-
-    Args:
-        kind: of the refusal; stable.
-        message: the difference, the run of the older record, likely causes, and the remedy of each.
-        facts: figures and names for programs, JSON.
-
-    Raises:
-        WitnessError: always.
-    """
+    """Refuse a mark or a purge with WitnessError, and block the namespace unless another server owns it. The message
+    has the difference, the run of the older record, likely causes, and the remedy of each."""
     environment = site.client.environment()
     owner = read_owner(site.state)
     if owner is not None and not owner.includes(environment):
@@ -121,18 +113,8 @@ def describe(block: Block) -> str:
 
 
 def lift(state: ObjectWriter, repository: str, why: str, who: str | None = None) -> Block | None:
-    """Lift the block in force and keep it with the reason. The caller holds the lease.
-
-    Args:
-        who: None is the login name of this process.
-
-    Returns:
-        The lifted block; None without a block in force.
-
-    Raises:
-        ConfigError: the reason is empty.
-        ConflictError: another process changed the block at the same moment.
-    """
+    """Lift the block in force and keep it with the reason; None without one. The caller holds the lease. Raises
+    ConflictError: another process changed the block at the same moment."""
     etag, found = _read_block(state)
     if found is None or found.lifted is not None:
         return None
@@ -194,12 +176,8 @@ def check_before_deleting(site: Site) -> None:
 
 
 def check_owner(run: Run, record: StepRecord) -> bool:
-    """Check the server of a mark.
-
-    Returns:
-        Whether the server owns the namespace, or there is no owner yet. The mark of another server leaves no records
-        and is not compared with the owner's marks.
-    """
+    """Return whether the server of a mark owns the namespace, or there is no owner yet. The mark of another server
+    leaves no records and is not compared with the owner's marks."""
     site, dry_run = Site.of_run(run), run.plan.dry_run
     with at_once() as ask:
         asked = ask(_environment_and_owner, site)
@@ -234,11 +212,8 @@ def keeps_id(site: Site) -> bool:
 
 
 def claim_namespace(run: Run) -> bool:
-    """Make the server of a complete mark the owner of a namespace without one.
-
-    Returns:
-        Whether the server is the owner now. The mark of another server leaves no records.
-    """
+    """Make the server of a complete mark the owner of a namespace without one; return whether it is the owner now.
+    The mark of another server leaves no records."""
     site = Site.of_run(run)
     environment, owner = _environment_and_owner(site)
     if owner is None:

@@ -199,15 +199,8 @@ def read_ids(state: ObjectReader) -> MarkIds:
 
 
 def write_id(site: Site, compared: Compared | None = None, repository: Repository | None = None) -> bool:
-    """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids.
-
-    Args:
-        compared: the current ids; None reads them.
-        repository: None reads it.
-
-    Returns:
-        False if the user may not set metadata, or the server has no such call.
-    """
+    """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids; what is
+    not given is read. Returns False if the user may not set metadata, or the server has no such call."""
     compared = compared or compare_ids(site)
     created_at = (repository or site.client.repository(site.repository)).created_at
     value = site.run_id or f"command-{uuid.uuid4().hex}"
@@ -265,11 +258,7 @@ def _read_ids(state: ObjectReader) -> tuple[str | None, MarkIds]:
 def read_json_record[T](
     kind: type[T], state: ObjectReader, key: str, remedy: str
 ) -> tuple[str | None, T | None]:
-    """Read a record with its ETag; (None, None) without a record.
-
-    Args:
-        remedy: for a damaged record, as a sentence.
-    """
+    """Read a record with its ETag; (None, None) without a record. `remedy` is a sentence about a damaged one."""
     tagged = read_tagged(state, key)
     if tagged is None:
         return None, None

@@ -34,15 +34,7 @@ type Statement = dict[str, Any]
 
 
 def take_over(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
-    """Make the server of the lakeFS connection the owner of a repository's namespace.
-
-    Args:
-        who: None is the login name of this process.
-
-    Raises:
-        ConfigError: the reason is empty.
-        LeaseHeldError: a run works on the repository.
-    """
+    """Make the server of the lakeFS connection the owner of a repository's namespace."""
     with hold_lease(repository, why, OWN, client) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         what = {"to": to_json(environment), "from": None if before is None else to_json(before.environment)}
@@ -53,12 +45,8 @@ def take_over(repository: str, why: str, who: str | None = None, client: LakeFS 
 
 
 def add_alias(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
-    """Record the URL of the lakeFS connection as another URL of the owner; arguments and errors as for `take_over`.
-
-    Raises:
-        ConfigError: there is no owner yet.
-        RefusedError: the server lacks the id of the last mark, or is another installation.
-    """
+    """Record the URL of the lakeFS connection as another URL of the owner. Raises ConfigError: there is no owner yet;
+    RefusedError: the server lacks the id of the last mark, or is another installation."""
     with hold_lease(repository, why, ALIAS, client) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         if before is None:
@@ -86,11 +74,7 @@ def add_alias(repository: str, why: str, who: str | None = None, client: LakeFS 
 def consent_without_id(
     repository: str, why: str, who: str | None = None, client: LakeFS | None = None
 ) -> Statement:
-    """Consent to deletions through a server without the id of the last mark; arguments and errors as for `take_over`.
-
-    Raises:
-        RefusedError: another server owns the namespace.
-    """
+    """Consent to deletions through the owner's server without the id of the last mark."""
     with hold_lease(repository, why, WITHOUT_ID, client) as site:
         before = demand_owner(site)
         what = {"url": site.client.environment().url}
@@ -99,12 +83,7 @@ def consent_without_id(
 
 
 def lift_block(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
-    """Lift the block of a namespace and write a new id to the server; arguments and errors as for `take_over`.
-
-    Raises:
-        ConfigError: there is no block.
-        RefusedError: another server owns the namespace.
-    """
+    """Lift the block of a namespace and write a new id to the owner's server. Raises ConfigError: there is no block."""
     with hold_lease(repository, why, LIFT_BLOCK, client) as site:
         before = demand_owner(site)
         if read_block(site.state) is None:
@@ -119,11 +98,7 @@ def lift_block(repository: str, why: str, who: str | None = None, client: LakeFS
 
 @contextmanager
 def hold_lease(repository: str, why: str, what: str, client: LakeFS | None) -> Iterator[Site]:
-    """Hold the lease of a repository during a person's statement.
-
-    Args:
-        what: the command, for the holder's name.
-    """
+    """Hold the lease of a repository during a person's statement; the holder has the name of the command."""
     check_reason(why)
     server = client or LakeFSClient.from_env()
     state = open_state(server.repository(repository).namespace)

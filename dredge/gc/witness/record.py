@@ -206,11 +206,8 @@ class Past:
 
     @classmethod
     def read(cls, state: ObjectReader, namespace: str) -> Past:
-        """Read the record about a namespace and the statements.
-
-        Raises:
-            RefusedError: a newer version of Dredge wrote the record.
-        """
+        """Read the record about a namespace and the statements. Raises RefusedError: a newer version of Dredge wrote
+        it."""
         forgotten_at, forgotten, given_up = None, dict[str, datetime](), dict[str, datetime]()
         restored = dict[str, str]()
         with at_once() as ask:
@@ -263,11 +260,7 @@ class Past:
         return set(filter(None, self.commits["metarange_id"].to_pylist()))
 
     def since(self, now: datetime, keep_unnamed: timedelta) -> datetime:
-        """Return the oldest write time of counted metaranges without a known commit.
-
-        Args:
-            keep_unnamed: the minimum time for which they count.
-        """
+        """Return the oldest write time of metaranges that count without a known commit, for at least `keep_unnamed`."""
         if self.record is None:
             return now - keep_unnamed
         since, pause = min(now - keep_unnamed, self.record.marked_at), self.record.pause

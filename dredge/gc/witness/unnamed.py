@@ -63,16 +63,9 @@ def list_tables(reader: ObjectReader) -> Files:
 def demand_metaranges(
     run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]
 ) -> Files:
-    """Restore missing metaranges of active commits from copies of collections of metadata, else refuse the mark.
-
-    Args:
-        run: has passed the other witnesses.
-        files: listed after the commits were read.
-        metaranges: of active commits, all read; "" is empty content.
-
-    Returns:
-        The current files.
-    """
+    """Restore missing metaranges of active commits from copies of collections of metadata, else refuse the mark;
+    return the current files. The run has passed the other witnesses, and the files were listed after the commits
+    were read."""
     wanted = {item for item in metaranges if item}
     if not wanted - files.keys():
         return files
@@ -115,13 +108,8 @@ def sort_out(
     cutoff: datetime,
     since: datetime,
 ) -> Unnamed:
-    """Find the metaranges counted as active commits.
-
-    Args:
-        files: listed after the commits were read.
-        cutoff: all metaranges written then or later count.
-        since: metaranges without a known commit count if written then or later.
-    """
+    """Find the metaranges counted as active commits: all written at the cutoff or later, and those without a known
+    commit written at `since` or later. The files were listed after the commits were read."""
     young = {name for name, info in files.items() if info.last_modified >= cutoff}
     recent = {
         name
@@ -158,11 +146,7 @@ def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, s
 
 
 def find_metarange_before(reader: ObjectReader, time: datetime, known: Collection[str] = ()) -> str | None:
-    """Find a metarange written before a time.
-
-    Args:
-        known: names of metaranges, not opened.
-    """
+    """Find a metarange written before a time; known names are not opened."""
     older = {name: info for name, info in sorted(list_tables(reader).items()) if info.last_modified < time}
     found = next((name for name in older if name in known), None)
     if found is not None:

@@ -206,5 +206,6 @@ def test_the_store_of_another_installation_is_refused(
     world = make_world()
     store_of(world, monkeypatch)
     place = namespace or world.lake.namespace
-    with pytest.raises(RefusedError), KVAccess.from_env().records(repository, place) as records:
+    access = KVAccess.from_env()  # opened by the test in another way
+    with pytest.raises(RefusedError), KVAccess.records(access, repository, place) as records:
         records.commits()
