@@ -46,8 +46,7 @@ def test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_o
     world.lake.commit()
     stage_entry(world, "staged", Entry(f"{world.lake.namespace}/{staged}", AddressType.FULL, 1, "c"))
     orphan = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert {committed, staged} <= world.data()
     assert orphan not in world.data()
 
@@ -60,8 +59,7 @@ def test_trap_12_type_0_addresses_of_old_repositories_are_live(inside: bool) -> 
     stage_entry(world, "old", Entry(address, AddressType.BY_PREFIX_DEPRECATED, 6, "c"))
     world.lake.commit()
     orphan = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert world.data() == {key}
     assert orphan not in world.data()
 
@@ -71,8 +69,7 @@ def test_trap_12_a_sibling_namespace_with_the_same_beginning_is_another_place() 
     twin = world.orphan("data/slice/x")
     stage_full(world, f"{world.lake.namespace}2/data/slice/x", "elsewhere")
     world.lake.commit()
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert twin not in world.data()
 
 
@@ -86,13 +83,11 @@ def test_trap_13_signed_addresses_keep_their_comma() -> None:
         name, "main", "linked", physical_address=full, checksum="c", size_bytes=6
     )
     bare = world.orphan(key.partition(",")[0])
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert world.data() == {key}
     assert bare not in world.data()
     world.lake.commit()
-    world.age(hours=1)
-    world.collect()
+    world.collect_after(hours=1)
     assert world.data() == {key}
 
 
@@ -135,8 +130,7 @@ def test_trap_38_44_odd_names_are_told_apart_and_deleted_by_exactly_their_name()
                 gone.add(key)
         if live:
             world.lake.commit()
-        world.age(days=2)
-        world.collect()
+        world.collect_after(days=2)
         assert world.data() == kept
         assert gone.isdisjoint(world.data())
 

@@ -14,8 +14,7 @@ SMALL = {"part_rows": 2, "candidate_rows": 3, "shard_values": 8}
 
 
 def base_of(world: World, **settings: object) -> BaseRun:
-    context = world.plan(dry_run=True, **settings)
-    world.run(context)
+    context = world.collected(dry_run=True, **settings)
     return open_base(context.plan.run_uri)
 
 
@@ -32,19 +31,16 @@ def world() -> World:
     world.upload("logs/tagged", size(0))
     world.lake.catalog.tags.create_tag(world.lake.repository, "v1", world.lake.commit().id)
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "logs/tagged")
-    world.upload("logs/old", size(1))
-    world.lake.commit()
+    world.commit("logs/old", size(1))
     world.age(days=100)
     world.upload("logs/head", size(2))
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "logs/old")
     world.lake.commit()
     world.age(days=10)
     world.lake.catalog.branches.create_branch(world.lake.repository, "side", "main")
-    world.upload("side/own", size(3), "side")
-    world.lake.commit("side", "side")
+    world.commit("side/own", size(3), "side")
     world.lake.catalog.objects.delete_object(world.lake.repository, "side", "side/own")
-    world.upload("side/other", size(4), "side")
-    world.lake.commit("side again", "side")
+    world.commit("side/other", size(4), "side")
     world.upload("staged", size(5))
     world.orphan("data/orphan", size(6))
     world.age(days=2)
@@ -66,7 +62,6 @@ def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
 
 
 def test_garbage_that_the_run_deleted_is_not_there_any_more(world: World) -> None:
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     kinds = table(cost_of(open_base(context.plan.run_uri)).tables()["kinds"], "kind")
     assert (kinds.get("garbage"), kinds["deleted"]) == (None, 64)

@@ -24,8 +24,7 @@ from tests.support.gc import World, make_world, summary_of
 
 
 def run(world: World, **settings: Any) -> tuple[Run, dict[str, int]]:
-    made = world.plan(**settings)
-    world.run(made)
+    made = world.collected(**settings)
     return made, dict(summary_of(made, "list_committed").counts)
 
 
@@ -37,10 +36,8 @@ def state_after(made: Run) -> RunState:
 
 
 def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_active() -> None:
-    world = make_world(mode="auto")
-    world.rules(30)
-    world.upload("a", b"1")
-    world.lake.commit("first")
+    world = make_world(mode="auto", rules=30)
+    world.commit("a", b"1")
     catalog = world.lake.catalog
     catalog.branches.create_branch("lake", "side", "main")
     address = world.upload("b", b"of a branch that goes", "side")
@@ -61,17 +58,14 @@ def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_ac
 
 
 def test_counted_afresh_what_history_named_long_ago_is_no_dropped_range() -> None:
-    world = make_world(mode="auto", tuning={"explain_ranges_max": 100, "counted_layers_max": 1})
-    world.rules(5)
+    world = make_world(mode="auto", tuning={"explain_ranges_max": 100, "counted_layers_max": 1}, rules=5)
     world.upload("a", b"1")
-    world.upload("b", b"expired")
-    world.lake.commit("first")
+    world.commit("b", b"expired")
     world.age(days=2)
     world.lake.catalog.objects.delete_object("lake", "main", "b")
     world.lake.commit("second")
     world.age(days=9)
-    world.upload("tick", b"tick")
-    world.lake.commit("third")
+    world.commit("tick", b"tick")
     for _ in range(2):
         world.age(days=9)
         orphan = world.orphan("data/other/orphan")
@@ -93,18 +87,15 @@ class Dropped:
 
 
 def with_dropped(explain_ranges_max: int = 100) -> Dropped:
-    world = make_world(mode="auto", tuning={"explain_ranges_max": explain_ranges_max})
-    world.rules(5)
+    world = make_world(mode="auto", tuning={"explain_ranges_max": explain_ranges_max}, rules=5)
     catalog = world.lake.catalog
-    world.upload("a", b"1")
-    world.lake.commit("first")
+    world.commit("a", b"1")
     catalog.branches.create_branch("lake", "side", "main")
     dangling = world.upload("b", b"dangling", "side")
     files = set(world.lake.keys("_lakefs/"))
     world.lake.commit("side", "side")
     files = set(world.lake.keys("_lakefs/")) - files
-    expired = world.upload("c", b"expired")
-    world.lake.commit("second")
+    expired = world.commit("c", b"expired")
     catalog.objects.delete_object("lake", "main", "c")
     world.age(days=2)
     world.lake.commit("third")
@@ -112,8 +103,7 @@ def with_dropped(explain_ranges_max: int = 100) -> Dropped:
     ranges = made.folder.read_part(state_after(made).ranges)["range_id"].to_pylist()
     catalog.branches.delete_branch("lake", "side")
     world.age(days=9)
-    world.upload("tick", b"tick")
-    world.lake.commit("fourth")
+    world.commit("tick", b"tick")
     world.age(days=9)
     (of_side,) = {f"_lakefs/{item}" for item in ranges} & files
     return Dropped(world, dangling, expired, of_side)

@@ -118,11 +118,9 @@ def test_imports_and_tasks_are_at_work_until_they_are_done_or_have_failed() -> N
 
 
 def test_commits_that_a_ref_leads_to_are_kept_however_old_and_tags_lead_to_some() -> None:
-    world = make_world()
-    world.rules(1)
+    world = make_world(rules=1)
     for number in range(3):
-        world.upload("a", b"%d" % number)
-        world.lake.commit(str(number))
+        world.commit("a", b"%d" % number)
         world.age(days=9)
     catalog = world.lake.catalog
     catalog.branches.create_branch("lake", "side", "main")
