@@ -175,9 +175,8 @@ def plan_command(
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
-    from dredge.gc.insight.proposals import curve_of, table_lines
     from dredge.gc.insight.run_cost import expected, expected_lines
-    from dredge.gc.insight.what_if import what_if
+    from dredge.gc.insight.what_if import curve_of, table_lines, what_if
     from dredge.lakefs import LakeFSClient
     from dredge.runs.rendering import render_curve
 
@@ -227,7 +226,7 @@ _KINDS_OF_RUN = {
 
 def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple[str, ...]) -> list[Proposal]:
     from dredge.errors import ConfigError
-    from dredge.gc.insight.proposals import as_now, by_days, from_file, read_days
+    from dredge.gc.insight.what_if import as_now, by_days, from_file, read_days
 
     if branch is not None and days is None:
         raise ConfigError("--branch needs --retention-days")

@@ -73,8 +73,6 @@ _SAMPLE_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Inputs of the checks."""
-
     config: GCConfig
     client: LakeFSClient
     repository: Repository

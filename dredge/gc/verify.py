@@ -124,7 +124,6 @@ def _write_living(run: Run, living: list[Canary]) -> PartInfo:
 
 
 def _share(rows: int, all_rows: int, looks_max: int | None) -> int | None:
-    """The share of a file of the ledger in the sample."""
     if looks_max is None:
         return None
     return -(-looks_at(all_rows, looks_max) * rows // max(1, all_rows))
@@ -215,8 +214,6 @@ class VerifyResult:
 
 @dataclass(slots=True)
 class _Found:
-    """Deleted objects looked up and found, and live objects beside them, seen or missing."""
-
     checked: int
     there: list[str]
     seen: set[str] = field(default_factory=set)
@@ -363,7 +360,6 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
-    """The names found by a listing from the first to the last name."""
     stretches = find_neighbours(reader, prefix, names)
     return [name for stretch in stretches for name in stretch.found["key"].to_pylist()]
 

@@ -210,7 +210,6 @@ class NewCommits:
         return commit_id in self._subtracted.commits or commit_id in self._commits
 
     def _find_new(self, ref: Ref, found: dict[str, Commit]) -> None:
-        """Add the commits between a ref and known commits."""
         waiting: set[str] = set()
         self._wait_for(ref, [ref.commit_id], waiting, found)
         if not waiting:
@@ -283,7 +282,6 @@ class NewCommits:
         return 0 if rules is None else rules.branches.get(branch, rules.default_retention_days)
 
     def _new_ranges(self, commits: Iterable[Commit]) -> Ranges:
-        """The ranges of commits outside all active metaranges."""
         metaranges = {commit.metarange_id for commit in commits} - {""}
         try:
             named = read_files(self.run.reader, sorted(metaranges)).select(metaranges)

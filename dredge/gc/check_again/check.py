@@ -107,8 +107,6 @@ def _is_owner(run: Run) -> bool:
 
 @dataclass(slots=True)
 class _Judged:
-    """The hits of a deleting run."""
-
     hits: Hits
     benign: npt.NDArray[np.bool_]  # mask of the rows explained by an expired commit
     known: npt.NDArray[np.bool_]  # mask of the rows with an acknowledged alarm
@@ -140,7 +138,6 @@ def _judge(run: Run, hits: Hits) -> _Judged:
 
 
 def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
-    """The mask of the rows with an acknowledged alarm about this deletion."""
     found = np.zeros(hits.rows.num_rows, bool)
     for alarm in alarms.read_alarms(run.state):
         if alarm.acknowledged is None or hits.deletion.run_id not in alarm.deleted_by:
@@ -204,7 +201,6 @@ def _brought(run: Run, item: _Judged, places: Sequence[int], reason: str) -> Ite
 
 
 def _record(record: StepRecord, before: str, found: Found, judged: Sequence[_Judged]) -> None:
-    """Record counts and warnings."""
     became = [
         (row, kind) for item in judged for row, kind in zip(item.became, item.benign.tolist(), strict=True)
     ]

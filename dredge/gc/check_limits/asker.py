@@ -295,7 +295,6 @@ def choose(
 def _plan(
     places: Places, heads: list[Head], wanted: npt.NDArray[np.bool_], cost_max: int
 ) -> list[BranchQuestions] | None:
-    """The questions about all wanted places; None when they cost too much."""
     left, found = cost_max, []
     for head in heads:
         rows, ranks = head.rows(places, wanted)

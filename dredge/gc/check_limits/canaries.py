@@ -100,7 +100,6 @@ def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
 
 
 def _choose(run: Run, chance: random.Random) -> list[Ref]:
-    """The default branch, and others by chance."""
     plan = run.plan
     branches = run.client.branches(plan.repository)
     main = [branch for branch in branches if branch.id == plan.default_branch]
@@ -161,7 +160,6 @@ def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
 def _tables(
     run: Run, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
 ) -> dict[str, SeekableTable]:
-    """Some of the ranges, read, by id."""
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
     left, small = sizes.decoded_bytes, list[str]()
@@ -183,7 +181,6 @@ def _tables(
 def _changed(
     run: Run, branches: Sequence[Ref], places: Sequence[_Place], each: int, chance: random.Random, page: int
 ) -> list[tuple[str, str]]:
-    """Branch and path of some uncommitted objects."""
     repository = run.plan.repository
 
     def changes(branch: str, amount: int, after: str) -> list[Change]:

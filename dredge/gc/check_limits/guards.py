@@ -185,7 +185,6 @@ def staging_not_gone(check: Check) -> Finding:
 
 
 def _branch_with_changes(run: Run) -> str | None:
-    """A sampled branch with uncommitted objects in this namespace."""
     plan = run.plan
     chance = random.Random(f"{plan.run_id}-staged")
     branches = run.client.branches(plan.repository)
@@ -203,7 +202,6 @@ def _branch_with_changes(run: Run) -> str | None:
 
 
 def _is_ours(run: Run, branch: str, path: str) -> bool:
-    """Whether an uncommitted object may be in this namespace."""
     try:
         address = run.client.stat(run.plan.repository, branch, path).address
     except NotFoundError:

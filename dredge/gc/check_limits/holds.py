@@ -202,7 +202,6 @@ class Holds:
         return pc.replace_with_mask(found, same_size, self._proved(rows.filter(same_size)))
 
     def _proved(self, rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate held for its size; null if cleared."""
         found = self.verdicts.codes_of(rows)
         # Another object may have the hash of a cleared one, so the verdict must be about this one too.
         cleared = pa.array(contains(self.cleared, rows["hash"].to_numpy()))

@@ -45,6 +45,8 @@ log = logging.getLogger("dredge")
 
 # Changes whenever the same range would give other hashes. No run then builds on older counts.
 FORMAT = 4
+# Addresses and sizes in a part.
+PART_VALUES = 2_000_000
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"
 CHECKPOINTS = "index/checkpoints"
@@ -98,6 +100,20 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
         written = _write(state, f"{PARTS}/{name}.addresses.parquet", addresses)
     part = IndexPart(name, written, sizes_written.result())
     return NewPart(part, [item.range_id for item in ranges], [item.count for item in ranges])
+
+
+def batches(ranges: Iterable[RangeHashes]) -> Iterator[list[RangeHashes]]:
+    """Yield ranges in lists of the size of a part."""
+    batch: list[RangeHashes] = []
+    values = 0
+    for item in ranges:
+        batch.append(item)
+        values += len(item.addresses) + len(item.sizes)
+        if values >= PART_VALUES:
+            yield batch
+            batch, values = [], 0
+    if batch:
+        yield batch
 
 
 def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[RangeHashes]:

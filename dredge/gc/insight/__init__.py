@@ -4,7 +4,7 @@ base_run        the run: its listing, staging and history; listed objects beside
 why             the reasons for keeping an object: `why_evidence` collects them, `why_answer` has the answer and its
 text
 cost            storage cost by kind, branch, age and prefix: `cost_labels` has the owners of ranges
-what_if         objects freed by other retention rules: `proposals` makes the rules and shows the figures
+what_if         objects freed by other retention rules; makes the rules and shows the figures
 run_cost        the expected cost of a run, from the last runs of its kind
 
 Analyses only read.

@@ -106,8 +106,6 @@ def collect_ranges(
 
 
 class _Reading:
-    """The first round."""
-
     def __init__(self, run: Run, runner: TaskRunner, where: str, bits: int) -> None:
         self.shards: list[Shard] = []
         self.counts: Counter[str] = Counter()

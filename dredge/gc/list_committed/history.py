@@ -115,7 +115,6 @@ def _from_server(run: Run) -> Found:
 
 
 def _unite(recorded: Found, server: Found, check: StoreCheck) -> Found:
-    """The server's answer, and the active commits of the records."""
     if check.doubt:
         server.warnings.append(
             f"commits were read from the key-value store and from lakeFS as well: {check.doubt}"

@@ -57,8 +57,6 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
 
 @dataclass(slots=True)
 class _History:
-    """The commits and metaranges of a run."""
-
     active: ActiveCommits
     heads: list[tuple[str, str]]  # (branch, commit) pairs, each a head seen during the run
     named: Metaranges  # metaranges of the active commits, unnamed metaranges, and those of an earlier run

@@ -381,7 +381,6 @@ def _add_proof(staging: Staging, proof: Proof, branches: dict[str, str]) -> None
 
 
 def _explain(proof: Proof, moved: list[str], unsafe: Collection[Extent]) -> str:
-    """The reason why the last scan needed a proof, and why there is none."""
     if moved:
         cause = f"During the last scan branches such as {', '.join(moved[:3])} were created or deleted"
     elif proof.lost is not None:

@@ -8,14 +8,14 @@ other files older than the minimum age are read, as only the content shows the k
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.gc.insight.base_run import Amount
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.named import History, read_history, read_ranges
+from dredge.gc.metadata.named import History, close, read_history
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.gc.witness.unnamed import DAMAGED as UNREADABLE
 from dredge.gc.witness.unnamed import DUMP, read_kinds
@@ -85,21 +85,9 @@ class Sorted:
 
 def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collection[str]) -> Named:
     """Read the metaranges of reachable or active commits, and of the other ones; "" is empty content."""
-    missing: list[str] = []
-    of_kept = _closure(reader, kept, missing)
-    return Named(of_kept, _closure(reader, set(unreachable) - of_kept, missing) - of_kept, sorted(missing))
-
-
-def _closure(reader: ObjectReader, metaranges: Iterable[str], missing: list[str]) -> set[str]:
-    found: set[str] = set()
-    for metarange_id in sorted(filter(None, metaranges)):
-        found.add(metarange_id)
-        ranges = read_ranges(reader, metarange_id)
-        if ranges is None:
-            missing.append(metarange_id)
-        else:
-            found.update(ranges)
-    return found
+    of_kept, missing = close(reader, kept, {})
+    others, more = close(reader, {*unreachable} - of_kept, {})
+    return Named(of_kept, others - of_kept, sorted([*missing, *more]))
 
 
 def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, cutoff: datetime) -> Sorted:

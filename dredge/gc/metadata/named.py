@@ -72,16 +72,6 @@ def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
     return named, at_work
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The server and key-value store of a repository."""
-
-    client: LakeFS
-    repository: str
-    namespace: str
-    access: KVAccess
-
-
 @dataclass(slots=True)
 class Names:
     """Files in use by commits, at one time."""
@@ -96,32 +86,24 @@ class Names:
 class NamesReader:
     """Reads the files in use repeatedly, each metarange once."""
 
-    asking: Asking
+    client: LakeFS
+    repository: str
+    namespace: str
+    access: KVAccess
     reader: ObjectReader
     ranges: dict[str, list[str]] = field(default_factory=dict)  # ids of the ranges by metarange
 
     def read(self) -> Names:
         """Read the files in use now."""
-        asking = self.asking
         (metaranges, at_work), check = read_checked(
-            asking.client, asking.repository, asking.namespace, _read_records, asking.access
+            self.client, self.repository, self.namespace, _read_records, self.access
         )
         files, missing = self.closure(metaranges)
         return Names(files, missing, at_work, check)
 
     def closure(self, metaranges: Iterable[str]) -> tuple[set[str], list[str]]:
         """Return metaranges with their ranges, and the missing metaranges."""
-        wanted = sorted(set(filter(None, metaranges)))
-        new = [item for item in wanted if item not in self.ranges]
-        missing = []
-        read = ordered_map(lambda name: read_ranges(self.reader, name), new, _AT_ONCE)
-        for metarange_id, found in zip(new, read, strict=True):
-            if found is None:
-                missing.append(metarange_id)
-            else:
-                self.ranges[metarange_id] = found
-        named = (item for metarange_id in wanted for item in self.ranges.get(metarange_id, []))
-        return {*wanted, *named}, missing
+        return close(self.reader, metaranges, self.ranges)
 
     def read_tables(self, names: Sequence[str]) -> set[str]:
         """Return the ranges of the metaranges among some files."""
@@ -133,6 +115,18 @@ class NamesReader:
                 continue  # a range or another file
             found.update(info.id for info in metarange.ranges)
         return found
+
+
+def close(
+    reader: ObjectReader, metaranges: Iterable[str], known: dict[str, list[str]]
+) -> tuple[set[str], list[str]]:
+    """Return metaranges with their ranges, and the missing metaranges; `known` gets the ids of the ranges read."""
+    wanted = sorted(set(filter(None, metaranges)))
+    new = [item for item in wanted if item not in known]
+    read = dict(zip(new, ordered_map(lambda name: read_ranges(reader, name), new, _AT_ONCE), strict=True))
+    known |= {item: ranges for item, ranges in read.items() if ranges is not None}
+    named = (item for metarange_id in wanted for item in known.get(metarange_id, ()))
+    return {*wanted, *named}, [item for item in new if read[item] is None]
 
 
 def read_ranges(reader: ObjectReader, metarange_id: str) -> list[str] | None:

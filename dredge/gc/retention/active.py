@@ -98,8 +98,6 @@ def active_commits(
 
 
 class _Commits(dict[str, records.Commit]):
-    """Commits by id; unknown ids are read."""
-
     def __init__(self, find: Callable[[str], records.Commit] | None) -> None:
         super().__init__()
         self._find = find
@@ -221,7 +219,6 @@ def _days(rules: Rules | None, branch: str | None) -> int:
 
 
 def _children_first(graph: Mapping[str, Commit]) -> Sequence[Commit]:
-    """Every commit after all commits with it as main parent."""
     waiting = dict.fromkeys(graph, 0)
     for commit in graph.values():
         parent = main_parent(commit)

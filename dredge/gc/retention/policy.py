@@ -62,7 +62,6 @@ def compile_glob(glob: str) -> re.Pattern[str]:
 
 
 def _piece(text: str, place: int, glob: str) -> tuple[str, int]:
-    """The regular expression of the piece at a place, and the place of the next piece."""
     character = text[place]
     if character == "*":
         return _stars(text, place)
@@ -239,8 +238,6 @@ def read_policy(text: str, name: str) -> RetentionPolicy:
 
 
 class _File:
-    """Checks the nodes of one file."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 

@@ -141,7 +141,6 @@ def _gone(run: Run, record: StepRecord) -> Iterator[PartInfo]:
 
 
 def _write_server_report(run: Run, record: StepRecord, state: RunState) -> None:
-    """Write the saved information to its place in lakeFS's design of uncommitted collection."""
     saved = {
         "run_id": state.run_id,
         "run_uri": state.run_uri,

@@ -217,7 +217,6 @@ def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
 
 
 def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
-    """Whether a pin has ended, and the next run finds its restored objects without it."""
     return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
 
@@ -230,7 +229,6 @@ def _find_runs(
     side: Iterable[Place],
     found: Superseded,
 ) -> None:
-    """Find removable folders of collections, purges and collections of metadata."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     states = list(versions)

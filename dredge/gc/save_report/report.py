@@ -211,7 +211,6 @@ def _counts(results: RunResults) -> dict[str, int]:
 
 
 def _over_limit(guards: CheckLimitsOutput | None) -> list[dict[str, Any]]:
-    """Deletable objects by reason, if they exceed a limit."""
     if guards is None or not any(item["verdict"] == "awaiting_approval" for item in guards.findings):
         return []
     return [{**found, "why": REASONS[found["reason"]]} for found in guards.would_delete if found["objects"]]

@@ -87,7 +87,6 @@ class SliceListingOutput(StepOutput):
 
 
 def _is_own(folder: str) -> bool:
-    """Whether the repository's own objects are in a folder or its subfolders."""
     above = folder.rstrip("/").rpartition("/")[0]
     return folder == DATA or (f"{above}/" == DATA and slice_time(folder) is not None)
 

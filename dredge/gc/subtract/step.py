@@ -111,7 +111,6 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
 
 
 def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
-    """The prefixes of addresses kept because of another repository, possibly a deleted one."""
     plan = run.plan
     found = record.input(SliceListingOutput).foreign_prefixes
     found |= {

@@ -162,8 +162,6 @@ def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """An object refused by the store, and the message."""
-
     key: str
     message: str
 

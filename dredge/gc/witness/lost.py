@@ -180,7 +180,6 @@ def _is_readable(state: ObjectReader, namespace: str) -> bool:
 def _lost(
     reader: ObjectReader, files: Files, metarange_id: str, row: Mapping[str, Any] | None = None
 ) -> LostCommit:
-    """Describe a lost commit by its row in the record, or a metarange without one."""
     info = files.get(metarange_id)
     return LostCommit(
         name=metarange_id if row is None else row["commit_id"],
@@ -205,7 +204,6 @@ def _objects(reader: ObjectReader, metarange_id: str) -> int | None:
 
 
 def _commit(row: Mapping[str, Any]) -> Commit | None:
-    """Make a commit from a row of the record; None if only its metarange is known."""
     if row["parents"] is None or row["created_at"] is None:
         return None
     commit = Commit(
@@ -231,7 +229,6 @@ def _branch_at(client: LakeFSMaker, repository: str, branch: str, commit_id: str
 
 
 def _commit_content(client: LakeFSMaker, repository: Repository, branch: str, lost: LostCommit) -> str:
-    """Commit the content of a lost commit on a new branch; return the commit's id."""
     name = repository.name
     try:
         head = client.create_branch(name, branch, repository.default_branch).commit_id

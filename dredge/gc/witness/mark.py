@@ -256,7 +256,6 @@ def _since(run: Run, past: Past) -> datetime:
 def _write_parts(
     run: Run, past: Past, shown: Mapping[str, str], files: Files, unnamed: Unnamed
 ) -> list[PartInfo]:
-    """Write the carried commits, the opened files and the unnamed metaranges for later steps."""
     step, since = ListCommittedOutput.STEP, _since(run, past)
     # Commits of earlier marks are carried while their metarange could count as an unnamed one.
     recent = [name for name, info in files.items() if info.last_modified >= since]
@@ -283,7 +282,6 @@ def _write_parts(
 
 
 def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
-    """Make the record's rows of all commits of the mark."""
     active = run.folder.read_part(committed.commits)
     branches: dict[str, list[str]] = defaultdict(list)
     for row in run.folder.read_part(committed.branches).to_pylist():

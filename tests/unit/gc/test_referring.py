@@ -13,8 +13,7 @@ from dredge.errors import AlarmError, ConfigError, RefusedError, UnavailableErro
 from dredge.gc.config import GCConfig
 from dredge.gc.insight.base_run import open_base
 from dredge.gc.insight.cost import cost_of
-from dredge.gc.insight.proposals import as_now
-from dredge.gc.insight.what_if import what_if
+from dredge.gc.insight.what_if import as_now, what_if
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.referring import check_referring

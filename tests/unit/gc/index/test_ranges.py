@@ -18,6 +18,7 @@ from dredge.gc.index.ranges import (
     decode_entries,
     find_range_files,
     read_files,
+    read_leniently,
     unite_ranges,
 )
 from dredge.gc.run import Run
@@ -195,6 +196,12 @@ def ids(world: World) -> dict[str, str]:
 def test_a_metarange_that_is_missing_stops_the_run(run: Run, ids: dict[str, str]) -> None:
     with pytest.raises(RefusedError, match="f" * 64):
         read_files(run.reader, [ids["ab"], "f" * 64])
+
+
+def test_metaranges_of_which_some_cannot_be_read_are_read_one_by_one(run: Run, ids: dict[str, str]) -> None:
+    missing = "f" * 64
+    found, errors = read_leniently(run.reader, [ids["ab"], missing])
+    assert (found.named.keys(), errors.keys()) == ({ids["ab"]}, {missing})
 
 
 def test_a_file_that_is_another_metarange_or_none_stops_the_run(world: World, run: Run) -> None:

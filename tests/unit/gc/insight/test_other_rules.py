@@ -7,8 +7,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.insight.base_run import BaseRun, open_base
-from dredge.gc.insight.proposals import as_now, by_days, from_file, read_days
-from dredge.gc.insight.what_if import Proposal, what_if
+from dredge.gc.insight.what_if import Proposal, as_now, by_days, from_file, read_days, what_if
 from dredge.lakefs import Rules
 from dredge.runs.payload import to_json
 from tests.support.gc import World, make_world, summary_of

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dredge.errors import FormatError
+from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.ranges import Metaranges, RangeFacts
 from dredge.gc.list_committed import step
 from dredge.gc.list_committed.step import Expired, find_expired
@@ -161,11 +161,10 @@ class Store:
         self.damaged = set(damaged)
         self.read: list[list[str]] = []
 
-    def __call__(self, _run: Run, _runner: object, _where: str, names: Iterable[str]) -> Metaranges:
+    def __call__(self, _reader: object, names: Iterable[str]) -> tuple[Metaranges, dict[str, DredgeError]]:
         self.read.append(list(names))
-        if self.damaged.intersection(self.read[-1]):
-            raise FormatError("damaged")
-        return metaranges(self.read[-1])
+        errors: dict[str, DredgeError] = {name: FormatError("damaged") for name in self.damaged}
+        return metaranges([name for name in self.read[-1] if name not in errors]), errors
 
 
 @pytest.fixture
@@ -179,9 +178,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
         damaged: Iterable[str] = (),
     ) -> tuple[Expired, Store]:
         store = Store(damaged)
-        monkeypatch.setattr(step, "read_metaranges", store)
+        monkeypatch.setattr(step, "read_leniently", store)
         tuning = SimpleNamespace(explain_ranges_max=most)
-        run = cast("Run", SimpleNamespace(plan=SimpleNamespace(config=SimpleNamespace(tuning=tuning))))
+        plan = SimpleNamespace(config=SimpleNamespace(tuning=tuning))
+        run = cast("Run", SimpleNamespace(plan=plan, reader=None))
         now = datetime(2026, 3, 1, tzinfo=UTC)
         commits = [Commit(f"c{at}", (), now, name) for at, name in enumerate(wanted)]
         return find_expired(run, commits, metaranges(known), set(active)), store
@@ -191,7 +191,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_file_that_cannot_be_read_is_left_out_alone(found: Any) -> None:
     answer, store = found(damaged=["m2"])
-    assert store.read == [list(FILES), ["m3"], ["m2"], ["m1"], ["m0"]]
+    assert store.read == [list(FILES)]
     assert list(answer.ranges) == ["r3", "r2", "r4", "r5"]
     answer, _ = found(["m3", "m2"], damaged=["m2"])
     assert list(answer.ranges) == ["r3"]

@@ -13,7 +13,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
 from dredge.gc.metadata.files import Named, find_named, sort_files
-from dredge.gc.metadata.named import Asking, NamesReader, read_history, read_work
+from dredge.gc.metadata.named import NamesReader, read_history, read_work
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.gc import make_world
@@ -36,7 +36,8 @@ def table(lake: ObjectWriter, path: str) -> tuple[str, str]:
 
 
 def reader_of(lake: ObjectWriter) -> NamesReader:
-    return NamesReader(cast("Asking", None), lake)
+    nobody: Any = None
+    return NamesReader(nobody, "lake", "", nobody, lake)
 
 
 MISSING = "f" * 64
