@@ -89,7 +89,8 @@ def _search_all(
     if base is not None:
         sources.append((replace(young, name="earlier", run_uri=base.state.run_uri), base.state.staged))
         due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=Gone.of(run))
-        sources.append((replace(young, name="pending", run_uri=run.state.uri, due=due), known.parts))
+        rows = known.find_due_parts(due.marked_at, due.cutoff)
+        sources.append((replace(young, name="pending", run_uri=run.state.uri, due=due), rows))
         sources.append((replace(young, name="dropped"), _let_go(run, base, record)))
     return [result for source in sources for result in _search(run, runner, record, *source)]
 
