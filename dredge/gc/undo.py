@@ -1,4 +1,4 @@
-"""A lakeFS repository for `dredge.undo`, and runs other than collections."""
+"""A lakeFS repository for `dredge.undo`: its restores, and runs other than collections."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from dredge.errors import ConfigError
 from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.undo_config import RestoreConfig
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions, open_writer
-from dredge.undo.deleted import Collected, SweptRun
+from dredge.undo import restore as restoring
+from dredge.undo.deleted import Choice, Collected, SweptRun, preview
 from dredge.undo.side_run import SideRun
 from dredge.undo.side_run import side_run as begin_side_run
 
@@ -61,6 +65,37 @@ def open_swept(
         why = "it was a dry run" if plan.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
     return SweptRun(plan.undo.way, folder, SubtractOutput.of(summary).candidates, (DATA,))
+
+
+def restore(
+    config: RestoreConfig,
+    runner: TaskRunner,
+    holder: str | None = None,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> StepSummary:
+    """Restore deletions of a run.
+
+    Args:
+        holder: of the lease; None is this restore alone.
+        client: None reads the environment.
+        options: None reads the environment. Tasks always read theirs.
+
+    Raises:
+        ConfigError: no such run, or no matching deletion.
+        NotFoundError: no such repository.
+        LeaseHeldError: another run works on the repository.
+        UnavailableError: some objects could not be restored; the others were.
+    """
+    collected = collected_of(config.repository, client, options)
+    return restoring.restore(collected, config, runner, holder, options, clock)
+
+
+def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
+    """Count the objects of a restore, from the run's folder only. Raises ConfigError: no such run, or it deleted no
+    object."""
+    return preview(config, open_swept(run_uri, options=options))
 
 
 @contextmanager

@@ -263,7 +263,7 @@ def cost_lines(
     yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
     tables = (
         ("ONLY ON BRANCH", "branches", "branch", "kept by this branch alone: garbage without the branch"),
-        ("OF NO cost_labels.HEAD, BY AGE", "ages", "age", "age of the newest commit with the object"),
+        ("OF NO HEAD, BY AGE", "ages", "age", "age of the newest commit with the object"),
         ("BELOW", "prefixes", "prefix", ""),
     )
     for title, name, column, about in tables:

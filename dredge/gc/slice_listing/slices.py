@@ -173,7 +173,10 @@ def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
 
     The rest is cut at the first character at which the listed keys differ, and at the character before.
     """
-    differ = _common_length(first_key, last_key)
+    pairs = enumerate(zip(first_key, last_key, strict=False))
+    differ = next(
+        (place for place, (one, other) in pairs if one != other), min(len(first_key), len(last_key))
+    )
     cuts = {
         last_key[:place] + character
         for place in (differ - 1, differ)
@@ -189,10 +192,3 @@ def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
         ranges.append(replace(item, start_after=last_key, stop_before=cut + "\0"))
         last_key = cut
     return [*ranges, replace(item, start_after=last_key)]
-
-
-def _common_length(first: str, second: str) -> int:
-    for place, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return place
-    return min(len(first), len(second))
