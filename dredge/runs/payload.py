@@ -17,8 +17,8 @@ from dredge.errors import DredgeError, FormatError, RefusedError
 
 type Json = dict[str, Any]
 
-# msgspec keeps with each class what it knows of its fields. A thread that converts to a class while another thread
-# reads the fields finds an unfinished table, and loops for ever or crashes.
+# msgspec reads the fields of a class at its first use, without a lock. A thread that converts to the class while
+# another thread reads the fields loops for ever or crashes.
 _LEARNING = threading.Lock()
 _KNOWN: set[type] = set()
 
