@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def fail_for_good(error: Exception) -> None:
-    """Raise ``AirflowFailException`` for an error without retries, on an Airflow without retry policies.
-
-    :raises AirflowFailException: no retry may follow
-    """
+    """Raise ``AirflowFailException`` for an error without retries, on an Airflow without retry policies."""
     if not HAS_RETRY_POLICY and isinstance(error, DredgeError) and not error.is_retried:
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error
 

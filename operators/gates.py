@@ -80,10 +80,7 @@ class CheckOperator(BaseOperator, SkipMixin):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the preflight if asked to.
-
-        :raises RefusedError: a run would fail
-        """
+        """Run the preflight if asked to."""
         if not truth("check_only", self.check_only):
             return {"status": "not_asked"}
         found = self.ask()
@@ -134,17 +131,11 @@ class AcquireLeaseOperator(BaseSensorOperator):
 
     @abstractmethod
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
-        """Acquire the lease, and return it with facts for XCom.
-
-        :raises LeaseHeldError: another run holds it
-        """
+        """Acquire the lease, and return it with facts for XCom."""
 
     @abstractmethod
     def resume(self, grant: LeaseGrant) -> None:
-        """Write the new lease into the plan of a run that this DAG run made under an earlier lease.
-
-        :raises ConfigError: the run does not exist
-        """
+        """Write the new lease into the plan of a run that this DAG run made under an earlier lease."""
 
     @reported
     def execute(self, context: Context) -> Any:
@@ -197,10 +188,7 @@ def read_grant(value: Any) -> LeaseGrant | None:
 
 
 def end_run(run_uri: str, grant: Any) -> LeaseGrant:
-    """Stop the run's idle Spark applications on this machine, and return the lease to release.
-
-    :raises ConfigError: the run never had a lease
-    """
+    """Stop the run's idle Spark applications on this machine, and return the lease to release."""
     if run_uri:
         end_applications(run_uri)
     found = read_grant(grant)

@@ -239,10 +239,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
 
 def own_spark_home(path: str) -> dict[str, str]:
-    """Return SPARK_HOME for this environment's own spark-submit: it does not find it in a path with a space.
-
-    :param path: PATH of spark-submit
-    """
+    """Return SPARK_HOME for this environment's own spark-submit: it does not find it in a path with a space."""
     found, spec = shutil.which("spark-submit", path=path), importlib.util.find_spec("pyspark")
     if "SPARK_HOME" in os.environ or found is None or spec is None or spec.origin is None:
         return {}

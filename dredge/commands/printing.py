@@ -95,12 +95,7 @@ def log_lines(quiet: bool) -> None:
 
 @contextmanager
 def print_resume(command: str, run_uri: str) -> Iterator[None]:
-    """Print how to continue a local run after an error of a service or of permissions.
-
-    Args:
-        command: group of commands, such as `dredge gc`.
-        run_uri: URI of the run's folder.
-    """
+    """Print how to continue a local run after an error of a service or of permissions."""
     try:
         yield
     except (UnavailableError, PartialError):
@@ -114,10 +109,7 @@ def list_runs(
     """Return a row for each run of a repository, newest first.
 
     Args:
-        uri: storage namespace, repository, or run root.
         inside: folder of runs in a repository.
-        limit: number of newest runs; 0 is all.
-        report: reads the report of a run.
         deleted: returns the number of deleted objects in a report, or None.
     """
     from dredge.runs.folder import run_ids
@@ -225,11 +217,7 @@ def save_and_show_summary(
     """Write the page about the runs of many repositories, and print it.
 
     Args:
-        outcomes: of the repositories with a run.
-        skipped: reasons by name of the repositories without a run.
         root: URI of the folder for the page; "" writes no page.
-        label: first part of the page's name.
-        as_json: print one JSON object.
 
     Returns:
         The exit code: 9 if a repository needs a person.
@@ -266,12 +254,7 @@ def show_outcomes(summary: StepSummary, outcomes: Mapping[str, str], as_json: bo
 
 
 def show_pins(state: ObjectWriter, repository: str, end: str | None, as_json: bool) -> None:
-    """End a pin if its id is given, then print the pins in force.
-
-    Raises:
-        ConfigError: there is no such pin.
-        FormatError: a pin cannot be read.
-    """
+    """End a pin if its id is given, then print the pins in force."""
     from dredge.storage import store_clock
     from dredge.undo.pins import active_pins, end_pin
 
@@ -289,13 +272,7 @@ def show_pins(state: ObjectWriter, repository: str, end: str | None, as_json: bo
 
 
 def show_alarms(found: list[Alarm], ended: bool, as_json: bool) -> None:
-    """Print alarms; exits with 10 if they are still open.
-
-    Args:
-        found: the alarms.
-        ended: they were acknowledged by this command.
-        as_json: print one JSON object.
-    """
+    """Print alarms; exits with 10 if they are still open."""
     if as_json:
         click.echo(json.dumps({"acknowledged": ended, "alarms": [to_json(alarm) for alarm in found]}))
     else:

@@ -66,11 +66,7 @@ class TableAddress:
 
     @classmethod
     def parse(cls, url: str) -> TableAddress:
-        """Parse `dynamodb://TABLE?region=…&endpoint=…`; the default table is lakeFS's `kvstore`.
-
-        Raises:
-            ConfigError: the URL contains credentials or unknown parts.
-        """
+        """Parse `dynamodb://TABLE?region=…&endpoint=…`; the default table is lakeFS's `kvstore`."""
         found = _URL.fullmatch(url)
         asked = parse_qs(found["query"] or "") if found else {}
         region, endpoint = (asked.get(name, [None])[0] for name in ("region", "endpoint"))
@@ -111,7 +107,6 @@ class DynamoStore:
     Args:
         url: see `TableAddress.parse`. Credentials are in AWS's environment variables, profiles or instance roles.
         create: create a missing table; otherwise a missing table is a `ConfigError`.
-        keys: credentials in place of the environment's.
     """
 
     def __init__(
@@ -222,12 +217,9 @@ class DynamoStore:
         """Send one request about the table, with retries.
 
         Args:
-            operation: method of the boto3 client.
             repeat: whether the request is idempotent, so that it may be retried after a lost response.
-            arguments: of the method; the table name is added.
 
         Raises:
-            ConditionFailedError: a condition failed.
             UnavailableError: throttled too often, or no response; a write may have taken effect.
         """
         from botocore.exceptions import BotoCoreError, ClientError

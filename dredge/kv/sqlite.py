@@ -146,7 +146,6 @@ class SQLiteKV:
     """A store in a SQLite file, with a pool of connections.
 
     Args:
-        path: of the file; created if missing, in an existing folder.
         busy_seconds: wait for other writers before UnavailableError.
     """
 

@@ -20,14 +20,7 @@ percent-encoded ends the password early: libpq, lakeFS and Python then take diff
 
 
 def driver_of(url: str, known: Collection[str]) -> str:
-    """The driver of a URL; `postgresql` also for `host=… password=…`, a form of lakeFS's setting.
-
-    Args:
-        known: drivers, in the order of the message.
-
-    Raises:
-        ConfigError: no known driver.
-    """
+    """The driver of a URL; `postgresql` also for `host=… password=…`, a form of lakeFS's setting."""
     found = _SCHEME.match(url)
     if found is None and _WORDS.match(url):
         return "postgresql"

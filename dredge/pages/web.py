@@ -254,7 +254,6 @@ def make_app(
 
     Args:
         guards: FastAPI dependencies of every page, called before it reads.
-        surroundings: further facts; None for none.
         changers: additional dependencies of changing routes, by DAG of `CHANGING`; other DAGs cannot be started.
     """
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)

@@ -35,11 +35,6 @@ class AdaptiveRate:
     There is no limit until the store throttles. The first limit is half the reached rate. Further throttling halves
     it, once
     per burst; every second without throttling raises it by 5 %.
-
-    Args:
-        floor: minimum in keys per second.
-        monotonic: a clock in seconds.
-        sleep: waits for seconds.
     """
 
     GROWTH_PER_SECOND = 0.05
@@ -148,8 +143,6 @@ class DeleteLoop[T]:
 
     Args:
         send: makes one attempt; returns an outcome for each item in order, and does not raise for a key.
-        key_of: the key of an item.
-        rate: shared by all threads.
         versioned: whether a deletion makes a version, whose id is lost with the answer.
     """
 
@@ -246,11 +239,7 @@ class DeleteLoop[T]:
 
 
 class BatchDeleter(Place, ABC):
-    """Deletes objects below a prefix, many per request; for drivers of remote stores.
-
-    Args:
-        rate: None makes a new one.
-    """
+    """Deletes objects below a prefix, many per request; for drivers of remote stores."""
 
     BATCH_KEYS: ClassVar[int]
     CODES: ClassVar[Codes]

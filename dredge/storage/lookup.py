@@ -41,8 +41,6 @@ class Stretch:
 
     Attributes:
         names: wanted names up to the end of the pages, after those of the stretch before.
-        found: rows of `LISTING_SCHEMA` of existing names.
-        listed: number of objects on the pages.
     """
 
     names: Sequence[str]
@@ -54,7 +52,6 @@ def find_neighbours(reader: ObjectReader, prefix: str, names: Sequence[str]) -> 
     """List from the first to the last of some names; every name is in one stretch. The caller may stop early.
 
     Args:
-        prefix: of all names.
         names: distinct, in byte order, at least one.
 
     Raises:

@@ -26,11 +26,8 @@ class ObjectInfo:
     """Description of an object.
 
     Attributes:
-        key: relative to the store's URI, exact.
-        size: bytes.
         last_modified: by the store's clock, aware UTC.
         etag: without quotes; in some stores a hash of the content (S3, for objects of one request).
-        storage_class: see `STORAGE_CLASS`.
     """
 
     key: str
@@ -128,7 +125,6 @@ class ObjectReader(Protocol):
         """List all keys with a prefix, recursively.
 
         Args:
-            prefix: plain text; "" is everything.
             start_after: only keys strictly greater (in bytes of UTF-8); "" is no bound.
             stop_before: only keys strictly smaller; "" is no bound.
             on_skipped: called for names that are no keys (see `SkippedName`); by default they are logged.

@@ -30,7 +30,6 @@ def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader
     Readers, writers and deleters can be pickled.
 
     Args:
-        uri: see `location.parse_uri`.
         options: None reads this process's environment.
     """
     options = options or StorageOptions.from_env()
@@ -53,11 +52,7 @@ def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDelet
 
 
 def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
-    """Open two folders for copies from `source` to `target` under the same key.
-
-    Raises:
-        ConfigError: the store cannot copy between them.
-    """
+    """Open two folders for copies from `source` to `target` under the same key."""
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
     driver, _ = driver_of(from_), driver_of(to)  # both check their buckets
@@ -75,11 +70,7 @@ def open_versions(uri: str, options: StorageOptions | None = None) -> VersionRea
 
 
 def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
-    """Open a store for removing delete markers. Only the restore may call this.
-
-    Raises:
-        ConfigError: a store without versions.
-    """
+    """Open a store for removing delete markers. Only the restore may call this."""
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
     open_deleter = driver_of(location).marker_deleter
@@ -90,21 +81,13 @@ def open_marker_remover(uri: str, options: StorageOptions | None = None) -> Mark
 
 
 def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
-    """Open a store for deleting versions that are not current. Only the purge may call this.
-
-    Raises:
-        ConfigError: a store without versions.
-    """
+    """Open a store for deleting versions that are not current. Only the purge may call this."""
     deleter = _version_deleter(uri, options)
     return OldVersionDeleter(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
 
 
 def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
-    """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so.
-
-    Raises:
-        ConfigError: a store without versions.
-    """
+    """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so."""
     return ExactVersionDeleter(_version_deleter(uri, options))
 
 
@@ -123,9 +106,6 @@ def environment_of_child(options: StorageOptions) -> dict[str, str]:
     They contain AWS's configuration of this machine, so that a child uses the same store. Credentials of the
     machine (a
     role) are not in them; each machine has its own.
-
-    Raises:
-        ConfigError: AWS's configuration contradicts itself.
     """
     if not _may_use_aws(options):
         return options.to_env()

@@ -29,8 +29,6 @@ class Part:
 
     Attributes:
         number: 1 to PART_NUMBER_MAX, the order of the parts.
-        etag: hash of its content, without quotes.
-        last_modified: by the store's clock, aware UTC.
     """
 
     number: int

@@ -52,9 +52,6 @@ log = logging.getLogger("dredge")
 def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Iterator[set[bytes]]:
     """Write an alarm before a restore, and again with the outcomes after it.
 
-    Args:
-        named: the referenced names, with the run that removed each.
-
     Yields:
         A set for names whose rows are lost.
     """
@@ -82,12 +79,7 @@ def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Ite
 def alarm_of(
     state: TrashState, store: RowReader, run_id: str, removed_by: str
 ) -> Callable[[Iterable[bytes]], AbstractContextManager[set[bytes]]]:
-    """The context manager for a restore by an `Applier`.
-
-    Args:
-        run_id: the run of the look.
-        removed_by: the run with the removal.
-    """
+    """The context manager for a restore by an `Applier`."""
 
     @contextmanager
     def of(named: Iterable[bytes]) -> Iterator[set[bytes]]:
@@ -101,27 +93,13 @@ def alarm_of(
 
 
 def refuse_alarmed(state: ObjectWriter, run_id: str) -> None:
-    """Refuse a removal while an alarm is open.
-
-    Raises:
-        AlarmError: an open alarm.
-        FormatError: an unreadable alarm.
-    """
+    """Refuse a removal while an alarm is open."""
     if found := open_alarms(state):
         raise alarm_error(f"run {run_id} removes nothing", found, f"dredge trash acknowledge {state.uri}")
 
 
 def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None) -> list[Alarm]:
-    """Acknowledge the open alarms of a state folder, and return them.
-
-    Args:
-        reason: kept in the folder.
-        who: None is the login name of this process.
-
-    Raises:
-        ConfigError: no reason was given.
-        FormatError: an unreadable alarm.
-    """
+    """Acknowledge the open alarms of a state folder, and return them."""
     reason, found = check_reason(reason), open_alarms(state)
     if not found:
         return found
@@ -132,11 +110,7 @@ def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None)
 
 
 def check_folder(state: ObjectWriter) -> None:
-    """Refuse any other folder than the state folder of a cleaner.
-
-    Raises:
-        ConfigError: no run used it.
-    """
+    """Refuse any other folder than the state folder of a cleaner."""
     if not any(item.key == STORE for item in state.list_level("").objects):
         raise ConfigError(f"{state.uri} is not a state folder of the cleaner: it has no {STORE}")
 
@@ -191,9 +165,6 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
 
 def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
     """Verify a crashed run: restore its removals with a reference, and remember the others.
-
-    Args:
-        verifier: the run of this look.
 
     Raises:
         NamedAgainError: a removed name is referenced; its rows were restored.

@@ -146,7 +146,6 @@ class Outcome:
     Args:
         fate: `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
             `named`: a record references it now; `busy`: its guards kept changing; `gone`: it had no rows.
-        rows: number of deleted rows.
     """
 
     finding: TrashFinding
@@ -172,7 +171,6 @@ class Applier:
         unrecorded: partitions with the shape of a repository and without a record; the references of their branches
             count too.
         alarm: surrounds a restore, with the referenced names.
-        group_rows: maximum number of rows per request.
     """
 
     def __init__(

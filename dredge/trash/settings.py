@@ -162,11 +162,7 @@ class TrashConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> TrashConfig:
-        """Read the Params of a DAG or an operator's `config`, as values or rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Read the Params of a DAG or an operator's `config`, as values or rendered text."""
         return cls(**read_settings(cls, params))
 
 
@@ -193,9 +189,5 @@ class TrashRestoreConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> TrashRestoreConfig:
-        """Read the Params of a DAG or an operator's `config`, as values or rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Read the Params of a DAG or an operator's `config`, as values or rendered text."""
         return cls(**read_settings(cls, params))

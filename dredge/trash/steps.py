@@ -66,14 +66,8 @@ def scan(
 
     Args:
         state: the state folder with the pending list; None for a single look, in which everything waits.
-        clock: this machine's time (aware UTC).
-        kinds: of trash, for the plan; None is all.
         holder: name of the task, the same for all its tries, so that a later try fences the earlier off. None is a
             unique name.
-
-    Raises:
-        RefusedError: the store, its clock or the state folder cannot be trusted.
-        FormatError: an unreadable record.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -101,13 +95,8 @@ def clean(
     """Remove the trash of a store that an earlier run found, and that has waited for the grace since.
 
     Args:
-        clock: this machine's time (aware UTC).
-        kinds: of trash; None is all.
         planned: remove nothing beyond the (approved) plan of this earlier run.
         planned_digest: digest of that plan in the report of its look; None is not compared.
-        dry_run: only report.
-        holder: see `scan`.
-        group_rows: maximum number of rows per request.
 
     Raises:
         RefusedError: see `scan`; or a limit is exceeded; or the digest of the plan differs.
@@ -115,7 +104,6 @@ def clean(
         NamedAgainError: a record references a removal; it was restored.
         AlarmError: an alarm is open.
         UnavailableError: the store stopped answering. The next run verifies the removals and continues.
-        PartialError: the store stopped allowing removals part-way.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -289,11 +277,7 @@ def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:
 
 
 def trusted_now(store: RowReader, machine: datetime, margins: TrashMargins) -> datetime:
-    """The store's time, or this machine's if the store has no clock.
-
-    Raises:
-        RefusedError: they differ by more than `margins.clock_skew`.
-    """
+    """The store's time, or this machine's if the store has no clock."""
     now = store.clock()
     if now is not None and abs(now - machine) > margins.clock_skew:
         raise RefusedError(

@@ -47,12 +47,7 @@ _CHANGES_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """A person's acknowledgement of an alarm.
-
-    Attributes:
-        who: login name, or a given name.
-        why: the reason given by the person.
-    """
+    """A person's acknowledgement of an alarm."""
 
     who: str
     at: datetime
@@ -67,8 +62,6 @@ class Alarm:
         alarm_id: run and try of the check.
         run_id: the run of the check.
         deleted_by: number of objects by the run with the deletion.
-        outcomes: number of objects by outcome, such as "restored".
-        rows: file with all of them (`SCHEMA`).
         acknowledged: None while it is open.
     """
 
@@ -96,12 +89,7 @@ class Alarm:
 
 
 def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, rows: pa.Table) -> Alarm:
-    """Write an alarm, or replace it with the outcomes of its objects.
-
-    Args:
-        at: the store's time.
-        rows: of `SCHEMA`.
-    """
+    """Write an alarm, or replace it with the outcomes of its objects."""
     data = parquet_bytes(rows)
     # The name depends on the bytes: a kill between the two writes leaves the old alarm with its old rows.
     digest = hashlib.sha256(data).hexdigest()
@@ -155,12 +143,7 @@ def open_alarms(state: ObjectReader) -> list[Alarm]:
 
 
 def refuse_alarmed(state: ObjectReader, what: str) -> None:
-    """Refuse an action, such as "run … deletes nothing", while an alarm is open.
-
-    Raises:
-        AlarmError: an open alarm.
-        FormatError: an unreadable alarm.
-    """
+    """Refuse an action, such as "run … deletes nothing", while an alarm is open."""
     alarms = open_alarms(state)
     if alarms:
         raise alarm_error(what, alarms)
@@ -178,19 +161,7 @@ def alarm_error(
 
 
 def acknowledge(state: ObjectWriter, said: Acknowledged) -> list[Alarm]:
-    """Acknowledge every open alarm.
-
-    Args:
-        said: name, time and reason.
-
-    Returns:
-        The open alarms.
-
-    Raises:
-        ConfigError: no reason was given.
-        FormatError: an unreadable alarm.
-        ConflictError: repeated changes by others.
-    """
+    """Acknowledge every open alarm."""
     if not said.why.strip():
         raise ConfigError("no reason was given. Nothing was acknowledged.")
     found = open_alarms(state)

@@ -58,11 +58,7 @@ class RestoreConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Self:
-        """Read the Params of a DAG, an operator's `config`, or the options of a command.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Read the Params of a DAG, an operator's `config`, or the options of a command."""
         return cls(**read_settings(cls, params))
 
 
@@ -95,9 +91,5 @@ class PurgeConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Self:
-        """Read the Params of a DAG, an operator's `config`, or the options of a command.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Read the Params of a DAG, an operator's `config`, or the options of a command."""
         return cls(**read_settings(cls, params))

@@ -46,7 +46,6 @@ class Pin:
 
     Attributes:
         pin_id: its id, the id of the restore.
-        run_id: the run with the deletions.
         until: its end, by the store's clock.
         slices: of the objects, and possibly more.
         finished_at: end of the restore, by the store's clock; None when unknown.
@@ -127,14 +126,7 @@ def _records(state: ObjectReader) -> list[str]:
 
 
 def active_pins(state: ObjectReader, now: datetime) -> list[Pin]:
-    """Read the pins in force.
-
-    Args:
-        now: the store's time.
-
-    Raises:
-        FormatError: an unreadable pin.
-    """
+    """Read the pins in force."""
     return [pin for pin in read_pins(state) if pin.until > now]
 
 
@@ -144,15 +136,7 @@ def sets_of(pins: Sequence[Pin]) -> tuple[LocatedSet, ...]:
 
 
 def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
-    """End a pin: the next runs may delete its objects.
-
-    Args:
-        now: the store's time.
-
-    Raises:
-        ConfigError: there is no such pin.
-        ConflictError: repeated changes by others.
-    """
+    """End a pin: the next runs may delete its objects."""
     if _change(state, pin_id, lambda pin: replace(pin, until=now)) is None:
         raise ConfigError(f"there is no pin {pin_id}. Nothing was ended.")
 
@@ -168,14 +152,10 @@ def narrow_pin(
     """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends.
 
     Args:
-        sets: hashes of the restored objects; already written.
         now: the store's time, asked after the last answer of the store.
 
     Returns:
         The new pin; None without a pin.
-
-    Raises:
-        ConflictError: repeated changes by others.
     """
 
     def narrow(pin: Pin) -> Pin:
@@ -221,9 +201,5 @@ def is_seen(pin: Pin, cutoff: datetime) -> bool:
 
 
 def slices_to_list(pins: Iterable[Pin], cutoff: datetime) -> Coverage:
-    """The slices for a run to list in spite of earlier coverage.
-
-    Args:
-        cutoff: of the complete run before it.
-    """
+    """The slices for a run to list in spite of earlier coverage."""
     return unite_slices(pin.slices for pin in pins if not is_seen(pin, cutoff))

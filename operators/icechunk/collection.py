@@ -120,10 +120,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         self.mode = mode
 
     def checked(self) -> CollectConfig:
-        """Return the rendered settings as a config.
-
-        :raises ConfigError: an unknown name, or an invalid value
-        """
+        """Return the rendered settings as a config."""
         config = CollectConfig.from_params({"storage": self.storage, **(self.config or {})})
         if not config.dry_run or not isinstance(self.expiration, Mapping):
             return config

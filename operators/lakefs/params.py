@@ -89,10 +89,7 @@ GC_SCHEDULES = "dredge_gc_schedules"
 
 
 def gc_schedules() -> dict[str, dict[str, Any]]:
-    """Return the settings of each scheduled collection, by DAG id.
-
-    :raises ConfigError: the Variable is invalid; Airflow shows it as an import error
-    """
+    """Return the settings of each scheduled collection, by DAG id."""
     return read_schedules(GC_SCHEDULES, "repository")
 
 

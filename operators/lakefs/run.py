@@ -124,7 +124,6 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         """Return the rendered settings as a config.
 
         :param window: begin and end of the listed slices; None lists all slices without an earlier run
-        :raises ConfigError: an unknown name, or an invalid value
         """
         config = steps.GCConfig.from_params(self.config, storage_options(self.aws_conn_id))
         if is_given(self.kv_conn_id):

@@ -74,15 +74,7 @@ class AzureDeleter(BatchDeleter):
 def send_deletions(
     options: StorageOptions, url: str, wanted: Sequence[Deletion], uri: str
 ) -> list[DeleteOutcome]:
-    """Make one request; returns an outcome for each blob.
-
-    Args:
-        url: of the container.
-        uri: for messages.
-
-    Raises:
-        ConfigError: a missing container.
-    """
+    """Make one request; returns an outcome for each blob."""
     from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
 
     client: Any = container_client(options, url, retries=False)

@@ -78,7 +78,6 @@ class Pages:
     """The pages of one listing.
 
     Args:
-        url: of the container.
         start_from: first name; "" for all. Only for accounts in the order of names.
     """
 

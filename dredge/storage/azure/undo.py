@@ -51,13 +51,7 @@ _ACCESS_SECONDS = 3600
 
 
 class AzureCopier:
-    """See `dredge.storage.undo.ObjectCopier`; source and target are folders of one account.
-
-    Args:
-        source: copied from.
-        target: copied to.
-        options: how both are reached.
-    """
+    """See `dredge.storage.undo.ObjectCopier`; source and target are folders of one account."""
 
     def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
         self._source = source

@@ -85,14 +85,7 @@ def only_if_absent(wanted: bool) -> dict[str, Any]:
 
 
 class BlockUploads:
-    """See `dredge.storage.uploads.Uploads`. Completing an upload of a key ends the others of that key.
-
-    Args:
-        uri: of the store.
-        root: of its names.
-        container: gives the client.
-        stat: looks an object up.
-    """
+    """See `dredge.storage.uploads.Uploads`. Completing an upload of a key ends the others of that key."""
 
     def __init__(
         self, uri: str, root: str, container: Callable[[], Any], stat: Callable[[str], ObjectInfo]

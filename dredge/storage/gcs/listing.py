@@ -104,11 +104,7 @@ def encoded_checksum(digest: bytes) -> str:
 
 
 def rows(found: Sequence[Resource], cut: int) -> pa.RecordBatch:
-    """Objects as rows of `LISTING_SCHEMA_WITH_CLASS`; `cut` is the length of the root in each name.
-
-    Raises:
-        FormatError: an invalid time or size.
-    """
+    """Objects as rows of `LISTING_SCHEMA_WITH_CLASS`; `cut` is the length of the root in each name."""
     try:
         arrays = [
             pa.array([item.name[cut:] for item in found], pa.string()),
@@ -148,12 +144,6 @@ def pages(
 
     Args:
         prefix: whole, from the root of the bucket.
-        fields: of each object.
-        more: additional parameters.
-
-    Raises:
-        FormatError: an incomplete page, or endless pages.
-        ConfigError: a missing bucket.
     """
     doing = f"listing gs://{place.bucket}/{prefix}"
     asked: dict[str, Any] = {

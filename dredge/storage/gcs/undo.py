@@ -64,13 +64,7 @@ class _Step(msgspec.Struct, rename="camel"):
 
 
 class GcsCopier:
-    """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
-
-    Args:
-        source: copied from.
-        target: copied to.
-        options: how both are reached.
-    """
+    """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets."""
 
     def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
         self._source = source
@@ -105,13 +99,7 @@ def rewrite(
 
     Args:
         generation: of the source; "" is the current one.
-        if_absent: only if the target does not exist.
         wanted: required size and tag of the source.
-
-    Raises:
-        NotFoundError: no source.
-        ConflictError: the target exists; nothing was written.
-        FormatError: the source or the copy differs.
     """
     url = object_url(options, *source)
     told = ask(options, "GET", url, doing, params={"generation": generation} if generation else {})

@@ -170,12 +170,7 @@ PIECE_BYTES = 8 << 20
 
 
 class StreamUpload:
-    """One resumable upload of an object of unknown length, in bounded memory.
-
-    Args:
-        name: whole name of the object.
-        condition: parameters of a conditional write.
-    """
+    """One resumable upload of an object of unknown length, in bounded memory."""
 
     def __init__(
         self, options: GcsOptions, bucket: str, name: str, doing: str, condition: dict[str, str]

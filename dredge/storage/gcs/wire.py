@@ -103,13 +103,6 @@ def send(options: GcsOptions, method: str, url: str, doing: str, **more: Any) ->
     """Make one request and read its answer, with any status.
 
     Compressed answers are unpacked; the bytes of an object stay as they are stored.
-
-    Args:
-        more: `params`, `data` and `headers` for requests.
-
-    Raises:
-        UnavailableError: no answer.
-        ConfigError: missing or rejected credentials.
     """
     http = session(options)
     more["params"] = params = payer(options, url) | (more.get("params") or {})
@@ -129,14 +122,7 @@ def payer(options: GcsOptions, url: str) -> dict[str, str]:
 def open_once(
     options: GcsOptions, method: str, url: str, doing: str, expected: tuple[int, ...], **more: Any
 ) -> Any:
-    """Make one request; returns the library's response, to be closed.
-
-    Args:
-        expected: statuses that are not errors.
-
-    Raises:
-        DredgeError: the answer is an error.
-    """
+    """Make one request; returns the library's response, to be closed."""
     http = session(options)
     params = payer(options, url) | (more.pop("params", None) or {})
     with translated(doing):
@@ -155,15 +141,7 @@ def open_stream(options: GcsOptions, url: str, doing: str, **more: Any) -> Any:
 def ask(
     options: GcsOptions, method: str, url: str, doing: str, expected: tuple[int, ...] = (200,), **more: Any
 ) -> Answer:
-    """Make a request with retries; it must be harmless twice.
-
-    Args:
-        expected: statuses that are not errors.
-        more: see `send`.
-
-    Raises:
-        DredgeError: the answer is an error.
-    """
+    """Make a request with retries; it must be harmless twice."""
 
     def attempt() -> Answer:
         answer = send(options, method, url, doing, **more)

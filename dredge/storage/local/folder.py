@@ -106,13 +106,7 @@ class Folder:
         """Write a file. Its bytes are on disk before it has a name, its name before this returns.
 
         Args:
-            parents: names of the folders above it, created if missing.
             name: of the file; or a function, called after the bytes are written.
-            if_absent: only if the name is free.
-            if_match: only if the present file has this etag.
-
-        Raises:
-            ConflictError: the condition failed; nothing changed.
         """
         folder, draft, file = self._begin(parents)
         try:

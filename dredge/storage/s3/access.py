@@ -79,12 +79,8 @@ class Access:
     """Settings of a bucket.
 
     Attributes:
-        session: boto3's session, which renews credentials.
         url: of the bucket, without a trailing slash; its form is the addressing style.
-        endpoint_url: of a store other than AWS.
         verify: a file with authorities, True for the usual authorities, False for no check.
-        proxies: by scheme of the URL.
-        config: additional arguments of botocore's `Config`.
     """
 
     session: Any
@@ -163,13 +159,6 @@ def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Acces
     Every answer has the region of a bucket, also a refusal. So the bucket is asked if the region is not given, or
     if it may
     be wrong (on AWS).
-
-    Args:
-        known: resolved options.
-
-    Raises:
-        ConfigError: AWS's configuration contradicts itself.
-        UnavailableError: the bucket did not answer.
     """
     config: dict[str, Any] = json.loads(known.config or "{}")
     told = config.pop("region_name", None)

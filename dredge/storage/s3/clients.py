@@ -90,12 +90,7 @@ def bytes_client(options: StorageOptions, bucket: str) -> S3Store | None:
 
 
 def access_to(options: StorageOptions, bucket: str) -> Access:
-    """The settings to reach a bucket.
-
-    Raises:
-        ConfigError: AWS's configuration contradicts itself.
-        UnavailableError: the bucket did not answer with its region.
-    """
+    """The settings to reach a bucket."""
 
     def known() -> tuple[StorageOptions, Identity]:
         found = resolved(options)

@@ -50,11 +50,6 @@ _NO_CONDITION = frozenset({"NotImplemented", "501"})
 class S3Copier:
     """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
 
-    Args:
-        source: copied from.
-        target: copied to.
-        options: how both are reached.
-
     Attributes:
         LIMIT_BYTES: largest object that is copied by one request.
         PART_BYTES: size of a part above that. 5 TiB, the largest object, are 5,120 parts of a GiB; a store takes

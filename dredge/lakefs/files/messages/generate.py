@@ -19,17 +19,7 @@ ROOT = FOLDER.parents[3]
 
 
 def generate(out: Path = ROOT) -> list[Path]:
-    """Write a `_pb2.py` and a `_pb2.pyi` for every .proto file.
-
-    Args:
-        out: folder that takes the generated tree (`dredge/lakefs/files/messages/…` below it).
-
-    Returns:
-        The files written.
-
-    Raises:
-        RuntimeError: the compiler refused a file; it has said why on stderr.
-    """
+    """Write a `_pb2.py` and a `_pb2.pyi` for every .proto file."""
     import grpc_tools  # type: ignore[import-untyped]
     from grpc_tools import protoc
 
