@@ -1,10 +1,9 @@
 """Client of a run's Spark application: starts or finds the application, asks for steps, stops it.
 
-With spark-submit the application is Spark's driver; with Connect it is the client of a server. All tasks of a
-run on one machine share it, because a start of Spark takes longer than most steps.
-`spark_jobs/application.py` is the other side and documents the protocol. The name of the socket is a hash of
-the run and of Spark's command line, in a folder of this user: tasks of the same run find it, other runs do
-not.
+With spark-submit the application is Spark's driver; with Connect it is the client of a server. All tasks of a run on
+one machine share it, because a start of Spark takes longer than most steps. `spark_jobs/application.py` is the other
+side and documents the protocol. The name of the socket is a hash of the run and of Spark's command line, in a folder
+of this user: tasks of the same run find it, other runs do not.
 """
 
 from __future__ import annotations

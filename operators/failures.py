@@ -85,8 +85,7 @@ FAILURE = "failure"
 
 
 def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
-    """Decorate an operator's ``execute`` or its continuation: the error is pushed to XCom for
-    ``first_failure``.
+    """Decorate an operator's ``execute`` or its continuation: the error is pushed to XCom for ``first_failure``.
 
     On an Airflow without retry policies, an error without retries becomes ``AirflowFailException``. An
     unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass.

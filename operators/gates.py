@@ -64,8 +64,7 @@ _PARKED = (TaskDeferred, TaskAwaitingInput) if TaskAwaitingInput else (TaskDefer
 
 
 class CheckOperator(BaseOperator, SkipMixin):
-    """Run the preflight and skip the run if ``check_only`` is set; else do nothing. Returns the preflight's
-    lines.
+    """Run the preflight and skip the run if ``check_only`` is set; else do nothing. Returns the preflight's lines.
 
     :param check_only: whether to skip the run (templated)
     """
@@ -125,9 +124,7 @@ class AcquireLeaseOperator(BaseSensorOperator):
 
     @abstractmethod
     def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
-        """Return the state folder, the repository, and the presence of the Variables; see
-        ``check_variables``.
-        """
+        """Return the state folder, the repository, and the presence of the Variables; see ``check_variables``."""
 
     @abstractmethod
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:

@@ -144,8 +144,7 @@ class LineageMixin:
 
 
 class ReportOperator(LineageMixin, BaseOperator):
-    """Base of the task that writes the report of a run, releases its lease, and fails if the run is not
-    complete.
+    """Base of the task that writes the report of a run, releases its lease, and fails if the run is not complete.
 
     The task sets the state of the DAG run: make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``),
     so that it also runs after failures and after a person marked the run as failed. A run rejected by a

@@ -180,8 +180,7 @@ _DURATIONS = ("execution_timeout", "retry_delay")
 def task_arguments(
     form: Iterable[Setting], default_args: Mapping[str, Any], own: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the default arguments of a DAG's tasks, with the check of conf, Params and policy before each
-    task.
+    """Return the default arguments of a DAG's tasks, with the check of conf, Params and policy before each task.
 
     Each task runs the check, because a person can mark the first task as successful.
 

@@ -258,8 +258,7 @@ def job_file() -> Path:
 def submit_conf(
     command: Sequence[str] = _CONF_COMMAND, seconds_max: float = _CONF_SECONDS_MAX
 ) -> dict[str, str]:
-    """Return Spark's settings for this machine from the jobs' code; {} after an error, which only costs
-    speed.
+    """Return Spark's settings for this machine from the jobs' code; {} after an error, which only costs speed.
 
     Its stderr is logged line by line, because a first build of the class archive takes minutes.
     """

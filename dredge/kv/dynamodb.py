@@ -3,8 +3,7 @@
     hash key PartitionKey (binary) · range key ItemKey (binary) · attribute ItemValue (binary) · on-demand billing
 
 Gets and queries are consistent reads. The client's own retries are off, because it does not know which requests are
-idempotent: a throttled request had no effect and is always retried, with backoff; after a lost response only a read
-is
+idempotent: a throttled request had no effect and is always retried, with backoff; after a lost response only a read is
 retried. A repeated conditional write would fail because the first write succeeded.
 
 Source: L61 of docs/lakefs-behaviour.md (pkg/kv/dynamodb/store.go).
@@ -157,9 +156,7 @@ class DynamoStore:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
-        """Query a partition from `start` (inclusive), and yield the responses; `more` are arguments of each
-        request.
-        """
+        """Query a partition from `start` (inclusive), and yield the responses; `more` are arguments of each request."""
         names, condition = {"#p": PARTITION}, "#p = :p"
         values = {":p": {"B": partition}}
         if start:  # DynamoDB allows neither an empty key nor a condition on one

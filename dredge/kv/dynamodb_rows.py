@@ -4,11 +4,9 @@ There are no snapshots. Each read of a view is consistent, and later reads see l
 trash first, and references last.
 
 No index lists the partitions, so the whole table is scanned, several segments in parallel. All reads of all views
-share
-one rate limit. DynamoDB charges a scan for the scanned data, not for the returned data.
+share one rate limit. DynamoDB charges a scan for the scanned data, not for the returned data.
 
-A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each
-has
+A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each has
 its own token, so it can be repeated after a lost response.
 """
 

@@ -1,8 +1,7 @@
 """The interface of the key-value store for all mutable metadata, and a store in memory.
 
 It is narrow on purpose: keys ordered within a partition, and conditional writes and deletes of single keys. A
-partition
-exists while it has keys. There are no transactions across keys and no listing of partitions.
+partition exists while it has keys. There are no transactions across keys and no listing of partitions.
 
 Source: design "lakeFS on KV".
 """
@@ -53,8 +52,7 @@ class Store(Protocol):
         """Iterate over a partition in ascending byte order of the keys, starting at `start` (inclusive).
 
         A key that exists throughout the scan is yielded exactly once, with a value it had during the scan. A key
-        written or
-        deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
+        written or deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
         """
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:

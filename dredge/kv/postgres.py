@@ -177,9 +177,8 @@ _DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 class PostgresStore:
     """A `Store` on a PostgreSQL database; thread-safe.
 
-    A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write
-    is not,
-    because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
+    A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write is
+    not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
 
     Args:
         url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.

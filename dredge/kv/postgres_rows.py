@@ -1,13 +1,11 @@
 """Rows of a PostgreSQL store: consistent views and conditional deletes.
 
-A view is a REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the next along
-the
+A view is a REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the next along the
 primary key of each table, so the cost grows with the number of partitions, not of rows.
 
 A delete is a short transaction. It locks the guards' rows FOR SHARE (their writers wait until it ends), then deletes
 the rows with an unchanged value. In PostgreSQL's default isolation a concurrently changed row is evaluated again in
-its
-new version, so the condition on the value holds in every interleaving.
+its new version, so the condition on the value holds in every interleaving.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class CommitText:
-    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus
-    1."""
+    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus 1."""
 
     committer: str
     message: str

@@ -5,11 +5,9 @@
                                                   └ no clear answer about a key     → again, alone
 
 A driver has the request, its size, and the meaning of its codes. A repeated deletion is harmless. An answer is in
-doubt
-if the request may have been done: the answer was lost, incomplete, or an error of the service. A key missing after
-such
-an answer counts as deleted, with a message; after a clear answer it counts as missing. A request that was not sent
-leaves no doubt.
+doubt if the request may have been done: the answer was lost, incomplete, or an error of the service. A key missing
+after such an answer counts as deleted, with a message; after a clear answer it counts as missing. A request that was
+not sent leaves no doubt.
 """
 
 from __future__ import annotations
@@ -33,8 +31,7 @@ class AdaptiveRate:
     """A limit in keys per second, shared by the threads of one deleter.
 
     There is no limit until the store throttles. The first limit is half the reached rate. Further throttling halves
-    it, once
-    per burst; every second without throttling raises it by 5 %.
+    it, once per burst; every second without throttling raises it by 5 %.
     """
 
     GROWTH_PER_SECOND = 0.05

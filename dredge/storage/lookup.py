@@ -1,6 +1,4 @@
-"""Lookups of objects: single ones, and many with names close to each other, as one page of a listing has a
-thousand.
-"""
+"""Lookups of objects: single ones, and many with names close to each other, as one page of a listing has a thousand."""
 
 from __future__ import annotations
 

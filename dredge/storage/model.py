@@ -1,8 +1,7 @@
 """Types of object storage. A reader cannot write, a writer cannot delete, and a deleter can only delete; each is a
 separate class, so signatures show the rights.
 
-Keys are relative to the opened `uri`, raw text without normalisation: `a//b`, `a/./b` and `dir/` are three keys.
-For a
+Keys are relative to the opened `uri`, raw text without normalisation: `a//b`, `a/./b` and `dir/` are three keys. For a
 key that a store cannot address exactly, the outcome is `not_addressable`, and no request is sent.
 """
 

@@ -26,8 +26,7 @@ def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader
     """Open a store for reading.
 
     The store connects at its first call, so opening is cheap, safe before a fork, and does not check that the store
-    exists.
-    Readers, writers and deleters can be pickled.
+    exists. Readers, writers and deleters can be pickled.
 
     Args:
         options: None reads this process's environment.
@@ -103,9 +102,8 @@ def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter
 def environment_of_child(options: StorageOptions) -> dict[str, str]:
     """The variables for `StorageOptions.from_env` in a child process, with secrets.
 
-    They contain AWS's configuration of this machine, so that a child uses the same store. Credentials of the
-    machine (a
-    role) are not in them; each machine has its own.
+    They contain AWS's configuration of this machine, so that a child uses the same store. Credentials of the machine
+    (a role) are not in them; each machine has its own.
     """
     if not _may_use_aws(options):
         return options.to_env()

@@ -31,8 +31,7 @@ class AzureOptions:
     """Options of Azure Blob Storage; secrets are not in `repr`.
 
     Key and SAS token are used only for their account; other accounts use the service principal, or the machine's
-    identity
-    (managed identity, workload identity, the CLI's login).
+    identity (managed identity, workload identity, the CLI's login).
 
     Attributes:
         sas_token: without the question mark.

@@ -29,9 +29,7 @@ _PROBES = 256
 
 
 def probe_of(task: str) -> str:
-    """Name of a probe for frequent questions of a task: Google Cloud Storage allows one write per second to an
-    object.
-    """
+    """Name of a probe for frequent questions of a task: Google Cloud Storage allows an object one write per second."""
     return f"{PROBE}-{zlib.crc32(task.encode()) % _PROBES:02x}"
 
 

@@ -112,8 +112,7 @@ class MarkerDeleter(Place, ABC):
 
 
 class VersionBatches(Place, ABC):
-    """Deletes single versions in batches; see `VersionDeleter`. The marker for a version disappears with
-    it."""
+    """Deletes single versions in batches; see `VersionDeleter`. The marker for a version disappears with it."""
 
     BATCH_KEYS: ClassVar[int]
     # The store has delete markers with ids of their own.

@@ -1,8 +1,7 @@
 """Copies inside a store, and the versions of a bucket: the two ways to undo a deletion.
 
-A copier copies under the same key only, so it can neither choose a key nor delete. A reader shows versions.
-Deleters of
-versions come with a limit: only markers, only versions that are not current, or only exact versions.
+A copier copies under the same key only, so it can neither choose a key nor delete. A reader shows versions. Deleters
+of versions come with a limit: only markers, only versions that are not current, or only exact versions.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class ObjectCopier(Protocol):
         """Copy one object, and check the copy.
 
         The size and any comparable checksums must be equal. The copy keeps content type, metadata, encryption and
-        storage class
-        if the store has them.
+        storage class if the store has them.
 
         Args:
             if_absent: only if the key is free in the target; without conditional writes, a check before the copy.

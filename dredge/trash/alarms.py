@@ -1,12 +1,9 @@
 """Removed rows with a new reference in a record: they are restored, and an alarm is written.
 
 A slow operation of the server may reference rows that were unreferenced for the whole grace. So every look compares
-its
-references with all removals of the last 90 days, and verifies a crashed run. An open alarm stops all removals until
-a
-person acknowledges it. Alarms are in the state folder, in the format of collections (`dredge.undo.alarms`); an
-address
-is the name of a partition, or the token of a queue marker.
+its references with all removals of the last 90 days, and verifies a crashed run. An open alarm stops all removals
+until a person acknowledges it. Alarms are in the state folder, in the format of collections (`dredge.undo.alarms`); an
+address is the name of a partition, or the token of a queue marker.
 """
 
 from __future__ import annotations

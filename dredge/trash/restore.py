@@ -30,8 +30,7 @@ def restore(
 ) -> dict[str, Any]:
     """Restore the removed rows of a run; existing keys stay unchanged.
 
-    The wait of restored rows begins again. A queue marker is not restored if a branch references its token: the
-    server
+    The wait of restored rows begins again. A queue marker is not restored if a branch references its token: the server
     would delete the branch's acknowledged uploads.
     """
     asked = None if partitions is None else frozenset(partitions)
@@ -92,10 +91,9 @@ def unqueue(
 ) -> list[dict[str, Any]]:
     """Remove the queue markers of live tokens (referenced by a branch of an active repository).
 
-    The server can queue a live token: if the database's answer to the update of a branch is lost, the server
-    reports an
-    error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is always
-    safe. A person starts it, because the marker is the trace of a failure in the server.
+    The server can queue a live token: if the database's answer to the update of a branch is lost, the server reports
+    an error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is
+    always safe. A person starts it, because the marker is the trace of a failure in the server.
 
     Returns:
         One entry per marker: `token`, `branches` with a reference, and `fate` (`would remove`, `removed`,

@@ -1,8 +1,7 @@
 """Lookup of Airflow connections.
 
-Airflow tries one secrets backend after another, skips one with an error, and then reports "not found". So a
-missing connection may be an unavailable backend; only default connections may be missing
-(`storage.storage_options`).
+Airflow tries one secrets backend after another, skips one with an error, and then reports "not found". So a missing
+connection may be an unavailable backend; only default connections may be missing (`storage.storage_options`).
 
 Source: P25 of docs/platform-behaviour.md
 """

@@ -159,9 +159,7 @@ def _addressing(extra: dict[str, Any]) -> Any:
 
 
 def with_key_pair(options: StorageOptions) -> StorageOptions:
-    """Return the options with the current key pair of their role or profile, for clients that accept only
-    keys.
-    """
+    """Return the options with the current key pair of their role or profile, for clients that accept only keys."""
     if options.role is None and options.profile is None:
         return options
     from dredge.storage.s3.resolving import with_keys_now

@@ -242,8 +242,7 @@ class IcechunkSaveReportOperator(IcechunkOperator, ReportOperator):
 
 
 class IcechunkReleaseLeaseOperator(IcechunkOperator):
-    """Release the lease if this run still holds it, and stop the run's idle Spark application on this
-    machine.
+    """Release the lease if this run still holds it, and stop the run's idle Spark application on this machine.
 
     :param grant: XCom of the acquire task (templated)
     :param run_uri: folder of the collection; empty without one (templated)

@@ -1,8 +1,7 @@
 """The Azure clients of this process, and signed URLs, for others and for the service when it copies.
 
-URLs are signed with an account's key, or with a user delegation key of an identity, which is requested once an
-hour, as
-in lakeFS. A SAS token signs nothing: it would give access to more than one object.
+URLs are signed with an account's key, or with a user delegation key of an identity, which is requested once an hour,
+as in lakeFS. A SAS token signs nothing: it would give access to more than one object.
 """
 
 from __future__ import annotations

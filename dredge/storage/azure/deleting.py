@@ -1,7 +1,6 @@
 """Deletes blobs from Azure: 256 blobs per request, several requests at once, one outcome per blob.
 
-A batch has a request for each blob in its body. The answers have Content-IDs; the SDK relies on their order, which
-the
+A batch has a request for each blob in its body. The answers have Content-IDs; the SDK relies on their order, which the
 service does not promise.
 
 Source: Blob service REST API, Blob Batch.

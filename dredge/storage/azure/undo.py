@@ -3,17 +3,13 @@
 A copy is one request up to 256 MiB, else block by block; both appear whole or not at all. The asynchronous Copy Blob
 has no limit, but shows an incomplete target, and leaves an empty one after a failure.
 
-There are no delete markers: a deleted blob becomes a version that is not current. For undo as on S3, a name without
-a
-current version has a marker here, named after its newest version. Removing it copies that version back, if the name
-is
-free; the copy has a new tag. Deleting the version removes it too. The time of a deletion is unknown, so a
-marker
-has the time of its version.
+There are no delete markers: a deleted blob becomes a version that is not current. For undo as on S3, a name without a
+current version has a marker here, named after its newest version. Removing it copies that version back, if the name is
+free; the copy has a new tag. Deleting the version removes it too. The time of a deletion is unknown, so a marker has
+the time of its version.
 
 Only the management API, and the answer to Put Blob (with a version id), show whether an account keeps versions.
-Deleted
-versions are kept and paid for until the days of soft delete end; no call ends them earlier.
+Deleted versions are kept and paid for until the days of soft delete end; no call ends them earlier.
 
 Source: Azure's documentation, "Blob versioning", "Soft delete for blobs"; REST API, Put Blob, Delete Blob, List
 Blobs,

@@ -1,7 +1,6 @@
 """Blobs of blocks: streams of unknown length, and uploads in parts.
 
-Azure has no request that begins an upload: staging a block begins one, and committing a list of blocks ends all
-others
+Azure has no request that begins an upload: staging a block begins one, and committing a list of blocks ends all others
 of that name. So upload id, part number, time and hash are in the ids of the blocks; block 0 begins an upload, block
 99999 aborts it. The service drops staged blocks after a week. Blocks are in no listing, and a blob is as old as its
 commit.

@@ -103,8 +103,7 @@ def signed_url(
     """Sign a URL, without a request.
 
     Only credentials with a private key (a key file) can sign; a machine's identity would need a request to the IAM
-    service
-    for each URL.
+    service for each URL.
 
     Args:
         valid: at most seven days.

@@ -1,7 +1,6 @@
 """Deletes objects from Google Cloud Storage: 100 keys per request, several requests at once, one outcome per key.
 
-Listed objects, and all objects in buckets with versions, are looked up first, also in a batch; the deletion has
-their
+Listed objects, and all objects in buckets with versions, are looked up first, also in a batch; the deletion has their
 generation as its condition. So an object written since the listing stays, also after a lost answer and a second
 request, and the ledger can name the version that a deletion left.
 """

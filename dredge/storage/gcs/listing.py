@@ -1,11 +1,9 @@
 """Lists a prefix of a bucket: pages of a thousand objects in strict order, every key exact; objects as rows and
 values.
 
-The service's own ETag changes with metadata and is no hash of the content. So the tag of an object is here its MD5
-in
+The service's own ETag changes with metadata and is no hash of the content. So the tag of an object is here its MD5 in
 hexadecimal, as in S3; without an MD5 `crc32c-…` (composed objects, multipart uploads), or `generation-…` (objects
-under
-a customer's key). A write with a tag as its condition has the condition of the generation with that tag.
+under a customer's key). A write with a tag as its condition has the condition of the generation with that tag.
 
 Source: Cloud Storage JSON API, Objects: list (lexicographic order by name, startOffset inclusive, endOffset
 exclusive,

@@ -4,10 +4,8 @@ The service rewrites exactly one generation, in one or more steps. The copy keep
 KMS key, unless the request names them; a request that names one property must name all.
 
 There are no delete markers: a deleted object becomes a generation that is not current. For undo as on S3, a key
-without
-a current generation has a marker here, named after its newest generation. Removing it copies that generation back,
-if
-the key is free; deleting the generation removes it too. Soft delete is not used: see docs/stores/gcs.md.
+without a current generation has a marker here, named after its newest generation. Removing it copies that generation
+back, if the key is free; deleting the generation removes it too. Soft delete is not used: see docs/stores/gcs.md.
 
 Source: Cloud Storage JSON API, Objects: rewrite.
 """

@@ -1,8 +1,7 @@
 """Multipart uploads by the XML API, whose parts are no objects; resumable uploads of streams.
 
 The URL of a resumable upload lets anyone write to it, so no message has it. `google.resumable_media` handles its
-pieces,
-checksum and progress.
+pieces, checksum and progress.
 
 Source: Cloud Storage XML API, "Multipart uploads". A real lakeFS uploads parts as objects beside the target; see
 docs/stores/gcs.md.

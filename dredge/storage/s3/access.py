@@ -1,5 +1,4 @@
-"""Settings to reach one bucket: its URL, region, proxy and credentials, for both clients; hooks below boto3's
-answers.
+"""Settings to reach one bucket: its URL, region, proxy and credentials, for both clients; hooks below boto3's answers.
 
 boto3 makes a dict with a parsed date of each listed object, at about 100 µs each. A hook keeps the XML of a page and
 gives boto3 an empty page, so signing, retries, proxies and errors stay boto3's, and `listing.py` reads the columns.
@@ -156,9 +155,8 @@ class Access:
 def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Access:
     """Read the settings of a bucket.
 
-    Every answer has the region of a bucket, also a refusal. So the bucket is asked if the region is not given, or
-    if it may
-    be wrong (on AWS).
+    Every answer has the region of a bucket, also a refusal. So the bucket is asked if the region is not given, or if
+    it may be wrong (on AWS).
     """
     config: dict[str, Any] = json.loads(known.config or "{}")
     told = config.pop("region_name", None)

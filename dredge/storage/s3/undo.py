@@ -1,8 +1,7 @@
 """Copies inside S3, and the versions of a bucket.
 
 A copy is one request up to 5 GiB, else a multipart upload. A copy keeps content type and metadata, but takes the
-bucket's encryption and the storage class STANDARD unless the request names them. A multipart upload keeps nothing,
-so
+bucket's encryption and the storage class STANDARD unless the request names them. A multipart upload keeps nothing, so
 its first request names everything.
 """
 
