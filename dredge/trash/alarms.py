@@ -18,7 +18,6 @@ import pyarrow as pa
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.hashing import hash64
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
-from dredge.runs.consents import check_reason, record_consent
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.apply import Applier, NamedAgainError
 from dredge.trash.findings import TrashFinding
@@ -27,19 +26,9 @@ from dredge.trash.names import parse_instance
 from dredge.trash.state import STORE, TrashState
 from dredge.trash.undo import put_back
 from dredge.trash.waiting import forget
-from dredge.undo.alarms import (
-    NOT_YET,
-    SCHEMA,
-    Acknowledged,
-    Alarm,
-    acknowledge,
-    alarm_error,
-    open_alarms,
-    write_alarm,
-)
+from dredge.undo.alarms import NOT_YET, SCHEMA, write_alarm
 from dredge.xid import new_descending_xid
 
-ACKNOWLEDGE = "acknowledge"
 RESTORED, GONE = "restored", "gone"
 
 log = logging.getLogger("dredge")
@@ -87,23 +76,6 @@ def alarm_of(
             yield lost
 
     return of
-
-
-def refuse_alarmed(state: ObjectWriter, run_id: str) -> None:
-    """Refuse a removal while an alarm is open."""
-    if found := open_alarms(state):
-        raise alarm_error(f"run {run_id} removes nothing", found, f"dredge trash acknowledge {state.uri}")
-
-
-def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None) -> list[Alarm]:
-    """Acknowledge the open alarms of a state folder, and return them."""
-    reason, found = check_reason(reason), open_alarms(state)
-    if not found:
-        return found
-    said = record_consent(
-        state, ACKNOWLEDGE, state.uri, reason, {"alarms": [alarm.alarm_id for alarm in found]}, who
-    )
-    return acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
 
 
 def check_folder(state: ObjectWriter) -> None:

@@ -23,7 +23,6 @@ from dredge.trash.alarms import (
     named_after_removal,
     named_again,
     put_back_named,
-    refuse_alarmed,
     verify_open_run,
 )
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
@@ -45,7 +44,7 @@ from dredge.trash.rules import classify
 from dredge.trash.settings import UNNAMED, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
-from dredge.undo.alarms import open_alarms
+from dredge.undo.alarms import open_alarms, refuse_alarmed
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
@@ -113,7 +112,8 @@ def clean(
         report, look = _scan(store, held, run_id, clock, margins, asked)
         if not dry_run:
             put_back_named(store, held, look, run_id)
-            refuse_alarmed(held.writer, run_id)
+            command = f"dredge trash acknowledge {held.writer.uri}"
+            refuse_alarmed(held.writer, f"run {run_id} removes nothing", command)
         plan = report.plan
         if planned is not None:
             approved = _approved(held, planned, planned_digest)

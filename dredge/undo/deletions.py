@@ -33,7 +33,7 @@ from dredge.errors import (
     OvertakenError,
     UnavailableError,
 )
-from dredge.runs.conditional import read_tagged, replace_again, replace_tagged
+from dredge.runs.conditional import change_file, read_tagged, replace_again, replace_tagged
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest
 from dredge.runs.payload import from_json, from_versioned, to_json
@@ -48,7 +48,6 @@ DELETIONS = "deletions"
 # Rises with the meaning of the hashes: a record of another format cannot be compared, and is reported.
 FORMAT = 2
 _AT_ONCE = 16
-_CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,15 +217,11 @@ def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[
 
 def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
     """Note the complete purge of a run."""
-    for _ in range(_CHANGES_MAX):
-        tagged = read_tagged(state, _key(run_id))
-        if tagged is None:
-            return
-        found = replace(from_versioned(Deletion, json.loads(tagged[1]), FORMAT), purged_at=at)
-        data = json.dumps(to_json(found), sort_keys=True).encode()
-        if replace_tagged(state, _key(run_id), data, tagged[0]):
-            return
-    raise ConflictError(f"{state.uri}/{_key(run_id)} was changed at the same moment. Purge again.")
+    change_file(
+        state,
+        _key(run_id),
+        lambda value: replace(from_versioned(Deletion, value, FORMAT), purged_at=at),
+    )
 
 
 def _key(run_id: str) -> str:

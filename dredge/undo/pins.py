@@ -15,7 +15,6 @@ be listed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -24,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
+from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.runs.clock import Coverage
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import change_file
 from dredge.runs.folder import RunFolder, is_run_id, read_json
 from dredge.runs.payload import from_file, to_json
 from dredge.sets.live import LocatedSet, in_any
@@ -37,7 +36,6 @@ from dredge.xid import descending_time
 PINS = "pins"
 PINNED = "pinned"
 _AT_ONCE = 16
-_CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,15 +164,7 @@ def narrow_pin(
 
 
 def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> Pin | None:
-    key = f"{PINS}/{pin_id}.json"
-    for _ in range(_CHANGES_MAX):
-        tagged = read_tagged(state, key)
-        if tagged is None:
-            return None
-        pin = change(from_file(Pin, json.loads(tagged[1])))
-        if replace_tagged(state, key, json.dumps(to_json(pin), sort_keys=True).encode(), tagged[0]):
-            return pin
-    raise ConflictError(f"{state.uri}/{key} was changed at the same moment by another process. Try again.")
+    return change_file(state, f"{PINS}/{pin_id}.json", lambda value: change(from_file(Pin, value)))
 
 
 INTERVALS_MAX = 1000
