@@ -23,8 +23,8 @@ from dredge.runs.payload import from_file
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectReader, ObjectWriter, open_deleter, open_writer
+from dredge.undo import pins
 from dredge.undo.pins import (
-    PINS,
     Pin,
     active_pins,
     end_pin,
@@ -214,8 +214,8 @@ def test_a_pin_that_somebody_else_changes_is_read_anew_some_times(changes: int, 
 
     if changes == 5:
         with pytest.raises(ConflictError):
-            change_file(state, f"{PINS}/one.json", end)
+            change_file(state, "pins/one.json", end)
         assert read_pins(state) == [replace(made, size_bytes=100)]
     else:
-        assert change_file(state, f"{PINS}/one.json", end) is not None
+        assert change_file(state, "pins/one.json", end) is not None
         assert read_pins(state) == [replace(made, size_bytes=100, until=NOW - DAY)]
