@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
 from dredge.storage.options import StorageOptions
-from dredge.storage.remote import Place
+from dredge.storage.remote import Named
 
 
 class AdaptiveRate:
@@ -235,7 +235,7 @@ class DeleteLoop[T]:
         return {item: DeleteOutcome(self._key_of(item), "failed", NOT_SENT) for item in items}
 
 
-class BatchDeleter(Place, ABC):
+class BatchDeleter(Named):
     """Deletes objects below a prefix, many per request; for drivers of remote stores."""
 
     BATCH_KEYS: ClassVar[int]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.storage.options import AzureOptions, StorageOptions
@@ -99,6 +99,12 @@ class Location:
     bucket: str
     root: str
     uri: str
+
+
+def below(location: Location, folder: str) -> Location:
+    """The location of a folder below another."""
+    root = f"{location.root}/{folder}" if location.root else folder
+    return replace(location, root=root, uri=f"{location.uri}/{folder}")
 
 
 def parse_uri(uri: str, options: StorageOptions) -> Location:

@@ -69,9 +69,13 @@ class Place:
         """The folder, without a trailing slash."""
         return self._location.uri
 
+
+class Named(Place, ABC):
+    """A folder whose objects are asked for by their keys."""
+
+    @abstractmethod
     def _can_name(self, key: str) -> bool:
-        """Whether the store can be asked for exactly this key; those need it who use `_name` or `_target`."""
-        raise NotImplementedError
+        """Whether the store can be asked for exactly this key."""
 
     def _name(self, key: str) -> str:
         """The whole name of an object to read; raises NotFoundError."""
@@ -152,7 +156,7 @@ class VersionBatches(Place, ABC):
         """Send one request; the outcomes are in the order of the batch."""
 
 
-class RemoteReader(Place, ABC):
+class RemoteReader(Named):
     """The methods of an `ObjectReader` that follow from others."""
 
     is_remote = True

@@ -10,13 +10,16 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.storage.azure.clients import container_client, signed_url
+from dredge.storage.azure.deleting import AzureDeleter
 from dredge.storage.azure.errors import code_of, translated
 from dredge.storage.azure.listing import FOLDER_MARK, list_blobs, list_one_level
 from dredge.storage.azure.undo import AzureCopier
-from dredge.storage.azure.uploads import BlockUploads, send_stream
+from dredge.storage.azure.uploads import send_stream
 from dredge.storage.keys import is_exact
+from dredge.storage.location import below
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
+from dredge.storage.uploads import PARTS, PartObjects
 
 
 class AzureReader(RemoteReader):
@@ -122,9 +125,9 @@ class AzureWriter(AzureReader):
         self._target(target)
         return AzureCopier(self._location, self._location, self._options).copy_to(source, target)
 
-    def uploads(self) -> BlockUploads:
+    def uploads(self) -> PartObjects:
         """See `Uploading.uploads`."""
-        return BlockUploads(self.uri, self._root, lambda: self._container, self.stat)
+        return PartObjects(self, AzureDeleter(below(self._location, PARTS), self._options))
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
         """See `UrlSigner.presign_get`."""

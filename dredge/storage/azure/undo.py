@@ -145,7 +145,7 @@ class AzureCopier:
         def send(number: int) -> str:
             start = (number - 1) * BLOCK_BYTES
             url, access = self._access(key, version)
-            name = block_id(upload_id, number, "0" * 32)
+            name = block_id(upload_id, number)
             length = min(BLOCK_BYTES, source.size - start)
             client.stage_block_from_url(
                 name, url, source_offset=start, source_length=length, **access, **_from_block(source)
@@ -286,13 +286,10 @@ class AzureVersionDeleter(VersionBatches):
         super().__init__(location, options)
         self._sleep = time.sleep
 
-    def _can_name(self, key: str) -> bool:
-        return is_exact(self._root + key) and bool(key)
-
     def _delete(
         self, items: list[tuple[str, str]], may_send: MaySend
     ) -> dict[tuple[str, str], DeleteOutcome]:
-        exact = [item for item in items if item[1] and self._can_name(item[0])]
+        exact = [item for item in items if all(item) and is_exact(self._root + item[0])]
         outcomes = {item: DeleteOutcome(item[0], "not_addressable") for item in set(items).difference(exact)}
         loop = DeleteLoop[tuple[str, str]](
             lambda batch, _: self._send(batch), CODES, itemgetter(0), AdaptiveRate(), self._sleep

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.storage.gcs.clients import signed_url
+from dredge.storage.gcs.deleting import GcsDeleter
 from dredge.storage.gcs.errors import translated
 from dredge.storage.gcs.listing import (
     FIELDS,
@@ -26,12 +27,13 @@ from dredge.storage.gcs.listing import (
     tag,
 )
 from dredge.storage.gcs.undo import rewrite
-from dredge.storage.gcs.uploads import PIECE_BYTES, GcsUploads, StreamUpload
-from dredge.storage.gcs.wire import Place, ask, object_url, open_stream, upload_url
-from dredge.storage.location import Location
+from dredge.storage.gcs.uploads import PIECE_BYTES, StreamUpload
+from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, upload_url
+from dredge.storage.location import Location, below
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
+from dredge.storage.uploads import PARTS, PartObjects
 
 _AS_STORED = {"Accept-Encoding": "gzip"}
 """Without it the service unpacks objects with a Content-Encoding of gzip."""
@@ -43,7 +45,6 @@ class GcsReader(RemoteReader):
     def __init__(self, location: Location, options: StorageOptions) -> None:
         super().__init__(location, options)
         self._gcs = options.gcs
-        self._place = Place.of(location)
 
     def stat(self, key: str) -> ObjectInfo:
         """See `ObjectReader.stat`."""
@@ -86,19 +87,22 @@ class GcsReader(RemoteReader):
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """See `ObjectReader.list`."""
-        return list_objects(self._gcs, self._place, prefix, start_after, stop_before)
+        return list_objects(self._gcs, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
         """See `ObjectReader.list_level`."""
-        return list_one_level(self._gcs, self._place, prefix)
+        return list_one_level(self._gcs, self._bucket, self._root, prefix)
 
     def _look(self, key: str) -> Resource:
         doing = f"stat of {key!r} in {self.uri}"
         answer = ask(self._gcs, "GET", self._url(key), doing, params={"fields": FIELDS})
         return read_resource(answer.body, doing)
 
+    def _can_name(self, key: str) -> bool:
+        return is_name(self._root, key)
+
     def _url(self, key: str) -> str:
-        return object_url(self._gcs, self._place.bucket, self._place.name(key))
+        return object_url(self._gcs, self._bucket, self._name(key))
 
 
 def _chunks(response: Any, doing: str) -> Iterator[bytes]:
@@ -120,7 +124,7 @@ class GcsWriter(GcsReader):
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
         """See `ObjectWriter.put_if_match`; the condition is the generation that has the tag now."""
-        self._place.target(key)
+        self._target(key)
         try:
             found = self._look(key)
         except NotFoundError as error:
@@ -132,38 +136,38 @@ class GcsWriter(GcsReader):
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         """See `ObjectWriter.put_stream`."""
         condition = {"ifGenerationMatch": "0"} if if_absent else {}
-        name = self._place.target(key)
+        name = self._target(key)
         doing = f"writing {key!r} in {self.uri}"
         rest, first = iter(chunks), bytearray()
         for chunk in rest:
             first += chunk
             if len(first) > PIECE_BYTES:
-                upload = StreamUpload(self._gcs, self._place.bucket, name, doing, condition)
+                upload = StreamUpload(self._gcs, self._bucket, name, doing, condition)
                 return info(key, upload.send(chain([bytes(first)], rest)))
         return info(key, self._send(name, bytes(first), doing, condition))
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """See `ObjectWriter.copy`; the server copies."""
-        origin, bucket = self._place.name(source), self._place.bucket
+        origin, bucket = self._name(source), self._bucket
         doing = f"copying {source!r} to {target!r} in {self.uri}"
-        return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._place.target(target)), doing))
+        return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._target(target)), doing))
 
-    def uploads(self) -> GcsUploads:
+    def uploads(self) -> PartObjects:
         """See `Uploading.uploads`."""
-        return GcsUploads(self._gcs, self._place, self.stat)
+        return PartObjects(self, GcsDeleter(below(self._location, PARTS), self._options))
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
         """See `UrlSigner.presign_get`."""
-        name, valid = self._place.name(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._place.bucket, name, "GET", valid, filename)
+        name, valid = self._name(key), timedelta(seconds=expires_seconds)
+        return signed_url(self._gcs, self._bucket, name, "GET", valid, filename)
 
     def presign_put(self, key: str, expires_seconds: int) -> str:
         """See `UrlSigner.presign_put`."""
-        name, valid = self._place.target(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._place.bucket, name, "PUT", valid)
+        name, valid = self._target(key), timedelta(seconds=expires_seconds)
+        return signed_url(self._gcs, self._bucket, name, "PUT", valid)
 
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
-        return tag(self._send(self._place.target(key), data, f"writing {key!r} in {self.uri}", condition))
+        return tag(self._send(self._target(key), data, f"writing {key!r} in {self.uri}", condition))
 
     def _send(self, name: str, data: bytes, doing: str, condition: dict[str, str]) -> Resource:
         """Write an object by one request; the service checks its MD5."""
@@ -177,7 +181,7 @@ class GcsWriter(GcsReader):
         answer = ask(
             self._gcs,
             "POST",
-            upload_url(self._gcs, self._place.bucket),
+            upload_url(self._gcs, self._bucket),
             doing,
             params={"uploadType": "multipart", "fields": FIELDS, **condition},
             data=head.encode() + data + f"\r\n--{boundary}--\r\n".encode(),

@@ -15,7 +15,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
@@ -95,16 +95,12 @@ class Folder:
     def write(
         self,
         parents: list[str],
-        name: str | Callable[[], str],
+        name: str,
         chunks: Iterable[bytes],
         if_absent: bool = False,
         if_match: str | None = None,
     ) -> os.stat_result:
-        """Write a file. Its bytes are on disk before it has a name, its name before this returns.
-
-        Args:
-            name: of the file; or a function, called after the bytes are written.
-        """
+        """Write a file. Its bytes are on disk before it has a name, its name before this returns."""
         folder, draft, file = self._begin(parents)
         try:
             with file:
@@ -117,7 +113,7 @@ class Folder:
                 found = os.fstat(file.fileno())
                 sync(file.fileno())
             with _locked(folder) as names:
-                path = f"{folder}/{name if isinstance(name, str) else name()}"
+                path = f"{folder}/{name}"
                 _check(path, if_absent, if_match)
                 os.replace(draft, path)
                 sync(names)
