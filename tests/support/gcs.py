@@ -45,7 +45,6 @@ class GcsServer(HTTPServer):
         self.page_rows = 1000
         self.rewrite_bytes = 1 << 40
         self.packs = False
-        self._begun: dict[str, tuple[str, Query, bytearray]] = {}
         self._tokens: dict[str, int] = {}
 
     def handle(self, request: BaseHTTPRequestHandler) -> None:
@@ -94,7 +93,7 @@ class GcsServer(HTTPServer):
         if path == "/batch/storage/v1":
             return self._batch(headers, body)
         if path.startswith("/upload/storage/v1/b/"):
-            return self._upload(method, unquote(path.split("/")[5]), query, headers, body)
+            return self._upload(unquote(path.split("/")[5]), query, headers, body)
         if path.startswith("/storage/v1/b"):
             return self._object(method, [unquote(part) for part in path.split("/")[4:]], query, headers, body)
         _, bucket, name = path.split("/", 2)
@@ -166,14 +165,8 @@ class GcsServer(HTTPServer):
         target.write(made, query.get("ifGenerationMatch"))
         return _json({**told, "done": True, "resource": made.resource(parts[5])})
 
-    def _upload(self, method: str, name: str, query: Query, headers: dict[str, str], body: bytes) -> Answer:
+    def _upload(self, name: str, query: Query, headers: dict[str, str], body: bytes) -> Answer:
         bucket = self._bucket(name)
-        if "upload_id" in query:
-            return self._piece(method, name, bucket, query["upload_id"], headers, body)
-        if query["uploadType"] == "resumable":
-            upload_id = uuid.uuid4().hex
-            self._begun[upload_id] = (query["name"], query, bytearray())
-            return 200, {"Location": f"{self.url}/upload/storage/v1/b/{name}/o?upload_id={upload_id}"}, b""
         head, data = _related(headers["content-type"], body)
         expected = head.pop("md5Hash", None)
         if (
@@ -183,26 +176,6 @@ class GcsServer(HTTPServer):
             raise Refused(400, "invalid", "Provided MD5 hash doesn't match calculated MD5 hash.")
         made = Generation(head.pop("name"), data, head)
         return _json(bucket.write(made, query.get("ifGenerationMatch")).resource(name))
-
-    def _piece(
-        self, method: str, name: str, bucket: Bucket, upload_id: str, headers: dict[str, str], body: bytes
-    ) -> Answer:
-        if upload_id not in self._begun:
-            raise Refused(404, "notFound", "no such upload")
-        key, query, held = self._begun[upload_id]
-        if method == "DELETE":
-            del self._begun[upload_id]
-            return 499, {}, b""
-        span, _, total = headers["content-range"].removeprefix("bytes ").partition("/")
-        if span != "*":
-            assert int(span.partition("-")[0]) <= len(held), "a gap"
-            del held[int(span.partition("-")[0]) :]
-            held += body
-            assert total != "*" or len(held) % (256 << 10) == 0, "only the last piece may have any length"
-        if total != "*" and len(held) == int(total):
-            made = bucket.write(Generation(key, bytes(held), {}), query.get("ifGenerationMatch"))
-            return _json(made.resource(name))
-        return 308, ({"Range": f"bytes=0-{len(held) - 1}"} if held else {}), b""
 
     def _batch(self, headers: dict[str, str], body: bytes) -> Answer:
         answers = []

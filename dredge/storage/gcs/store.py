@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import secrets
+import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from itertools import chain
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -27,7 +28,6 @@ from dredge.storage.gcs.listing import (
     tag,
 )
 from dredge.storage.gcs.undo import rewrite
-from dredge.storage.gcs.uploads import PIECE_BYTES, StreamUpload
 from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, upload_url
 from dredge.storage.location import Location, below
 from dredge.storage.model import Level, ObjectInfo, SkippedName
@@ -37,6 +37,7 @@ from dredge.storage.uploads import PARTS, PartObjects
 
 _AS_STORED = {"Accept-Encoding": "gzip"}
 """Without it the service unpacks objects with a Content-Encoding of gzip."""
+_SPOOL_BYTES = 8 << 20
 
 
 class GcsReader(RemoteReader):
@@ -134,17 +135,11 @@ class GcsWriter(GcsReader):
         return self._put(key, data, ifGenerationMatch=found.generation)
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """See `ObjectWriter.put_stream`."""
-        condition = {"ifGenerationMatch": "0"} if if_absent else {}
-        name = self._target(key)
-        doing = f"writing {key!r} in {self.uri}"
-        rest, first = iter(chunks), bytearray()
-        for chunk in rest:
-            first += chunk
-            if len(first) > PIECE_BYTES:
-                upload = StreamUpload(self._gcs, self._bucket, name, doing, condition)
-                return info(key, upload.send(chain([bytes(first)], rest)))
-        return info(key, self._send(name, bytes(first), doing, condition))
+        """See `ObjectWriter.put_stream`; the stream waits until it is whole, in memory or on disk."""
+        name, condition = self._target(key), {"ifGenerationMatch": "0"} if if_absent else {}
+        with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as spool:
+            spool.writelines(chunks)
+            return info(key, self._send(name, spool, f"writing {key!r} in {self.uri}", condition))
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """See `ObjectWriter.copy`; the server copies."""
@@ -167,12 +162,19 @@ class GcsWriter(GcsReader):
         return signed_url(self._gcs, self._bucket, name, "PUT", valid)
 
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
-        return tag(self._send(self._target(key), data, f"writing {key!r} in {self.uri}", condition))
+        doing = f"writing {key!r} in {self.uri}"
+        return tag(self._send(self._target(key), io.BytesIO(data), doing, condition))
 
-    def _send(self, name: str, data: bytes, doing: str, condition: dict[str, str]) -> Resource:
-        """Write an object by one request; the service checks its MD5."""
-        digest = hashlib.md5(data, usedforsecurity=False).digest()
-        about = {"name": name, "md5Hash": encoded_checksum(digest), "contentType": "application/octet-stream"}
+    def _send(self, name: str, file: IO[bytes], doing: str, condition: dict[str, str]) -> Resource:
+        """Write an object by one request; the service checks its MD5, so it is whole or not there."""
+        file.seek(0)
+        digest = hashlib.md5(usedforsecurity=False)
+        size = sum(digest.update(piece) or len(piece) for piece in _pieces(file))
+        about = {
+            "name": name,
+            "md5Hash": encoded_checksum(digest.digest()),
+            "contentType": "application/octet-stream",
+        }
         boundary = secrets.token_hex(16)
         head = (
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(about)}\r\n"
@@ -184,7 +186,31 @@ class GcsWriter(GcsReader):
             upload_url(self._gcs, self._bucket),
             doing,
             params={"uploadType": "multipart", "fields": FIELDS, **condition},
-            data=head.encode() + data + f"\r\n--{boundary}--\r\n".encode(),
+            data=_Body(head.encode(), file, size, f"\r\n--{boundary}--\r\n".encode()),
             headers={"Content-Type": f"multipart/related; boundary={boundary}"},
         )
         return read_resource(answer.body, doing)
+
+
+class _Body:
+    """The body of an upload; each request, also a repeated one, reads it from its beginning."""
+
+    def __init__(self, head: bytes, file: IO[bytes], size: int, tail: bytes) -> None:
+        self._head = head
+        self._file = file
+        self._size = size
+        self._tail = tail
+
+    def __len__(self) -> int:
+        return len(self._head) + self._size + len(self._tail)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        yield self._head
+        yield from _pieces(self._file)
+        yield self._tail
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(CHUNK_BYTES):
+        yield piece
