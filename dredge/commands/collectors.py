@@ -89,7 +89,8 @@ class Collector:
 
     def command(self, name: str, text: str) -> Callable[[Callable[..., None]], click.Command]:
         """Make a command; its help is a text with fields of this collector in braces."""
-        return click.command(name, help=text.format(**vars(self)))
+        words = {name: getattr(self, name) for name in ("group", "metavar", "repository", "run")}
+        return click.command(name, help=text.format(services=self.services, **words))
 
 
 def add_commands(group: click.Group, collector: Collector) -> None:

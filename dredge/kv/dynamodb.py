@@ -142,7 +142,6 @@ class DynamoStore:
         return DynamoStore, (self._url, False)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """See `Store.get`."""
         response = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
         if "Item" not in response:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
@@ -150,7 +149,6 @@ class DynamoStore:
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `Store.scan`."""
         for response in self.pages(partition, start):
             for item in response["Items"]:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
@@ -181,15 +179,12 @@ class DynamoStore:
             page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """See `Store.set`."""
         self.call("put_item", Item=item_key(partition, key) | {VALUE: {"B": value}})
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """See `Store.delete`."""
         self.call("delete_item", Key=item_key(partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """See `Store.set_if`."""
         try:
             self.call(
                 "put_item", Item=item_key(partition, key) | {VALUE: {"B": value}}, **condition_on(predicate)
@@ -199,7 +194,6 @@ class DynamoStore:
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """See `Store.delete_if`."""
         try:
             self.call("delete_item", Key=item_key(partition, key), **condition_on(predicate))
         except ConditionFailedError as error:
@@ -207,7 +201,6 @@ class DynamoStore:
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def close(self) -> None:
-        """See `Store.close`."""
         self.client.close()
 
     def call(self, operation: str, repeat: bool = False, **arguments: Any) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class RateLimiter:
 
 
 class DynamoRows:
-    """Access to all rows of a DynamoDB table; it must exist."""
+    """A `RowCleaner` of a DynamoDB table; it must exist."""
 
     guards_max = 40  # of the 100 actions of a transaction
 
@@ -87,29 +87,24 @@ class DynamoRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[DynamoView]:
-        """See `RowReader.view`."""
         yield DynamoView(self._store, self._rate, self._limiter)
 
     def clock(self) -> datetime | None:
-        """See `RowReader.clock`."""
         response = self._store.call("describe_table", repeat=True)
         date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date).astimezone(UTC) if date else None
 
     def own_id(self) -> str:
-        """See `RowReader.own_id`."""
         found: str = self._store.call("describe_table", repeat=True)["Table"].get("TableId", "")
         return found
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for batch in _batches(rows, guards):
             outcomes.extend(self._delete_batch(batch, guards, outcomes))
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """See `RowCleaner.insert_row`."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -117,7 +112,6 @@ class DynamoRows:
         return True
 
     def close(self) -> None:
-        """See `RowReader.close`."""
         self._store.close()
 
     def _delete_batch(self, batch: Sequence[Row], guards: Sequence[Guard], done: list[bool]) -> list[bool]:
@@ -150,7 +144,7 @@ class DynamoRows:
 
 
 class DynamoView:
-    """Reads of a table, each consistent by itself."""
+    """A `RowView` of a table; each read is consistent by itself."""
 
     consistent = False
 
@@ -160,7 +154,6 @@ class DynamoView:
         self._limiter = limiter
 
     def partitions(self) -> Iterator[bytes]:
-        """See `RowView.partitions`."""
         found: set[bytes] = set()
         with ThreadPoolExecutor(self._rate.segments) as threads:
             for part in threads.map(self._segment, range(self._rate.segments)):
@@ -168,7 +161,6 @@ class DynamoView:
         yield from sorted(found)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `RowView.scan`."""
         for response in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
             self._limiter.consume(_units(response))
             for item in response["Items"]:

@@ -218,7 +218,6 @@ class PostgresStore:
         return PostgresStore, (self._url, False, self._read_only)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """See `Store.get`."""
         rows = self.read(_GET, (partition, key))
         if not rows:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
@@ -226,7 +225,6 @@ class PostgresStore:
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `Store.scan`."""
         rows = self.read(PAGE_FROM, (partition, start, PAGE_ROWS))
         while rows:
             for key, value in rows:
@@ -236,15 +234,12 @@ class PostgresStore:
             rows = self.read(PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """See `Store.set`."""
         self._write(_SET, (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """See `Store.delete`."""
         self._write(_DELETE, (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """See `Store.set_if`."""
         if predicate is None:
             count = self._write(_SET_IF_ABSENT, (partition, key, value))
         else:
@@ -253,12 +248,10 @@ class PostgresStore:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """See `Store.delete_if`."""
         if self._write(_DELETE_IF_EQUAL, (partition, key, predicate)) == 0:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def close(self) -> None:
-        """See `Store.close`."""
         self._closed = True
         if self._pid == os.getpid():
             self._drop_idle()

@@ -54,7 +54,7 @@ _DELETE = (
 
 
 class PostgresRows:
-    """Access to all rows of a PostgreSQL database; the table must exist."""
+    """A `RowCleaner` of a PostgreSQL database; the table must exist."""
 
     guards_max = 1000
 
@@ -64,7 +64,6 @@ class PostgresRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[PostgresView]:
-        """See `RowReader.view`."""
         import psycopg
 
         connection = self._store.connect()
@@ -81,13 +80,11 @@ class PostgresRows:
             connection.close()
 
     def clock(self) -> datetime:
-        """See `RowReader.clock`."""
         (now,) = self._store.read("SELECT clock_timestamp()", ())[0]
         moment: datetime = now
         return moment.astimezone(UTC)
 
     def own_id(self) -> str:
-        """See `RowReader.own_id`."""
         parts = []
         for statement in _OWN_ID:
             try:
@@ -97,7 +94,6 @@ class PostgresRows:
         return ":".join(parts)
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for first in range(0, len(rows), BATCH_ROWS):
             batch = rows[first : first + BATCH_ROWS]
@@ -112,7 +108,6 @@ class PostgresRows:
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """See `RowCleaner.insert_row`."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -120,12 +115,11 @@ class PostgresRows:
         return True
 
     def close(self) -> None:
-        """See `RowReader.close`."""
         self._store.close()
 
 
 class PostgresView:
-    """A snapshot of a database."""
+    """A `RowView` of a database, a snapshot."""
 
     consistent = True
 
@@ -133,7 +127,6 @@ class PostgresView:
         self._connection = connection
 
     def partitions(self) -> Iterator[bytes]:
-        """See `RowView.partitions`."""
         from psycopg import sql
 
         tables = [name for (name,) in self._connection.execute(_TABLES)] or ["kv"]
@@ -144,7 +137,6 @@ class PostgresView:
         return iter(sorted(found))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `RowView.scan`."""
         rows = self._page(PAGE_FROM, partition, start)
         while rows:
             for key, value in rows:

@@ -23,21 +23,18 @@ from dredge.storage.uploads import PARTS, PartObjects
 
 
 class AzureReader(RemoteReader):
-    """Reads blobs below a prefix of a container."""
+    """An `ObjectReader` of blobs below a prefix of a container."""
 
     def stat(self, key: str) -> ObjectInfo:
-        """See `ObjectReader.stat`."""
         client = self._blob(key)
         with translated(f"stat of {key!r} in {self.uri}"):
             return _info(key, client.get_blob_properties())
 
     def get(self, key: str) -> bytes:
-        """See `ObjectReader.get`."""
         with self.open_read(key) as stream:
             return b"".join(stream)
 
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
-        """See `ObjectReader.open_read`."""
         from azure.core.exceptions import HttpResponseError
 
         doing = f"reading {key!r} in {self.uri}"
@@ -65,11 +62,9 @@ class AzureReader(RemoteReader):
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """See `ObjectReader.list`."""
         return list_blobs(self._options, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
-        """See `ObjectReader.list_level`."""
         return list_one_level(self._options, self._bucket, self._root, prefix)
 
     def _can_name(self, key: str) -> bool:
@@ -91,18 +86,15 @@ def _chunks(opened: Any, doing: str) -> Iterator[bytes]:
 
 
 class AzureWriter(AzureReader):
-    """Reads and writes blobs below a prefix of a container."""
+    """An `ObjectWriter` of blobs below a prefix of a container, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put`."""
         return self._put(key, data, overwrite=True)
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put_if_absent`."""
         return self._put(key, data)
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """See `ObjectWriter.put_if_match`."""
         from azure.core import MatchConditions
 
         try:
@@ -113,7 +105,6 @@ class AzureWriter(AzureReader):
             raise ConflictError(f"{error} (expected etag {etag})") from None
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """See `ObjectWriter.put_stream`."""
         client = self._container.get_blob_client(self._target(key))
         with translated(f"writing {key!r} in {self.uri}"):
             send_stream(client, chunks, if_absent)
@@ -126,11 +117,9 @@ class AzureWriter(AzureReader):
         return AzureCopier(self._location, self._location, self._options).copy_to(source, target)
 
     def uploads(self) -> PartObjects:
-        """See `Uploading.uploads`."""
         return PartObjects(self, AzureDeleter(below(self._location, PARTS), self._options))
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        """See `UrlSigner.presign_get`."""
         return signed_url(self._options, self._bucket, self._name(key), expires_seconds, "r", filename)
 
     def presign_put(self, key: str, expires_seconds: int) -> str:

@@ -60,7 +60,6 @@ class AzureCopier:
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """See `ObjectCopier.copy`."""
         return self.copy_to(key, key, if_absent, size, etag)
 
     def copy_version(self, key: str, version: str) -> ObjectInfo:
@@ -247,11 +246,9 @@ class AzureVersions(Place):
         return [replace(marker, size=0, etag=None), *found]
 
     def brings_back_copies(self) -> bool:
-        """See `BringsBackCopies`."""
         return True
 
     def kept_seconds(self) -> int | None:
-        """See `KeepsDeletedBytes.kept_seconds`."""
         from azure.core.exceptions import AzureError
 
         try:

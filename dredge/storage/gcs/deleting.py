@@ -59,7 +59,6 @@ class GcsDeleter(BatchDeleter):
         self._listed: Mapping[str, ObjectInfo] = {}
 
     def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """See `ListedDeleter.delete_listed`."""
         if objects:
             self._prepare()  # once for all calls
         listed = {found.key: found for found in objects}

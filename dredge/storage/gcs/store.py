@@ -41,23 +41,20 @@ _SPOOL_BYTES = 8 << 20
 
 
 class GcsReader(RemoteReader):
-    """Reads objects below a prefix."""
+    """An `ObjectReader` of objects below a prefix."""
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
         super().__init__(location, options)
         self._gcs = options.gcs
 
     def stat(self, key: str) -> ObjectInfo:
-        """See `ObjectReader.stat`."""
         return info(key, self._look(key))
 
     def get(self, key: str) -> bytes:
-        """See `ObjectReader.get`."""
         doing = f"reading {key!r} in {self.uri}"
         return ask(self._gcs, "GET", self._url(key), doing, params={"alt": "media"}, headers=_AS_STORED).body
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See `ObjectReader.get_range`."""
         if length <= 0:
             return b""
         headers = _AS_STORED | {"Range": f"bytes={start}-{start + length - 1}"}
@@ -87,11 +84,9 @@ class GcsReader(RemoteReader):
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """See `ObjectReader.list`."""
         return list_objects(self._gcs, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
-        """See `ObjectReader.list_level`."""
         return list_one_level(self._gcs, self._bucket, self._root, prefix)
 
     def _look(self, key: str) -> Resource:
@@ -113,14 +108,12 @@ def _chunks(response: Any, doing: str) -> Iterator[bytes]:
 
 
 class GcsWriter(GcsReader):
-    """Reads and writes objects below a prefix."""
+    """An `ObjectWriter` of objects below a prefix, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put`."""
         return self._put(key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put_if_absent`."""
         return self._put(key, data, ifGenerationMatch="0")
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
@@ -148,16 +141,13 @@ class GcsWriter(GcsReader):
         return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._target(target)), doing))
 
     def uploads(self) -> PartObjects:
-        """See `Uploading.uploads`."""
         return PartObjects(self, GcsDeleter(below(self._location, PARTS), self._options))
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        """See `UrlSigner.presign_get`."""
         name, valid = self._name(key), timedelta(seconds=expires_seconds)
         return signed_url(self._gcs, self._bucket, name, "GET", valid, filename)
 
     def presign_put(self, key: str, expires_seconds: int) -> str:
-        """See `UrlSigner.presign_put`."""
         name, valid = self._target(key), timedelta(seconds=expires_seconds)
         return signed_url(self._gcs, self._bucket, name, "PUT", valid)
 

@@ -166,7 +166,7 @@ def marker_id(generation: str) -> str:
 
 
 class GcsVersions(Place):
-    """See `dredge.storage.undo.VersionReader`."""
+    """A `dredge.storage.undo.VersionReader`, with `KeepsDeletedBytes`."""
 
     def versioning(self, _probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""

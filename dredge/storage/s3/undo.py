@@ -69,7 +69,6 @@ class S3Copier:
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """See `ObjectCopier.copy`."""
         if not is_s3_key(key):
             raise NotFoundError(f"{key!r} is no name that an object below {self._source.uri} can have")
         source = self._head(self._source, key)
@@ -226,7 +225,7 @@ def _is_md5(answer: Any) -> bool:
 
 
 class S3Versions(Place):
-    """See `dredge.storage.undo.VersionReader`."""
+    """A `dredge.storage.undo.VersionReader`, with `ExpiresOldVersions` and `LocksVersions`."""
 
     def versioning(self, _probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
@@ -241,7 +240,6 @@ class S3Versions(Place):
         return cast(Versioning, str(answer.get("Status", "off")).lower())
 
     def expiry(self, prefix: str) -> Expiry:
-        """See `ExpiresOldVersions.expiry`."""
         bucket = self._bucket
         try:
             with translated(f"asking for the lifecycle rules of {bucket}"):
@@ -255,7 +253,6 @@ class S3Versions(Place):
         return Expiry(_earliest(map(_days, rules)), current_days=_earliest(map(_current_days, rules)))
 
     def locked_days(self) -> int | None:
-        """See `LocksVersions.locked_days`."""
         bucket = self._bucket
         try:
             with translated(f"asking for the Object Lock of {bucket}"):
@@ -268,7 +265,6 @@ class S3Versions(Place):
         return rule.get("Days", 0) + 365 * rule.get("Years", 0)
 
     def versions(self, key: str) -> list[ObjectVersion]:
-        """See `VersionReader.versions`."""
         if not is_s3_key(key):
             return []
         name, found = self._root + key, list[ObjectVersion]()
