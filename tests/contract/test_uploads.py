@@ -226,7 +226,7 @@ def test_who_comes_second_to_a_folder_hears_that_the_upload_is_over(tmp_path: Pa
     open_uploads(open_writer(writer.uri)).put_part("key", upload_id, 1, [b"part"])
     with pytest.raises(NotFoundError):
         uploads.complete("key", upload_id, [(1, etag)])
-    assert not any(tmp_path.iterdir())
+    assert not [found for found in tmp_path.rglob("*") if found.is_file()]
 
 
 def test_a_part_that_comes_after_the_end_is_removed(tmp_path: Path) -> None:
@@ -239,4 +239,4 @@ def test_a_part_that_comes_after_the_end_is_removed(tmp_path: Path) -> None:
 
     with pytest.raises(NotFoundError):
         uploads.put_part("key", upload_id, 1, late())
-    assert not any(tmp_path.iterdir())
+    assert not [found for found in tmp_path.rglob("*") if found.is_file()]

@@ -159,7 +159,9 @@ class GcsWriter(GcsReader):
         """Write an object by one request; the service checks its MD5, so it is whole or not there."""
         file.seek(0)
         digest = hashlib.md5(usedforsecurity=False)
-        size = sum(digest.update(piece) or len(piece) for piece in _pieces(file))
+        for piece in _pieces(file):
+            digest.update(piece)
+        size = file.tell()
         about = {
             "name": name,
             "md5Hash": encoded_checksum(digest.digest()),
