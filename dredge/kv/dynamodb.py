@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs
 
 from dredge.causes import (
@@ -33,7 +33,7 @@ from dredge.causes import (
 )
 from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
 from dredge.kv.rows import show_key
 
 PARTITION, KEY, VALUE = "PartitionKey", "ItemKey", "ItemValue"
@@ -100,7 +100,7 @@ class AwsKeys:
         check_key(self.session_token, "the session token of DynamoDB")
 
 
-class DynamoStore:
+class DynamoStore(Store):
     """A `Store` on a DynamoDB table; thread-safe.
 
     Args:
@@ -128,12 +128,6 @@ class DynamoStore:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"DynamoStore({self.location!r})"

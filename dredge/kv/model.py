@@ -12,7 +12,6 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
 from dredge.errors import ConflictError, NotFoundError
@@ -80,10 +79,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Close files and connections; the store must not be used afterwards."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 _PAGE_KEYS = 256
@@ -100,18 +100,12 @@ class _Partition:
         self.values[key] = value
 
 
-class MemoryKV:
+class MemoryKV(Store):
     """A store in memory, for tests and experiments: partitions as dicts, each with a sorted list of its keys."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._partitions: dict[bytes, _Partition] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def get(self, partition: bytes, key: bytes) -> bytes:
         """See `Store.get`."""

@@ -12,7 +12,7 @@ import queue
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dredge.causes import (
@@ -27,7 +27,7 @@ from dredge.causes import (
     Cause,
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
 from dredge.kv.rows import show_key
 from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
 from dredge.process import need
@@ -174,7 +174,7 @@ _DELETE = "DELETE FROM kv WHERE partition_key = %s AND key = %s"
 _DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """A `Store` on a PostgreSQL database; thread-safe.
 
     A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write is
@@ -204,12 +204,6 @@ class PostgresStore:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.location!r})"

@@ -9,11 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
 from urllib.parse import unquote
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
 from dredge.kv.urls import absolute_file
 from dredge.process import is_durable
@@ -136,7 +135,7 @@ _SCHEMA = """
 """
 
 
-class SQLiteKV:
+class SQLiteKV(Store):
     """A `Store` in a SQLite file, with a pool of connections.
 
     Args:
@@ -152,12 +151,6 @@ class SQLiteKV:
         self._closed = False
         with self._connection():
             pass  # creates the file now, so that a wrong path is an error here
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"SQLiteKV({self._path!r})"
