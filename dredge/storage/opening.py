@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from dredge.errors import ConfigError
-from dredge.storage.drivers import driver_of
-from dredge.storage.location import parse_uri
+from dredge.storage.drivers import Driver, driver_of
+from dredge.storage.location import Location, parse_uri
 from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
 from dredge.storage.undo import (
@@ -19,8 +19,6 @@ from dredge.storage.undo import (
     VersionReader,
 )
 
-_KEEPS_NONE = "{} keeps no versions that Dredge could delete"
-
 
 def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader:
     """Open a store for reading.
@@ -31,23 +29,20 @@ def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader
     Args:
         options: None reads this process's environment.
     """
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).reader(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.reader(location, options)
 
 
 def open_writer(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
     """Open a store for reading and writing; arguments as for `open_reader`."""
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).writer(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.writer(location, options)
 
 
 def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDeleter:
     """Open a store for deleting. Only the sweeps and the cleaner of own files may call this."""
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).deleter(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.deleter(location, options)
 
 
 def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
@@ -63,39 +58,40 @@ def open_copier(source: str, target: str, options: StorageOptions | None = None)
 
 def open_versions(uri: str, options: StorageOptions | None = None) -> VersionReader:
     """Open the versions of a store for reading; arguments as for `open_reader`."""
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).versions(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.versions(location, options)
 
 
 def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
     """Open a store for removing delete markers. Only the restore may call this."""
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    open_deleter = driver_of(location).marker_deleter
-    if open_deleter is None:
-        raise ConfigError(_KEEPS_NONE.format(location.uri))
-    deleter = open_deleter(location, options)
-    return MarkerRemover(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
+    return MarkerRemover(_named("markers", uri, options))
 
 
 def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
     """Open a store for deleting versions that are not current. Only the purge may call this."""
-    deleter = _version_deleter(uri, options)
-    return OldVersionDeleter(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
+    return OldVersionDeleter(_named("versions", uri, options))
 
 
 def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
     """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so."""
-    return ExactVersionDeleter(_version_deleter(uri, options))
+    return ExactVersionDeleter(_version_deleter("versions", uri, options))
 
 
-def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:
+def _driver(uri: str, options: StorageOptions | None) -> tuple[Driver, Location, StorageOptions]:
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    open_deleter = driver_of(location).version_deleter
+    return driver_of(location), location, options
+
+
+def _named(kind: str, uri: str, options: StorageOptions | None) -> NamedVersionDeleter:
+    return NamedVersionDeleter(_version_deleter(kind, uri, options), open_versions(uri, options).versioning)
+
+
+def _version_deleter(kind: str, uri: str, options: StorageOptions | None) -> VersionDeleter:
+    driver, location, options = _driver(uri, options)
+    open_deleter = driver.marker_deleter if kind == "markers" else driver.version_deleter
     if open_deleter is None:
-        raise ConfigError(_KEEPS_NONE.format(location.uri))
+        raise ConfigError(f"{location.uri} keeps no versions that Dredge could delete")
     return open_deleter(location, options)
 
 

@@ -88,7 +88,6 @@ def purge(
     Raises:
         UnavailableError: some leftovers could not be deleted; the others were.
     """
-
     with side_run(
         collected.repository,
         collected.uri,

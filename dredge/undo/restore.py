@@ -81,7 +81,6 @@ def restore(
         NotFoundError: no object is restorable any more.
         UnavailableError: some objects were not restored; the others were.
     """
-
     uri = collected.run_uri_of(config.run)
     _demand_run(uri, options)
     with side_run(

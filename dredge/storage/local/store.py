@@ -27,11 +27,7 @@ from dredge.storage.uploads import PARTS, PartObjects
 _NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
-class LocalReader:
-    """An `ObjectReader` of files below a folder."""
-
-    is_remote = False
-
+class _Local:
     def __init__(self, location: Location) -> None:
         self._location = location
         self._folder = Folder(location.root)
@@ -42,6 +38,12 @@ class LocalReader:
     @property
     def uri(self) -> str:
         return self._location.uri
+
+
+class LocalReader(_Local):
+    """An `ObjectReader` of files below a folder."""
+
+    is_remote = False
 
     def stat(self, key: str) -> ObjectInfo:
         self._check(key)
@@ -139,19 +141,8 @@ class LocalWriter(LocalReader):
             raise os_error(error, f"writing {key!r} in {self.uri}") from error
 
 
-class LocalDeleter:
+class LocalDeleter(_Local):
     """An `ObjectDeleter` of files below a folder, by their exact names, and of folders that become empty."""
-
-    def __init__(self, location: Location) -> None:
-        self._location = location
-        self._folder = Folder(location.root)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        return self._location.uri
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         outcomes = {key: self._delete(key, may_send) for key in dict.fromkeys(keys)}
