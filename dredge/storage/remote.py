@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
-from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, ObjectInfo, ObjectStream, always
+from dredge.storage.model import (
+    NOT_SENT,
+    DeleteOutcome,
+    MaySend,
+    ObjectInfo,
+    ObjectStream,
+    SkippedName,
+    always,
+)
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
 
@@ -168,6 +176,20 @@ class RemoteReader(Named):
     @abstractmethod
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> ObjectStream:
         """Open an object for reading; raises NotFoundError."""
+
+    @abstractmethod
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
+        """List in key order."""
+
+    def list(
+        self,
+        prefix: str = "",
+        start_after: str = "",
+        stop_before: str = "",
+        on_skipped: SkippedName | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """List in key order; see `ObjectReader.list`."""
+        return self._list(prefix, start_after, stop_before)
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
         """Read many objects in order; see `ObjectReader.get_many`."""

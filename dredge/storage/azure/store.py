@@ -17,7 +17,7 @@ from dredge.storage.azure.undo import AzureCopier
 from dredge.storage.azure.uploads import send_stream
 from dredge.storage.keys import is_exact
 from dredge.storage.location import below
-from dredge.storage.model import Level, ObjectInfo, SkippedName
+from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
 from dredge.storage.uploads import PARTS, PartObjects
 
@@ -55,13 +55,7 @@ class AzureReader(RemoteReader):
                 raise
         return OpenObject(_info(key, opened.properties), _chunks(opened, doing))
 
-    def list(
-        self,
-        prefix: str = "",
-        start_after: str = "",
-        stop_before: str = "",
-        on_skipped: SkippedName | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
         return list_blobs(self._options, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:

@@ -30,7 +30,7 @@ from dredge.storage.gcs.listing import (
 from dredge.storage.gcs.undo import rewrite
 from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, upload_url
 from dredge.storage.location import Location, below
-from dredge.storage.model import Level, ObjectInfo, SkippedName
+from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
 from dredge.storage.uploads import PARTS, PartObjects
@@ -77,13 +77,7 @@ class GcsReader(RemoteReader):
         response = open_stream(self._gcs, self._url(key), doing, params=asked, headers=headers)
         return OpenObject(info(key, found), _chunks(response, doing), response.close)
 
-    def list(
-        self,
-        prefix: str = "",
-        start_after: str = "",
-        stop_before: str = "",
-        on_skipped: SkippedName | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
         return list_objects(self._gcs, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:

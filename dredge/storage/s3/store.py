@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError, UnavailableError
 from dredge.storage.keys import is_client_safe, is_s3_key
-from dredge.storage.model import Level, ObjectInfo, SkippedName, attachment
+from dredge.storage.model import Level, ObjectInfo, attachment
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
 from dredge.storage.s3.clients import bytes_client, s3_client, signing_client
 from dredge.storage.s3.errors import translated, translated_native
@@ -68,13 +68,7 @@ class S3Reader(RemoteReader):
         body = answer["Body"]
         return OpenObject(info_of_answer(key, answer), _chunks(body, doing), body.close)
 
-    def list(
-        self,
-        prefix: str = "",
-        start_after: str = "",
-        stop_before: str = "",
-        on_skipped: SkippedName | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
         return list_objects(self._options, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
