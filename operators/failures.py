@@ -73,9 +73,10 @@ def _policy() -> Any:
 RETRY_BY_FAMILY = _policy()
 
 
-def retry_arguments() -> dict[str, Any]:
-    """Return the default task arguments for retries."""
-    return {"retry_policy": RETRY_BY_FAMILY} if HAS_RETRY_POLICY else {}
+#: Arguments of every task: enough retries for a restart of a server.
+RETRIES: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(minutes=1)}
+if HAS_RETRY_POLICY:
+    RETRIES["retry_policy"] = RETRY_BY_FAMILY
 
 
 log = logging.getLogger(__name__)
