@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 import pyarrow as pa
@@ -21,7 +19,7 @@ from dredge.lakefs.client import ENDPOINT
 from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo.alarms import SCHEMA, open_alarms, read_alarms, write_alarm
-from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.commands import COLLECT_NOW, ORPHAN, gc
 from tests.support.gc import make_world
 from tests.support.lakefs_server import Lake
 from tests.support.memory_store import forget_memory_store
@@ -69,20 +67,6 @@ def test_the_index_is_verified_and_rebuilt() -> None:
 
 
 # `dredge gc run` collects a repository in this process, and deletes only when it is told to.
-
-
-ORPHAN = "data/orphan"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with server(tmp_path) as found:
-        branch = found.repository().branch("main")
-        branch.object("kept").upload(b"kept")
-        branch.commit("kept")
-        found.writer().put(ORPHAN, b"orphan")
-        time.sleep(1.1)  # the folder tells whole seconds
-        yield found
 
 
 def collect(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
