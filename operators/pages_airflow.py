@@ -165,9 +165,6 @@ class AirflowFacts:
 
 
 def _may_start(user: BaseUser, dag_id: str) -> bool:
-    from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-
     return get_auth_manager().is_authorized_dag(
         method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
     )

@@ -250,7 +250,6 @@ def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun
 
 
 def _price(price: float | None, storage_class: str | None) -> float | None:
-
     if storage_class is None:
         return price
     if price is not None:
@@ -305,7 +304,6 @@ def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **
 
 
 def _report(config: MetadataConfig, as_json: bool) -> None:
-
     from dredge.gc.metadata.files import report_lines, report_metadata
 
     min_age = timedelta(hours=config.min_age_hours)

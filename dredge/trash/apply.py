@@ -389,7 +389,6 @@ class Applier:
 
 def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashFinding]]:
     # Partitions first, then keys, markers last; small findings share a read of the references.
-
     def place(finding: TrashFinding) -> tuple[bool, bool]:
         return finding.key is not None, finding.partition == MARKERS
 
