@@ -23,7 +23,7 @@ import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from dredge.errors import ConfigError
 
@@ -253,6 +253,24 @@ def check_settings(values: Any, without: Collection[str] = ()) -> None:
             if found.required and value == "":
                 value = None
             found.check(value)
+
+
+class Settings:
+    """Base of the dataclasses of settings: checks their values, and reads those of users."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Self:
+        """Read the Params of a DAG, an operator's `config`, or the options of a command; they may be rendered text.
+
+        Raises:
+            ConfigError: an unknown name, or an invalid value.
+        """
+        return cls(**read_settings(cls, params))
 
 
 def check_finite(values: Any, where: str = "") -> None:
