@@ -20,7 +20,7 @@ from dredge.gc.witness import mark, owner
 from dredge.gc.witness.unnamed import Unnamed
 from dredge.kv.model import MemoryKV
 from dredge.storage import ObjectWriter
-from dredge.undo.alarms import Acknowledged, Alarm, acknowledge
+from dredge.undo.alarms import Alarm, acknowledge_alarms
 from tests.support.gc import CatalogClient, World, make_world
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
@@ -109,8 +109,7 @@ REUSES: dict[str, Reuse] = {
 
 
 def say_acknowledged(world: World, why: str = "the rehearsal is stopped") -> list[Alarm]:
-    said = Acknowledged(who="somebody", at=world.lake.clock(), why=why)
-    return acknowledge(state_of(world), said)
+    return acknowledge_alarms(state_of(world), "lake", why, "somebody")
 
 
 def state_of(world: World) -> ObjectWriter:

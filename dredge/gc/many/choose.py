@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
 from dredge.runs.lease import LEASE, read_lease_end
-from dredge.settings import check_settings, read_settings, setting
+from dredge.settings import Settings, check_settings, setting
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
@@ -36,7 +35,7 @@ _BETWEEN = re.compile(r"[,\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManyConfig:
+class ManyConfig(Settings):
     """The repositories to collect, and the folder of the summaries."""
 
     repositories: str = setting(
@@ -70,12 +69,6 @@ class ManyConfig:
     def unwanted(self) -> list[str]:
         """Names and globs of the repositories to leave out."""
         return _words(self.exclude or "")
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """Read settings given as values or as rendered text. Raises ConfigError: an unknown name, or an invalid
-        value."""
-        return cls(**read_settings(cls, params))
 
 
 def _words(text: str) -> list[str]:

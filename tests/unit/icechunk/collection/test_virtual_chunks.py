@@ -17,13 +17,13 @@ from dredge.hashing import hash64
 from dredge.icechunk.collection import undo
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.pinned import _chunks_of
-from dredge.icechunk.collection.undo import acknowledge_alarms
 from dredge.icechunk.format.kernels import native_hashes
 from dredge.icechunk.format.manifests import VIRTUAL, Manifest, named_chunks, parse_manifest
 from dredge.icechunk.ids import hash_of
+from dredge.icechunk.maintenance import open_state
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, store_clock
-from dredge.undo.alarms import read_alarms
+from dredge.undo.alarms import acknowledge_alarms, read_alarms
 from dredge.undo.pins import end_pin, read_pins
 from tests.support.icechunk_views import Views
 
@@ -124,7 +124,7 @@ def test_reference_to_a_chunk_that_a_run_deleted_is_an_alarm(make: Callable[...,
     assert views.numbers("view") == views.written
     (alarm,) = read_alarms(views.state)
     assert dict(alarm.outcomes) == {"restored": len(chunks)}
-    acknowledge_alarms(views.uri, "seen")
+    acknowledge_alarms(open_state(views.uri), views.uri, "seen")
     assert views.collect(keep_lost_days=0)["outcome"] == "success"
     assert deleted["deleted"]["objects"] > len(chunks)
 
@@ -294,7 +294,7 @@ def test_reference_to_a_file_that_a_run_deleted_is_an_alarm_and_its_copy_stays(
     numbers = side.numbers("view")
     (alarm,) = read_alarms(side.state)
     assert dict(alarm.outcomes).keys() == {"restored"}
-    acknowledge_alarms(side.uri, "seen")
+    acknowledge_alarms(open_state(side.uri), side.uri, "seen")
     copies = {path for path in (side.folder / "_dredge/runs").glob("*/quarantine/**/*") if path.is_file()}
     for path in copies:
         os.utime(path, (0, 0))
