@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import batched, groupby
+from itertools import batched, chain, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -267,7 +267,7 @@ def _look_into(
     beside = set(living.filter(pc.invert(pc.is_in(living, gone["address"]))).to_pylist())
     runs += choose(clear, item.looks, config.run_length, chance, beside)
     looked_for = {name for names in runs for name in names}
-    there = set(look_for(reader, runs, config.threads).there)
+    there = set(look_for(reader, runs, config.threads))
     alive = looked_for & beside
     return _Found(len(looked_for - alive), sorted(there - alive), alive & there, alive - there)
 
@@ -280,14 +280,6 @@ _LOOKS_MIN = 200
 # The sample of few deleted names: with fifteen of them still there, one in 28 runs would miss all.
 _ONE_IN = 5
 type Names = Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The number of names looked up, and the names found."""
-
-    names: int
-    there: list[str]
 
 
 def length_of_runs(names: int, objects: int) -> int:
@@ -327,11 +319,10 @@ def choose(
     return chosen
 
 
-def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looked:
-    """Look up runs of names in byte order."""
+def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> list[str]:
+    """Look up runs of names in byte order; returns those found."""
     at_once = threads if any(len(names) > 1 for names in runs) else threads * LOOKUPS_A_THREAD
-    found = list(ordered_map(lambda names: _look(reader, names), runs, at_once))
-    return Looked(sum(item.names for item in found), [name for item in found for name in item.there])
+    return list(chain.from_iterable(ordered_map(lambda names: _look(reader, names), runs, at_once)))
 
 
 def lacks(reader: ObjectReader, address: str) -> bool:
@@ -345,9 +336,9 @@ def lacks(reader: ObjectReader, address: str) -> bool:
     return False
 
 
-def _look(reader: ObjectReader, names: Names) -> Looked:
+def _look(reader: ObjectReader, names: Names) -> list[str]:
     if len(names) < LOOKS_PER_PAGE or not reader.is_remote:
-        return Looked(len(names), [name for name in names if not lacks(reader, name)])
+        return [name for name in names if not lacks(reader, name)]
     there: list[str] = []
     asked = listed = 0
     for stretch in find_neighbours(reader, DATA, names):
@@ -355,8 +346,7 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
         asked, listed = asked + len(stretch.names), listed + stretch.listed
         if listed > _LISTED_MAX:
             break  # garbage is rare here: single lookups cost less
-    there += [name for name in names[asked:] if not lacks(reader, name)]
-    return Looked(len(names), there)
+    return there + [name for name in names[asked:] if not lacks(reader, name)]
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
@@ -369,9 +359,12 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
     names = sorted(set(gone.to_pylist()))
     if not reader.is_remote:
         runs = [names[first : first + 64] for first in range(0, len(names), 64)]
-        return look_for(reader, runs, threads).there
-    found = ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
-    return [address for hits in found for address in hits]
+        return look_for(reader, runs, threads)
+    return list(
+        chain.from_iterable(
+            ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
+        )
+    )
 
 
 def _folders(names: Names) -> dict[str, list[str]]:
