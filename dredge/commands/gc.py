@@ -42,7 +42,7 @@ from dredge.commands.printing import (
 )
 from dredge.commands.statements import answer_commands, forget_variable_command
 from dredge.gc.config import GCConfig
-from dredge.gc.many.choose import ManyConfig
+from dredge.gc.many import ManyConfig
 
 if TYPE_CHECKING:
     from dredge.gc.run import Run
@@ -331,8 +331,7 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
 
 
 def _collect(many: ManyConfig, make_config: Any, at_once: int, run_root: str | None, as_json: bool) -> int:
-    from dredge.gc.many.choose import choose_repositories
-    from dredge.gc.many.collect import collect_each
+    from dredge.gc.many import choose_repositories, collect_each
     from dredge.lakefs import LakeFSClient
     from dredge.runs.tasks import LocalRunner
 
