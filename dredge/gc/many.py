@@ -1,0 +1,247 @@
+"""Collections of all repositories of a server, one run each, in this process: each with its lease, plan and report.
+
+A repository of another collector is left out. Files in its namespace show another collector:
+
+    _lakefs/retention/gc/unified/<run>/           a run; a run of Dredge has a plan.json, others have none
+    _lakefs/retention/gc/uncommitted/<run>/       staging, prepared for a collector
+    _lakefs/retention/gc/commits/run_id=<run>/    active commits, prepared for a collector
+    _lakefs/retention/gc/dredge/lease.json        the lease, taken first by every run of Dredge
+
+lakeFS prepares these files for any caller, so the second and third do not name the collector. But a run of Dredge asks
+only while it holds the lease: files newer than the last use of the lease belong to another collector.
+
+Source: docs/lakefs-behaviour.md, "What a collector reads"; `pkg/graveler/retention/garbage_collection_manager.go`
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+from dredge.errors import ConfigError, DredgeError, FormatError
+from dredge.gc import steps
+from dredge.gc.config import GCConfig
+from dredge.gc.run import PLAN, RUNS, STATE
+from dredge.lakefs import LakeFS, Repository
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.failures import foreseen
+from dredge.runs.lease import LEASE, read_lease_end
+from dredge.runs.report import Outcome, lost, reported
+from dredge.runs.tasks import TaskRunner
+from dredge.settings import check_settings, read_settings, setting
+from dredge.storage import ObjectReader, StorageOptions, open_reader
+from dredge.storage.parallel import ordered_map
+from dredge.xid import descending_time
+
+log = logging.getLogger("dredge")
+
+_AT_ONCE = 8
+_BETWEEN = re.compile(r"[,\s]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyConfig:
+    """The repositories to collect, and the folder of the summaries."""
+
+    repositories: str = setting(
+        "Repositories",
+        "Names, or globs such as `team-*`, separated by commas or spaces. Each repository has its own run.",
+        default="*",
+    )
+    exclude: str | None = setting(
+        "Excluded repositories",
+        "Names or globs of repositories that are not collected. Empty: none.",
+        default=None,
+    )
+    summary_root: str | None = setting(
+        "Folder of summaries",
+        "URI of the folder for the pages about all runs. Empty: the run root, or otherwise Dredge's folder"
+        " in the namespace of the first repository by name.",
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.summary_root is not None and "://" not in self.summary_root:
+            raise ConfigError(f"summary_root {self.summary_root!r} is not a URI such as s3://bucket/folder")
+
+    @property
+    def wanted(self) -> list[str]:
+        """Names and globs of the repositories to collect."""
+        return _words(self.repositories)
+
+    @property
+    def unwanted(self) -> list[str]:
+        """Names and globs of the repositories to leave out."""
+        return _words(self.exclude or "")
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
+        """Read settings given as values or as rendered text. Raises ConfigError: an unknown name, or an invalid
+        value."""
+        return cls(**read_settings(cls, params))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _BETWEEN.split(text) if word]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The chosen repositories."""
+
+    repositories: list[str]  # names, in order
+    left_out: dict[str, str]  # the reason by name, for requested repositories without a run
+    summary_root: str  # URI of the folder for summaries; "" without a repository
+
+
+def choose_repositories(
+    config: ManyConfig, client: LakeFS, options: StorageOptions | None = None, run_root: str | None = None
+) -> Chosen:
+    """Choose the repositories to collect: the requested ones without another collector.
+
+    A repository on an unreachable store is collected too: its run reports the error.
+    """
+    known = sorted(client.repositories(), key=lambda found: found.name)
+    asked = [found for found in known if _matches(found.name, config.wanted)]
+    asked = [found for found in asked if not _matches(found.name, config.unwanted)]
+    reasons = dict(_unknown(config.wanted, known))
+    repositories = []
+    for found, why in zip(
+        asked, ordered_map(lambda item: _why_not(item, options), asked, _AT_ONCE), strict=True
+    ):
+        if why:
+            log.warning("%s is left out: %s", found.name, why)
+            reasons[found.name] = why
+        else:
+            repositories.append(found.name)
+    return Chosen(repositories, reasons, _summary_root(config, run_root, asked))
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _unknown(wanted: Sequence[str], known: Sequence[Repository]) -> dict[str, str]:
+    names = {found.name for found in known}
+    plain = (word for word in wanted if not set(word) & set("*?["))
+    return {word: "the server has no such repository" for word in plain if word not in names}
+
+
+def _why_not(repository: Repository, options: StorageOptions | None) -> str:
+    if repository.read_only:
+        return "it is read-only, so lakeFS does not prepare it for collection"
+    try:
+        return other_collector(open_reader(repository.namespace, options))
+    except DredgeError as error:
+        log.warning("%s: the check for another collector failed: %s", repository.name, error)
+        return ""
+
+
+def _summary_root(config: ManyConfig, run_root: str | None, asked: Sequence[Repository]) -> str:
+    if config.summary_root or run_root:
+        return (config.summary_root or run_root or "").rstrip("/")
+    return f"{asked[0].namespace.rstrip('/')}/{STATE}" if asked else ""
+
+
+_LOOK_BACK = 20
+# The clock of servers, in the ids of runs, and the store's clock may differ by this much unnoticed (`Safety`).
+_CLOCKS = timedelta(minutes=5)
+
+
+def other_collector(reader: ObjectReader) -> str:
+    """Why a repository seems to belong to another collector; "" when it does not."""
+    ours = read_lease_end(reader, f"{STATE}/{LEASE}")
+    for run_id, when in _of_others(reader):
+        if ours is None or when > ours + _CLOCKS:
+            before = "never collected it" if ours is None else f"last collected it {ours:%Y-%m-%d %H:%M} UTC"
+            return (
+                f"another collector works on it: its run {run_id} wrote files at {when:%Y-%m-%d %H:%M} UTC, and this"
+                f" collector {before}. After stopping the other collector, run `lakefs_gc` on it once"
+            )
+    return ""
+
+
+def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
+    for folder, run_id, began in _newest(reader, f"{RUNS}/"):
+        objects = reader.list_level(folder).objects
+        if f"{folder}{PLAN}" not in {info.key for info in objects}:
+            # The id has the start of a run; its files are written at its end.
+            yield run_id, max([began, *(info.last_modified for info in objects)])
+    from dredge.lakefs.files.gc_files import COMMITS, UNCOMMITTED
+
+    for place in (UNCOMMITTED, COMMITS):
+        yield from ((run_id, began) for _, run_id, began in _newest(reader, f"{place}/"))
+
+
+def _newest(reader: ObjectReader, place: str) -> list[tuple[str, str, datetime]]:
+    """Folder, id and time of the newest runs below a folder. Ids of newer runs sort first."""
+    found = []
+    for folder in sorted(reader.list_level(place).folders):
+        run_id = folder.rstrip("/").rpartition("/")[2].removeprefix("run_id=")
+        try:
+            found.append((folder, run_id, descending_time(run_id)))
+        except FormatError:
+            continue
+        if len(found) == _LOOK_BACK:
+            break
+    return found
+
+
+def collect_each(
+    repositories: Sequence[str],
+    config_of: Callable[[str], GCConfig],
+    runner: TaskRunner,
+    client: LakeFS,
+    at_once: int = 1,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Iterator[Outcome]:
+    """Collect repositories, each with its own lease, plan and report; yield the outcomes in the order of the names. A
+    failed run stops no other run."""
+    return ordered_map(
+        lambda name: _collect(name, config_of, runner, client, options, clock), repositories, at_once
+    )
+
+
+def _collect(
+    repository: str,
+    config_of: Callable[[str], GCConfig],
+    runner: TaskRunner,
+    client: LakeFS,
+    options: StorageOptions | None,
+    clock: Clock,
+) -> Outcome:
+    run_uri = why = ""
+    try:
+        with foreseen(f"the run of {repository}"):
+            run_uri = steps.plan_run(config_of(repository), None, client, options, clock).run_uri
+            run = steps.Run.open(run_uri, options, client, clock)
+            steps.to_its_end(run, runner)
+    except DredgeError as error:
+        why = str(error)
+        log.error("%s: %s", repository, why)
+    return outcome_of(repository, run_uri, why, options)
+
+
+def outcome_of(
+    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
+) -> Outcome:
+    """The outcome of a repository's run, from its report, or else from the known error."""
+    if not run_uri:
+        return lost(repository, why)
+    try:
+        report = steps.read_report(steps.Run.open(run_uri, options))
+    except DredgeError as error:
+        return lost(repository, why or str(error), run_uri)
+    counts = report["counts"]
+    found, deleted = (
+        (counts.get(f"{what}_objects", 0), counts.get(f"{what}_bytes", 0))
+        for what in ("deletable", "deleted")
+    )
+    return reported(repository, run_uri, report, found, deleted)
