@@ -31,8 +31,7 @@ from dredge.commands.printing import log_lines, save_and_show_summary, show_prog
 from dredge.errors import PartialError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many.choose import ManyConfig, choose_repositories
-from dredge.gc.many.collect import collect_each
+from dredge.gc.many import ManyConfig, choose_repositories, collect_each
 from dredge.gc.run import RUNS, open_state
 from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFSClient
