@@ -11,13 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed import find_active, history
+from dredge.gc.list_committed import ListCommittedOutput, find_active, history
 from dredge.gc.list_committed.history import RECORDS, SERVER, Found, find_history
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.active import active_commits
+from dredge.gc.run import Run
+from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs import PreparedCommits, Ref
 from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from dredge.runs.tries import StepTry
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation
@@ -202,3 +205,30 @@ def test_rules_that_are_deleted_while_the_server_computes_count_no_more(
     found = find_history(run_of(server))
     assert (found.all_commits, found.rules) == (True, None)
     assert found.warnings
+
+
+@pytest.mark.parametrize("is_repeated", [False, True], ids=["same try", "another process repeated the mark"])
+def test_commits_that_the_mark_read_count_only_for_its_own_try(
+    is_repeated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits are read after staging: what another try of the mark did not see staged may be in a commit since."""
+    world = recorded()
+    store_of(world, monkeypatch)
+    world.rules(30)
+    world.upload("a")
+    run = world.plan()
+    with run.going_on():
+        slice_listing(run, world.runner)
+        mark_uncommitted(run, world.runner)
+        world.lake.commit()
+        if is_repeated:
+            other = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
+            StepTry.claim(other.folder.writer, "mark_uncommitted")
+            mark_uncommitted(other, world.runner)
+        list_committed(run, world.runner)
+    (head,) = world.lake.catalog.refs.branches.scan(
+        world.lake.catalog.refs.repositories.get(world.lake.repository)
+    )
+    commits = ListCommittedOutput.of(summary_of(run, "list_committed")).commits
+    known = run.folder.read_part(commits)["commit_id"].to_pylist()
+    assert (head.commit_id in known) is is_repeated
