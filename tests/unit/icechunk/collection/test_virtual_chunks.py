@@ -236,9 +236,10 @@ BESIDE = {
 """A snapshot and its log have the same id."""
 
 
-@pytest.mark.parametrize("mode", ["clean", "optimized"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("inside", "spelled"), [("{}/", ""), ("", "{}/"), ("", "{}/./")])
+@pytest.mark.parametrize(
+    ("mode", "inside", "spelled"), [("clean", "{}/", ""), ("optimized", "", "{}/"), ("clean", "", "{}/./")]
+)
 def test_file_in_which_a_virtual_chunk_lies_stays(
     make_side: Callable[..., Side], mode: str, kind: str, inside: str, spelled: str
 ) -> None:
