@@ -27,6 +27,7 @@ from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.model import MemoryKV
 from dredge.lakefs.files import messages
+from dredge.runs.pending.store import FORMAT
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
@@ -273,7 +274,10 @@ def test_a_list_of_another_life_or_a_damaged_one_lets_everything_wait_anew() -> 
         place.put("pending/current.json", wrong)
         summary = collect(world, dry_run=True)
         assert (summary.counts["confirmed_files"], len(summary.warnings)) == (0, 1)
-    place.put("pending/current.json", honest.replace(b'"format": 2', b'"format": 3'))
+    place.put(
+        "pending/current.json",
+        honest.replace(f'"format": {FORMAT}'.encode(), f'"format": {FORMAT + 1}'.encode()),
+    )
     with pytest.raises(RefusedError):
         collect(world)
     assert left_metarange() in there(world)
