@@ -54,6 +54,7 @@ from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.catalog import Rules as CatalogRules
 from lakefs_embedded.server.usage import Usage as Counter
 from lakefs_embedded.staging.area import Staged
+from tests.support.folder_store import LocalDeleter
 from tests.support.lakes import Lake, make_lake, with_settings
 from tests.support.memory_store import MemoryDeleter
 from tests.support.stand_ins import standing_in
@@ -369,11 +370,11 @@ def deleting(**watch: Any) -> Iterator[Requests]:
 
     def delete(
         honest: Callable[..., list[DeleteOutcome]],
-        deleter: MemoryDeleter,
+        deleter: MemoryDeleter | LocalDeleter,
         keys: Sequence[str],
         may_send: MaySend = always,
     ) -> list[DeleteOutcome]:
-        if "/_lakefs/" in deleter.uri:  # one of own files
+        if "/_lakefs/" in deleter.uri or deleter.uri.endswith("/_dredge"):  # one of own files
             return honest(deleter, keys, may_send)
         requests.made.append(list(keys))
         requests.before(len(requests.made), keys)
@@ -382,5 +383,5 @@ def deleting(**watch: Any) -> Iterator[Requests]:
         answers |= {outcome.key: outcome for outcome in honest(deleter, rest, may_send)}
         return [answers[key] for key in keys]
 
-    with standing_in(MemoryDeleter.delete, delete):
+    with standing_in(MemoryDeleter.delete, delete), standing_in(LocalDeleter.delete, delete):
         yield requests
