@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+import pytest
+
 
 class InOrder(Executor):
     """Does submitted work at once, in the caller."""
@@ -36,4 +38,14 @@ def working_in_order() -> Iterator[None]:
         for name, module in list(sys.modules.items()):
             if name.startswith("dredge.") and vars(module).get("ThreadPoolExecutor") is ThreadPoolExecutor:
                 stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InOrder))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_order(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Make parallel calls in order, but in modules with `pytestmark = pytest.mark.threads`."""
+    if request.node.get_closest_marker("threads"):
+        yield
+        return
+    with working_in_order():
         yield

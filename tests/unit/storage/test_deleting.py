@@ -21,6 +21,8 @@ from dredge.storage.options import AzureOptions
 from dredge.storage.s3.deleting import S3Deleter
 from tests.support.objectstore import ScriptedS3
 
+pytestmark = pytest.mark.threads
+
 BUSY, BROKEN, NO_BATCH = "Busy", "Broken", "NoBatch"
 CODES = Codes(
     throttled=frozenset({BUSY}),
