@@ -42,10 +42,7 @@ def working_in_order() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_order(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Make parallel calls in order, but in modules with `pytestmark = pytest.mark.threads`."""
-    if request.node.get_closest_marker("threads"):
-        yield
-        return
+def in_order() -> Iterator[None]:
+    """Make parallel calls in order; folders of tests whose subject are threads override this."""
     with working_in_order():
         yield

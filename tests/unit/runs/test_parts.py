@@ -22,8 +22,6 @@ from dredge.runs.tries import StepTry
 from dredge.storage import ObjectStream, ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store
 
-pytestmark = pytest.mark.threads
-
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URI = "memory://kept-test/r1"
 ROWS = pa.table({"x": [1, 2]})

@@ -16,8 +16,6 @@ from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
 
-pytestmark = pytest.mark.threads
-
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -21,8 +21,6 @@ from dredge.storage.options import AzureOptions
 from dredge.storage.s3.deleting import S3Deleter
 from tests.support.objectstore import ScriptedS3
 
-pytestmark = pytest.mark.threads
-
 BUSY, BROKEN, NO_BATCH = "Busy", "Broken", "NoBatch"
 CODES = Codes(
     throttled=frozenset({BUSY}),

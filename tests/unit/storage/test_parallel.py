@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from dredge.storage.parallel import get_ahead
-
-pytestmark = pytest.mark.threads
 
 SMALL, LARGE = b"x" * 100, bytes(20 << 20)
 

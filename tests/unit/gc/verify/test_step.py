@@ -79,7 +79,7 @@ def test_a_living_object_that_is_gone_without_our_doing_is_a_warning() -> None:
     lost = world.served()["a1"]
 
     def lose(_number: int, _keys: object) -> None:
-        store_of(world).remove(f"lake/{lost}")
+        store_of(world).objects.pop(f"lake/{lost}", None)
 
     with deleting(before=lose):
         world.run(context)
@@ -106,7 +106,7 @@ def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
     context = world.plan()
 
     def lose(_number: int, _keys: object) -> None:
-        store_of(world).remove(f"lake/{lost}")
+        store_of(world).objects.pop(f"lake/{lost}", None)
 
     with deleting(before=lose):
         world.run(context)
