@@ -22,8 +22,7 @@ from tests.support.undo import store_of
 def world_with_garbage(count: int) -> tuple[World, set[str]]:
     """A lake whose garbage fills many parts of the ledger."""
     world = make_world(tuning={"candidate_rows": 10})
-    world.upload("a", b"lives")
-    world.lake.commit()
+    world.commit("a", b"lives")
     gone = {world.orphan(f"data/slice/{number:04d}") for number in range(count)}
     world.age(days=2)
     return world, gone
