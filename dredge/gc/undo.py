@@ -19,7 +19,7 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions, open_writer
 from dredge.undo import restore as restoring
-from dredge.undo.deleted import Choice, Collected, SweptRun, preview
+from dredge.undo.deleted import Collected, SweptRun
 
 
 def collected_of(
@@ -70,12 +70,7 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Restore deletions of a run.
-
-    Args:
-        holder: of the lease; None is this restore alone.
-        client: None reads the environment.
-        options: None reads the environment. Tasks always read theirs.
+    """Restore deletions of a run; `holder` of the lease is None for this restore alone.
 
     Raises:
         ConfigError: no such run, or no matching deletion.
@@ -85,9 +80,3 @@ def restore(
     """
     collected = collected_of(config.repository, client, options)
     return restoring.restore(collected, config, runner, holder, options, clock)
-
-
-def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
-    """Count the objects of a restore, from the run's folder only. Raises ConfigError: no such run, or it deleted no
-    object."""
-    return preview(config, open_swept(run_uri, options=options))
