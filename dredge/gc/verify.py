@@ -340,13 +340,9 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
     """Look up all addresses; returns those found."""
     names = sorted(set(gone.to_pylist()))
     if not reader.is_remote:
-        runs = [names[first : first + 64] for first in range(0, len(names), 64)]
-        return look_for(reader, runs, threads)
-    return list(
-        chain.from_iterable(
-            ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
-        )
-    )
+        return look_for(reader, list(batched(names, 64)), threads)
+    found = ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
+    return list(chain.from_iterable(found))
 
 
 def _folders(names: Names) -> dict[str, list[str]]:
