@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc import steps
@@ -33,7 +32,7 @@ from dredge.runs.failures import foreseen
 from dredge.runs.lease import LEASE, read_lease_end
 from dredge.runs.report import Outcome, lost, reported
 from dredge.runs.tasks import TaskRunner
-from dredge.settings import check_settings, read_settings, setting
+from dredge.settings import Settings, check_settings, setting
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
@@ -45,7 +44,7 @@ _BETWEEN = re.compile(r"[,\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManyConfig:
+class ManyConfig(Settings):
     """The repositories to collect, and the folder of the summaries."""
 
     repositories: str = setting(
@@ -69,12 +68,6 @@ class ManyConfig:
         check_settings(self)
         if self.summary_root is not None and "://" not in self.summary_root:
             raise ConfigError(f"summary_root {self.summary_root!r} is not a URI such as s3://bucket/folder")
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """Read settings given as values or as rendered text. Raises ConfigError: an unknown name, or an invalid
-        value."""
-        return cls(**read_settings(cls, params))
 
 
 def _words(text: str) -> list[str]:

@@ -111,12 +111,10 @@ def _choose_items(run: Run, level: Level, record: StepRecord) -> list[Item]:
     record.counts.update({f"{why}_slices": counts[why] for why in _REASONS}, slices=len(level.folders))
     if text := unlisted_text(counts["young"], len(level.folders)):
         log.info("run %s: %s", run.plan.run_id, text)
-    items = [Item(folder) for folder in chosen]
+    items = [*(OUTSIDE if run.plan.mode == CLEAN else ())]  # several requests in a row, so they begin first
     if level.objects:
         items.append(Item(DATA, kind="level"))
-    if run.plan.mode == CLEAN:
-        items.extend(OUTSIDE)
-    return items
+    return items + [Item(folder) for folder in chosen]
 
 
 def _list_all(run: Run, runner: TaskRunner, items: list[Item]) -> tuple[int, list[ListResult]]:

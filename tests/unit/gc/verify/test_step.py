@@ -14,8 +14,9 @@ from dredge.errors import ConfigError, FormatError
 from dredge.gc import verify
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.verify import choose, look_for, looks_at
-from dredge.storage import DeleteOutcome, open_deleter, open_writer
+from dredge.storage import DeleteOutcome, open_writer
 from tests.support.gc import World, busy_world, deleting, make_world, summary_of
+from tests.support.undo import store_of
 
 
 def world_with_garbage(count: int) -> tuple[World, set[str]]:
@@ -77,7 +78,7 @@ def test_a_living_object_that_is_gone_without_our_doing_is_a_warning() -> None:
     lost = world.served()["a1"]
 
     def lose(_number: int, _keys: object) -> None:
-        open_deleter(world.lake.namespace).delete([lost])
+        store_of(world).objects.pop(f"lake/{lost}", None)
 
     with deleting(before=lose):
         world.run(context)
@@ -104,7 +105,7 @@ def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
     context = world.plan()
 
     def lose(_number: int, _keys: object) -> None:
-        open_deleter(world.lake.namespace).delete([lost])
+        store_of(world).objects.pop(f"lake/{lost}", None)
 
     with deleting(before=lose):
         world.run(context)
