@@ -69,16 +69,6 @@ class ManyConfig(Settings):
         if self.summary_root is not None and "://" not in self.summary_root:
             raise ConfigError(f"summary_root {self.summary_root!r} is not a URI such as s3://bucket/folder")
 
-    @property
-    def wanted(self) -> list[str]:
-        """Names and globs of the repositories to collect."""
-        return _words(self.repositories)
-
-    @property
-    def unwanted(self) -> list[str]:
-        """Names and globs of the repositories to leave out."""
-        return _words(self.exclude or "")
-
 
 def _words(text: str) -> list[str]:
     return [word for word in _BETWEEN.split(text) if word]
@@ -101,9 +91,9 @@ def choose_repositories(
     A repository on an unreachable store is collected too: its run reports the error.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
-    asked = [found for found in known if _matches(found.name, config.wanted)]
-    asked = [found for found in asked if not _matches(found.name, config.unwanted)]
-    reasons = dict(_unknown(config.wanted, known))
+    wanted, unwanted = _words(config.repositories), _words(config.exclude or "")
+    asked = [found for found in known if _matches(found.name, wanted) and not _matches(found.name, unwanted)]
+    reasons = dict(_unknown(wanted, known))
     repositories = []
     for found, why in zip(
         asked, ordered_map(lambda item: _why_not(item, options), asked, _AT_ONCE), strict=True
@@ -113,7 +103,9 @@ def choose_repositories(
             reasons[found.name] = why
         else:
             repositories.append(found.name)
-    return Chosen(repositories, reasons, _summary_root(config, run_root, asked))
+    own_root = f"{asked[0].namespace.rstrip('/')}/{STATE}" if asked else ""
+    root = config.summary_root or run_root or own_root
+    return Chosen(repositories, reasons, root.rstrip("/"))
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:
@@ -134,12 +126,6 @@ def _why_not(repository: Repository, options: StorageOptions | None) -> str:
     except DredgeError as error:
         log.warning("%s: the check for another collector failed: %s", repository.name, error)
         return ""
-
-
-def _summary_root(config: ManyConfig, run_root: str | None, asked: Sequence[Repository]) -> str:
-    if config.summary_root or run_root:
-        return (config.summary_root or run_root or "").rstrip("/")
-    return f"{asked[0].namespace.rstrip('/')}/{STATE}" if asked else ""
 
 
 _LOOK_BACK = 20
