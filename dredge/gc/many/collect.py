@@ -20,12 +20,7 @@ from dredge.storage.parallel import ordered_map
 def outcome_of(
     repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
 ) -> Outcome:
-    """The outcome of a repository's run, from its report.
-
-    Args:
-        run_uri: folder of the run; "" without a plan.
-        why: the known error, for a run without a report.
-    """
+    """The outcome of a repository's run, from its report, or else from the known error."""
     if not run_uri:
         return lost(repository, why)
     try:
@@ -52,14 +47,8 @@ def collect_each(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Outcome]:
-    """Collect repositories, each with its own lease, plan and report. A failed run stops no other run.
-
-    Args:
-        runner: spreads the tasks of all runs.
-
-    Returns:
-        The outcomes, in the order of the names.
-    """
+    """Collect repositories, each with its own lease, plan and report; yield the outcomes in the order of the names. A
+    failed run stops no other run."""
     return ordered_map(
         lambda name: _collect(name, config_of, runner, client, options, clock), repositories, at_once
     )

@@ -68,11 +68,8 @@ class MetadataConfig(Settings):
         check_settings(self, without=() if self.unsafe_grace_seconds is None else ("grace_hours",))
 
     def grace(self, keeps_id: bool) -> timedelta:
-        """Return the wait of a file without a commit; deletions can be undone by copies.
-
-        Args:
-            keeps_id: whether the server keeps the id of the last mark.
-        """
+        """Return the wait of a file without a commit; deletions can be undone by copies. It is longer if the server
+        keeps no id."""
         least = 0 if keeps_id else GRACE_HOURS_FINAL
         return choose_grace(self.grace_hours, self.unsafe_grace_seconds, can_undo=True, least_hours=least)
 

@@ -47,8 +47,7 @@ def versioned() -> World:
     """A lake with a commit and what another one left, two days ago, in a bucket that keeps versions."""
     world = make_world()
     store_of(world).older = OlderVersions()
-    world.upload("a", b"1")
-    world.lake.commit()
+    world.commit("a", b"1")
     left_behind(world.lake.objects)
     world.age(days=2)
     world.collect(dry_run=True)
@@ -156,8 +155,7 @@ def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_los
     noon = back_up(world)
     world.upload("new", b"afternoon")
     metarange = world.lake.commit("the last mark saw it").metarange_id
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     restore(world, noon)
     world.client.may_update = False
     for _ in range(3):
