@@ -31,11 +31,11 @@ from dredge.commands.printing import log_lines, save_and_show_summary, show_prog
 from dredge.errors import PartialError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many.choose import ManyConfig, choose_repositories
-from dredge.gc.many.collect import collect_each
+from dredge.gc.many import ManyConfig, choose_repositories, collect_each
 from dredge.gc.run import RUNS, open_state
 from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFSClient
+from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_reader
 from dredge.xid import new_descending_xid
@@ -130,8 +130,9 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     """
     config = GCConfig.from_params({**given(settings), "repository": repository, "dry_run": not apply})
     show_progress(quiet)
-    plan = steps.plan_run(config)
-    COLLECTOR.finish(steps.Run.open(plan.run_uri, plan=plan), processes, as_json)
+    with cache_parts(BY_DIGEST):  # planning reads the files of the run before
+        plan = steps.plan_run(config)
+        COLLECTOR.finish(steps.Run.open(plan.run_uri, plan=plan), processes, as_json)
 
 
 @command.group("index")

@@ -17,8 +17,7 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_settings
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
-from dredge.gc.many.choose import ManyConfig, choose_repositories
-from dredge.gc.many.collect import outcome_of
+from dredge.gc.many import ManyConfig, choose_repositories, outcome_of
 from dredge.runs.report import Outcome
 
 if TYPE_CHECKING:

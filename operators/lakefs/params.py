@@ -12,7 +12,7 @@ from airflow_dredge.operators.params import check_only_setting, make_params, tem
 from airflow_dredge.operators.schedules import read_schedules, read_settings
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
-from dredge.gc.many.choose import ManyConfig
+from dredge.gc.many import ManyConfig
 from dredge.gc.steps import MetadataConfig, PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
 

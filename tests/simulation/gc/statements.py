@@ -70,14 +70,12 @@ class Statements:
 
     def _own(self) -> None:
         self.people.side_run(
-            "own",
-            lambda _holder, client, _clock: take_over(self.people.repository, WHY, "anna", client),
+            "own", lambda _holder, client, _clock: take_over(self.people.repository, WHY, "anna", client)
         )
 
     def _lift(self) -> None:
         self.people.side_run(
-            "lift",
-            lambda _holder, client, _clock: lift_block(self.people.repository, WHY, "anna", client),
+            "lift", lambda _holder, client, _clock: lift_block(self.people.repository, WHY, "anna", client)
         )
 
     def _acknowledge(self) -> None:
