@@ -331,15 +331,23 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
 
 
 def _collect(many: ManyConfig, make_config: Any, at_once: int, run_root: str | None, as_json: bool) -> int:
+    from dredge.gc import steps
     from dredge.gc.many.choose import choose_repositories
-    from dredge.gc.many.collect import collect_each
     from dredge.lakefs import LakeFSClient
+    from dredge.runs.report import collect_each
     from dredge.runs.tasks import LocalRunner
 
     client = LakeFSClient.from_env()
     chosen = choose_repositories(many, client, None, run_root)
     with LocalRunner() as runner:
-        outcomes = list(collect_each(chosen.repositories, make_config, runner, client, at_once))
+        outcomes = list(
+            collect_each(
+                chosen.repositories,
+                lambda name: steps.plan_run(make_config(name), client=client).run_uri,
+                lambda run_uri: steps.to_its_end(steps.Run.open(run_uri, client=client), runner),
+                at_once,
+            )
+        )
     return save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)
 
 

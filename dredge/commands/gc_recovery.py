@@ -138,15 +138,10 @@ def acknowledge_command(repository: str, reason: str | None, by: str | None, as_
     Exit codes: 0 acknowledged, or no alarm is open · 2 bad input · 4 the server or the store is not available
                 5 an alarm cannot be read · 6 no such repository · 10 an alarm is open
     """
-    from dredge.runs.consents import record_consent
-    from dredge.undo.alarms import Acknowledged, acknowledge, open_alarms
+    from dredge.undo.alarms import acknowledge_alarms, open_alarms
 
     state = open_repository_state(repository)
-    found = open_alarms(state)
-    if reason is not None and found:
-        what = {"alarms": [alarm.alarm_id for alarm in found]}
-        said = record_consent(state, "acknowledge", repository, reason, what, by)
-        found = acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
+    found = open_alarms(state) if reason is None else acknowledge_alarms(state, reason, by, repository)
     show_alarms(found, reason is not None, as_json)
 
 

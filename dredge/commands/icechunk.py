@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -207,7 +208,7 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
 
 
 def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> ExpirationPlan:
-    from dredge.icechunk.expiration.kept_refs import plan_for
+    from dredge.icechunk.expiration.plan import plan_for
     from dredge.icechunk.repository import read_history
     from dredge.storage import open_reader
 
@@ -303,13 +304,27 @@ def _collect(
     run_root: str | None,
     as_json: bool,
 ) -> int:
-    from dredge.icechunk.collect_each import collect_each
+    from dredge.icechunk.collection.steps import Run, plan_collection, to_its_end
+    from dredge.icechunk.expiration.apply import expire
+    from dredge.icechunk.expiration.config import Expiration
     from dredge.icechunk.many import choose_repositories, summary_root
+    from dredge.runs.clock import utc_now
+    from dredge.runs.report import collect_each
     from dredge.runs.tasks import LocalRunner
+
+    planned = Expiration.from_config(expiration, utc_now())
+
+    def plan(uri: str) -> str:
+        config = make_config(uri)
+        if config.dry_run:
+            config = replace(config, after=planned)
+        else:
+            expire(uri, planned)
+        return plan_collection(config).run_uri
 
     chosen, missing = choose_repositories(many, ())
     with LocalRunner() as runner:
-        outcomes = list(collect_each(chosen, expiration, make_config, runner, at_once))
+        outcomes = list(collect_each(chosen, plan, lambda uri: to_its_end(Run.open(uri), runner), at_once))
     return save_and_show_summary(
         outcomes, missing, summary_root(many, run_root, chosen), "icechunk-all", as_json
     )
@@ -331,7 +346,7 @@ def runs_command(uri: str, limit: int, as_json: bool) -> None:
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
     """
-    from dredge.icechunk.expiration.stored import list_applied
+    from dredge.icechunk.expiration.restore import list_applied
     from dredge.icechunk.maintenance import RUNS
 
     applied = list_applied(uri, limit)

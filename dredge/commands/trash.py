@@ -239,8 +239,8 @@ def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_j
     Exit codes: 0 acknowledged, or no alarm is open; 2 bad input; 4 the store of the folder does not answer;
     5 an alarm cannot be read; 10 an alarm is open.
     """
-    from dredge.trash.alarms import acknowledge_alarms, check_folder
-    from dredge.undo.alarms import open_alarms
+    from dredge.trash.alarms import check_folder
+    from dredge.undo.alarms import acknowledge_alarms, open_alarms
 
     state = _open_state(state_uri).writer
     check_folder(state)

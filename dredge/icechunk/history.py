@@ -21,12 +21,7 @@ MAIN = "main"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """A branch or a tag.
-
-    Attributes:
-        kind: "branch" or "tag".
-        tip: id of its snapshot.
-    """
+    """A branch or a tag: its kind is "branch" or "tag", its tip the id of a snapshot."""
 
     kind: str
     name: str

@@ -21,7 +21,6 @@ import pyarrow as pa
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.hashing import hash64
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
-from dredge.runs.consents import check_reason, record_consent
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.apply import Applier, NamedAgainError
 from dredge.trash.findings import TrashFinding
@@ -33,16 +32,12 @@ from dredge.trash.waiting import forget
 from dredge.undo.alarms import (
     NOT_YET,
     SCHEMA,
-    Acknowledged,
-    Alarm,
-    acknowledge,
     alarm_error,
     open_alarms,
     write_alarm,
 )
 from dredge.xid import new_descending_xid
 
-ACKNOWLEDGE = "acknowledge"
 RESTORED, GONE = "restored", "gone"
 
 log = logging.getLogger("dredge")
@@ -109,26 +104,6 @@ def refuse_alarmed(state: ObjectWriter, run_id: str) -> None:
     """
     if found := open_alarms(state):
         raise alarm_error(f"run {run_id} removes nothing", found, f"dredge trash acknowledge {state.uri}")
-
-
-def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None) -> list[Alarm]:
-    """Acknowledge the open alarms of a state folder, and return them.
-
-    Args:
-        reason: kept in the folder.
-        who: None is the login name of this process.
-
-    Raises:
-        ConfigError: no reason was given.
-        FormatError: an unreadable alarm.
-    """
-    reason, found = check_reason(reason), open_alarms(state)
-    if not found:
-        return found
-    said = record_consent(
-        state, ACKNOWLEDGE, state.uri, reason, {"alarms": [alarm.alarm_id for alarm in found]}, who
-    )
-    return acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
 
 
 def check_folder(state: ObjectWriter) -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from dredge.errors import AlarmError, ConfigError, ConflictError, DredgeError, FormatError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.consents import check_reason, record_consent
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_file, to_json
@@ -29,6 +30,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 
 ALARMS = "alarms"
+ACKNOWLEDGE = "acknowledge"
 EXAMPLES = 5
 SCHEMA = pa.schema(
     [
@@ -197,6 +199,27 @@ def acknowledge(state: ObjectWriter, said: Acknowledged) -> list[Alarm]:
     for alarm in found:
         _acknowledge(state, alarm, said)
     return found
+
+
+def acknowledge_alarms(
+    state: ObjectWriter, why: str, who: str | None = None, subject: str = ""
+) -> list[Alarm]:
+    """Acknowledge every open alarm with a person's consent, and return them.
+
+    Args:
+        who: None is the login name of this process.
+        subject: repository of the alarms; "" is the state folder.
+
+    Raises:
+        ConfigError: no reason was given.
+        FormatError: an unreadable alarm.
+    """
+    reason, found = check_reason(why), open_alarms(state)
+    if not found:
+        return found
+    what = {"alarms": [alarm.alarm_id for alarm in found]}
+    said = record_consent(state, ACKNOWLEDGE, subject or state.uri, reason, what, who)
+    return acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
 
 
 def _acknowledge(state: ObjectWriter, alarm: Alarm, said: Acknowledged) -> None:

@@ -18,13 +18,9 @@ from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_settings
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
 from dredge.gc.many.choose import ManyConfig, choose_repositories
-from dredge.gc.many.collect import outcome_of
-from dredge.runs.report import Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from dredge.storage import StorageOptions
 
 
 class LakeFSChooseRepositoriesOperator(LakeFSOperator):
@@ -180,9 +176,3 @@ class LakeFSSaveSummaryOperator(SaveSummaryOperator):
 
     collects, plans, what = "lakefs_gc", "plan", "repository"
     tells = ("save_report", "plan", "acquire_lease")
-
-    def read_outcome(
-        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
-    ) -> Outcome:
-        """Return the outcome from a repository's report."""
-        return outcome_of(repository, run_uri, why, options)

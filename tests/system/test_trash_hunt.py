@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import NamedAgainError
+from dredge.undo.alarms import acknowledge_alarms
 from lakefs_embedded.errors import GravelerError, NotUniqueError
 from tests.support.depth import depth
 from tests.support.kv_hunt import Crash, Ground, hunting_ground

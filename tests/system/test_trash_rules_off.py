@@ -17,9 +17,9 @@ import pytest
 from dredge.kv.rows import Guard
 from dredge.lakefs.files import messages
 from dredge.trash import apply, look, rules
-from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.partition_rules import Classifier
+from dredge.undo.alarms import acknowledge_alarms
 from lakefs_embedded.errors import GravelerError
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
 from tests.support.kv_world import countdown_id

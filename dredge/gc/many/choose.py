@@ -16,7 +16,6 @@ Source: docs/lakefs-behaviour.md, "What a collector reads"; `pkg/graveler/retent
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,12 +26,10 @@ from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
 from dredge.runs.lease import LEASE, read_lease_end
-from dredge.settings import check_settings, read_settings, setting
+from dredge.settings import check_settings, read_settings, setting, split_words
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
-
-_BETWEEN = re.compile(r"[,\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +61,12 @@ class ManyConfig:
     @property
     def wanted(self) -> list[str]:
         """Names and globs of the repositories to collect."""
-        return _words(self.repositories)
+        return split_words(self.repositories)
 
     @property
     def unwanted(self) -> list[str]:
         """Names and globs of the repositories to leave out."""
-        return _words(self.exclude or "")
+        return split_words(self.exclude)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
@@ -79,10 +76,6 @@ class ManyConfig:
             ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in _BETWEEN.split(text) if word]
 
 
 log = logging.getLogger("dredge")

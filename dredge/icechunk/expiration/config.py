@@ -72,11 +72,7 @@ class ExpireConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ExpireConfig:
-        """Make the config from Params of a DAG or an operator's `config`.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Make the config from Params of a DAG or an operator's `config`; raises ConfigError."""
         return cls(**read_settings(cls, params))
 
 
@@ -87,8 +83,6 @@ class Expiration:
     Attributes:
         threshold: ISO 8601 with its zone; snapshots strictly older are expired.
         rule: "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec.
-        keep_refs: names or globs of refs to keep, separated by commas.
-        keep_refs_younger_hours: refs created or moved less than this ago are kept.
     """
 
     threshold: str
@@ -100,11 +94,7 @@ class Expiration:
 
     @classmethod
     def from_config(cls, config: ExpireConfig, now: datetime) -> Expiration:
-        """Fix the threshold of a configured expiration.
-
-        Raises:
-            ConfigError: `older_than` cannot be read, or is in the future.
-        """
+        """Fix the threshold of a configured expiration; raises as `parse_older_than`."""
         found = asdict(config)
         del found["older_than"], found["estimate"]
         return cls(threshold=parse_older_than(config.older_than, now).isoformat(), **found)
@@ -116,11 +106,7 @@ class Expiration:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a duration such as `30d`, `12h` or `1w2d`.
-
-    Raises:
-        ConfigError: not a duration.
-    """
+    """Parse a duration such as `30d`, `12h` or `1w2d`; raises ConfigError."""
     words = text.strip()
     if not _DURATION.fullmatch(words):
         raise ConfigError(f"{text!r} is not a duration, such as 30d, 12h or 1w2d")

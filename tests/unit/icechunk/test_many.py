@@ -9,9 +9,9 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of
+from dredge.icechunk.many import ManyConfig, choose_repositories
 from dredge.runs.clock import utc_now
-from dredge.runs.report import summarize
+from dredge.runs.report import outcome_of, summarize
 from tests.support.icechunk import local_storage, quiet
 from tests.support.icechunk_repo import Repo
 

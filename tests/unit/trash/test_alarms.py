@@ -18,12 +18,12 @@ from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row, show
 from dredge.runs.consents import read_consents
 from dredge.storage import open_writer
-from dredge.trash.alarms import acknowledge_alarms, named_after_removal, put_back_named, verify_open_run
+from dredge.trash.alarms import named_after_removal, put_back_named, verify_open_run
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.look import read_look
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
-from dredge.undo.alarms import open_alarms, read_alarms, read_rows
+from dredge.undo.alarms import acknowledge_alarms, open_alarms, read_alarms, read_rows
 from tests.support.kv_world import DAY, START, World
 from tests.support.memory_rows import MemoryRows
 from tests.support.memory_store import forget_memory_store

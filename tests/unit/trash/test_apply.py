@@ -12,13 +12,13 @@ import pytest
 from dredge import xid
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.kv.rows import Guard, GuardFailedError, Row
-from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import Applier, NamedAgainError, Outcome, named_now
 from dredge.trash.findings import TrashFinding
 from dredge.trash.look import read_references
 from dredge.trash.names import ACTIONS, REPOSITORIES
 from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from dredge.trash.undo import UndoLog
+from dredge.undo.alarms import acknowledge_alarms
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground, applier, fates, key_of, partition_of
 

@@ -13,8 +13,7 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.collection import deleting
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state import RunState, StateStore, open_base
+from dredge.icechunk.collection.run import Run, RunState, StateStore, open_base
 from dredge.icechunk.collection.steps import (
     bulk_delete,
     check_limits,

@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 
 from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError, RefusedError
-from dredge.icechunk.collection import planning
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig, Safety
-from dredge.icechunk.collection.planning import _checked_store_time, _cutoff, plan_collection, resume_run
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
+    _checked_store_time,
+    _cutoff,
     check_resumable,
     is_local,
+    plan_collection,
     release_lease,
     reopen_run,
+    resume_run,
     to_its_end,
 )
 from dredge.icechunk.expiration.config import Expiration
@@ -93,7 +96,7 @@ def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
     lease = v1.folder / "_dredge" / "lease.json"
     before = lease.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(planning, "demand_conditions", refused)
+        patch.setattr(steps, "demand_conditions", refused)
         with pytest.raises(RefusedError, match="no conditions"):
             plan_collection(v1.config())
     assert lease.read_bytes() == before
