@@ -28,7 +28,7 @@ from dredge.gc.pending.advance import (
 from dredge.gc.pending.known import Gone
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.pending.rows import PENDING, WAITING, Turn
+from dredge.runs.pending.rows import PENDING, WAITING, PartFacts, Turn
 from dredge.runs.pending.store import write_part
 from dredge.sets.hashes import NONE, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
@@ -52,8 +52,9 @@ def _write_list(state: ObjectWriter, bits: int, rows: int) -> list[ShardTodo]:
         for name, days in (("last_modified", 9), ("since", 1)):
             columns[name] = pa.array([NOW - timedelta(days=days)] * len(names), PENDING.field(name).type)
         arrays = [columns.get(item.name, pa.nulls(len(names), item.type)) for item in PENDING]
-        part = write_part(state, "run-0", shard, pa.Table.from_arrays(arrays, schema=PENDING))
-        todo.append(ShardTodo(shard=shard, found=Sources(), before=[part]))
+        table = pa.Table.from_arrays(arrays, schema=PENDING)
+        part = write_part(state, "run-0", shard, table)
+        todo.append(ShardTodo(shard=shard, found=Sources(), before=[part], facts=PartFacts.of(table)))
     return todo
 
 

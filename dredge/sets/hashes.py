@@ -23,6 +23,7 @@ type Hashes = npt.NDArray[np.uint64]
 
 NONE: Hashes = np.empty(0, np.uint64)
 GATHERED_MAX = 4 << 20
+_FIRST_BITS = 22
 
 
 def to_bytes(hashes: Hashes) -> bytes:
@@ -90,7 +91,16 @@ def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.N
 
 def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
     """Whether a sorted distinct set has each wanted hash, in any order."""
-    return locate(hashes, wanted)[0]
+    if len(wanted) < 1 << _FIRST_BITS - 2 or len(hashes) > 1 << _FIRST_BITS - 2:
+        return locate(hashes, wanted)[0]
+    # A search costs four times as much as a comparison of the first bits, which excludes most hashes.
+    first = np.uint64(64 - _FIRST_BITS)
+    has_first = np.zeros(1 << _FIRST_BITS, bool)
+    has_first[hashes >> first] = True
+    likely = np.flatnonzero(has_first[wanted >> first])
+    found = np.zeros(len(wanted), bool)
+    found[likely] = locate(hashes, wanted[likely])[0]
+    return found
 
 
 def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:

@@ -52,16 +52,15 @@ class ShardedSet:
         Returns:
             The answers for each array.
         """
-        answers = [np.zeros(len(hashes), bool) for hashes in wanted]
-        places = [shard_of(hashes, self.bits) for hashes in wanted]
+        everything = np.concatenate(wanted) if len(wanted) != 1 else wanted[0]
+        answer = np.zeros(len(everything), bool)
+        place = shard_of(everything, self.bits)
         for shard, part in sorted(self.shards.items()):
-            if not part.rows or (its_shards_only and not _any_in(places, shard)):
+            here = place == shard if self.bits else slice(None)
+            if not part.rows or (its_shards_only and not len(everything[here])):
                 continue
-            values = read_hashes(folder, part)
-            for hashes, place, answer in zip(wanted, places, answers, strict=True):
-                here = place == shard if self.bits else slice(None)
-                answer[here] = contains(values, hashes[here])
-        return answers
+            answer[here] = contains(read_hashes(folder, part), everything[here])
+        return np.split(answer, np.cumsum([len(hashes) for hashes in wanted])[:-1])
 
 
 @dataclass(frozen=True, slots=True)

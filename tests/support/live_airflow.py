@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -77,15 +77,31 @@ class LiveAirflow:
         return found
 
     def story(self) -> str:
-        """The outcome of each task, for messages."""
+        """The outcome of each task, and the log's end and the stacks of those that have not ended, for messages."""
         rows = self.rows(
-            "select dag_id, run_id, task_id, state, start_date, end_date from task_instance"
-            " where start_date is not null order by start_date"
+            "select dag_id, run_id, task_id, state, try_number, start_date, end_date from task_instance"
+            " where start_date is not null or state is not null order by start_date"
         )
-        return "\n".join(" ".join(str(cell) for cell in row) for row in rows) + "\n" + self._tail("scheduler")
+        logs = [
+            f"{path}:\n{_tail(path)}"
+            for _, run_id, task_id, *_, end in rows
+            if end is None
+            for path in sorted((self.logs / "logs").glob(f"dag_id=*/run_id={run_id}/task_id={task_id}/*.log"))
+        ]
+        outcomes = [" ".join(str(cell) for cell in row) for row in rows]
+        return "\n".join([*outcomes, *logs, self._stacks(), self._tail("scheduler")])
+
+    def _stacks(self) -> str:
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                is_worker = (entry / "cmdline").read_bytes().startswith(b"airflow worker")
+                if is_worker and os.fsencode(f"AIRFLOW_HOME={self.logs}") in (entry / "environ").read_bytes():
+                    os.kill(int(entry.name), signal.SIGUSR1)
+        time.sleep(2)
+        return (self.logs / "stacks.log").read_text(errors="replace")
 
     def _tail(self, name: str) -> str:
-        return (self.logs / f"{name}.log").read_text(errors="replace")[-3000:]
+        return _tail(self.logs / f"{name}.log")
 
     def start(self, env: Mapping[str, str]) -> None:
         for name in self.components:
@@ -117,6 +133,10 @@ class LiveAirflow:
         except OSError:
             return False
         return all(health[name]["status"] == "healthy" for name in ("scheduler", "dag_processor"))
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(errors="replace")[-3000:]
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.live_airflow import LiveAirflow, live_airflow
 from tests.support.postgres import PostgresServer
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]  # each wait ends before, and says what happened
 
 DAY = timedelta(days=1)
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -49,7 +49,7 @@ CONF: dict[str, Any] = {
     "slice_margin_hours": 26,
 }
 HAS_THE_LEASE = "select 1 from task_instance where task_id = 'acquire_lease' and state = 'success'"
-WAIT = 600 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
+WAIT = 400 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Runs the package in an environment for each cell of a small matrix; prints the table of docs/install.md.
 
-    ./run test versions [NAMES]         such as airflow-3.0; all without
+    ./run test versions [NAMES]         such as airflow-3.0 or airflow-3.3-spark-4.2; all without
 
 Each environment is built from the package index, with the wheel of this tree in it, below `.dredge/versions`. In each:
 all DAGs are imported, one clean run of `lakefs_gc` deletes with Spark, its deletions are restored, and the pages are
@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"airflow-{self.airflow}"
+        return f"airflow-{self.airflow}-spark-{self.spark}-python-{self.python}"
 
 
 CELLS = (
@@ -57,7 +57,9 @@ CELLS = (
     ),  # its own API fails with newer ones, as that of 3.2 does
     Cell("3.1", "4.0", "3.12", "6"),
     Cell("3.2", "4.1", "3.12", "7", ("fastapi<0.137", "cadwyn<8")),
+    Cell("3.3", "4.2", "3.12", "7"),
     Cell("3.3", "4.3", "3.13", "7"),
+    Cell("3.3", "4.3", "3.14", "7"),
 )
 
 
@@ -200,7 +202,7 @@ def main(names: Sequence[str]) -> int:
     rows, failed = [], 0
     with tempfile.TemporaryDirectory(prefix="dredge-wheel-") as folder:
         wheel = build_wheel(Path(folder))
-        for cell in [cell for cell in CELLS if not names or cell.name in names]:
+        for cell in [cell for cell in CELLS if not names or cell.name.startswith(tuple(names))]:
             started = time.monotonic()
             try:
                 rows.append(try_cell(cell, wheel))

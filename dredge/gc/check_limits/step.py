@@ -81,7 +81,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     for item in left:
         item.result()
     if leaves:
-        leave(run, record, check.known, check.pending.bits, check.pending.parts)
+        leave(run, record, check.known, check.pending.bits, check.pending.parts, check.pending.facts)
     alarm = check_again(run, runner, record)
     findings = ask_guards(check)
     _hold_ambiguous(check)

@@ -28,7 +28,7 @@ from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import Waits
-from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, Turn, advance, changes
+from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, PartFacts, Turn, advance
 from dredge.runs.pending.store import write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
@@ -45,8 +45,6 @@ _BITS_MAX = 12
 _AT_ONCE = 32
 """Shards compared with the live set at once; the live set is read for each such group."""
 _TAKEN = ["address", "hash", "size", "etag", "last_modified"]
-_TELLING = ["hash", "size", "last_modified", "status", "since"]
-"""Columns of the list needed to decide whether a row changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +115,13 @@ class ShardTodo:
 
     Attributes:
         before: files of the list in the folder of lease and index; cut rows are in `found.before`.
+        facts: about the only file of `before`; None if unknown.
     """
 
     shard: int
     found: Sources
     before: list[PartInfo] = field(default_factory=list)
+    facts: PartFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +138,14 @@ class AdvanceResult:
     Attributes:
         rows: number of read candidates.
         parts: files of the new list by shard; an empty shard has no file.
+        facts: about each of these.
         confirmed: files of hashes of the candidates after their wait.
         unread: warnings about unreadable files of the list.
     """
 
     rows: int = 0
     parts: dict[int, PartInfo] = field(default_factory=dict)
+    facts: dict[int, PartFacts] = field(default_factory=dict)
     confirmed: list[PartInfo] = field(default_factory=list)
     waits: Waits = field(default_factory=Waits)
     unread: list[str] = field(default_factory=list)
@@ -152,6 +154,7 @@ class AdvanceResult:
         return AdvanceResult(
             rows=self.rows + other.rows,
             parts={**self.parts, **other.parts},
+            facts={**self.facts, **other.facts},
             confirmed=[*self.confirmed, *other.confirmed],
             waits=self.waits + other.waits,
             unread=[*self.unread, *other.unread],
@@ -165,11 +168,13 @@ class Advanced:
     Attributes:
         bits: there are 2**bits shards.
         parts: files of rows by shard.
+        facts: about each of these.
         confirmed: files of hashes of the candidates after their wait.
     """
 
     bits: int
     parts: dict[int, PartInfo]
+    facts: dict[int, PartFacts]
     confirmed: list[PartInfo]
     waits: Waits
 
@@ -212,7 +217,7 @@ def advance_list(
         )
     for text in result.unread:
         record.warn(text)
-    return Advanced(bits, result.parts, result.confirmed, result.waits)
+    return Advanced(bits, result.parts, result.facts, result.confirmed, result.waits)
 
 
 def choose_bits(rows: int, before: int) -> int:
@@ -283,6 +288,7 @@ def _shards(
             shard=shard,
             found=Sources(cut=cut[shard], before=[] if same else before[shard]),
             before=before[shard] if same else [],
+            facts=pending.facts.get(shard) if same and pending is not None else None,
         )
         for shard in sorted(cut.keys() | before.keys())
     ]
@@ -394,6 +400,7 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     return AdvanceResult(
         rows=found.num_rows,
         parts=parts,
+        facts={shard: PartFacts.of(advanced.rows) for shard in parts},
         confirmed=_write_confirmed(run.folder, todo.shard, found, advanced.confirmed),
         waits=Waits.of(advanced.rows, found, advanced.confirmed, turn),
         unread=unread,
@@ -403,20 +410,24 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
 def _quiet_shards(
     run: WorkerRun, config: AdvanceConfig, shards: Sequence[ShardTodo]
 ) -> dict[int, AdvanceResult]:
-    """Return the results of unchanged shards, which are most, without reading the long addresses."""
+    """Return the results of unchanged shards, which are most, by reading their hashes alone."""
     state = RunFolder(run.open_state(), "the pending list")
     found, hashes = dict[int, AdvanceResult](), list[Hashes]()
     for todo in shards:
-        if todo.found.rows or todo.found.before or len(todo.before) != 1:
+        facts = todo.facts
+        if facts is None or todo.found.rows or todo.found.before or facts.changes(config.turn):
             continue
+        (part,) = todo.before
         try:
-            rows = state.read_part(todo.before[0], _TELLING)
+            hashes.append(state.read_part(part, ["hash"])["hash"].to_numpy())
         except FormatError:
             continue
-        if not changes(rows, config.turn):
-            parts = {todo.shard: todo.before[0]} if config.writes else {}
-            found[todo.shard] = AdvanceResult(parts=parts, waits=Waits.of_rows(rows))
-            hashes.append(rows["hash"].to_numpy())
+        kept = config.writes
+        found[todo.shard] = AdvanceResult(
+            parts={todo.shard: part} if kept else {},
+            facts={todo.shard: facts} if kept else {},
+            waits=Waits.of_part(facts),
+        )
     live = config.live.find(hashes) if hashes else []
     return {
         shard: result for (shard, result), some in zip(found.items(), live, strict=True) if not some.any()

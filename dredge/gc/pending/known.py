@@ -23,7 +23,7 @@ from dredge.gc.witness.record import FORGET_LOST
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
-from dredge.runs.pending.rows import Mask
+from dredge.runs.pending.rows import Mask, PartFacts
 from dredge.runs.pending.store import Expected, PendingList, Stored, fetch_list, leave_list, read_list
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
@@ -58,6 +58,17 @@ class Known:
     def parts(self) -> list[PartInfo]:
         """Files of rows in the folder of lease and index."""
         return [] if self.pending is None else list(self.pending.parts.values())
+
+    def find_due_parts(self, marked_at: datetime, cutoff: datetime) -> list[PartInfo]:
+        """Return the files that may have rows for which a run without a complete listing must look."""
+        if self.pending is None:
+            return []
+        facts = self.pending.facts
+        return [
+            part
+            for shard, part in self.pending.parts.items()
+            if shard not in facts or facts[shard].has_due(marked_at, self.grace, cutoff)
+        ]
 
 
 def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, now: datetime) -> Stored:
@@ -139,13 +150,21 @@ def known_list(folder: RunFolder, part: PartInfo) -> Known:
     return from_file(Known, json.loads(folder.read_bytes(part)))
 
 
-def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[int, PartInfo]) -> None:
+def leave(
+    run: Run,
+    record: StepRecord,
+    known: Known,
+    bits: int,
+    parts: Mapping[int, PartInfo],
+    facts: Mapping[int, PartFacts],
+) -> None:
     """Write the list after a complete mark. Its parts are written, and the run holds the lease.
 
     Args:
         record: of check_limits.
         bits: there are 2**bits shards.
         parts: files of rows by shard.
+        facts: about each part.
 
     Raises:
         ConflictError: another run has left its list since.
@@ -160,6 +179,7 @@ def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[
         left_at=now,
         bits=bits,
         parts=parts,
+        facts=facts,
     )
     leave_list(run.state, pending, known.etag)
 

@@ -93,7 +93,8 @@ def _search_all(
     if base is not None:
         sources.append(_Sources("earlier", base.state.run_uri, rows=base.state.staged))
         due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=Gone.of(run))
-        sources.append(_Sources("pending", run.state.uri, rows=known.parts, due=due))
+        rows = known.find_due_parts(due.marked_at, due.cutoff)
+        sources.append(_Sources("pending", run.state.uri, rows=rows, due=due))
         sources.append(_Sources("dropped", here, ranges=_let_go(run, base, record)))
     return [result for source in sources for result in _search(run, runner, record, config.live, source)]
 

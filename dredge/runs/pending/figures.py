@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
-from dredge.runs.pending.rows import WAITING, Mask, Turn
+from dredge.runs.pending.rows import WAITING, Mask, PartFacts, Turn
 from dredge.runs.rendering import size_text
 
 # Beside the statuses of rows: rows that wait since this run.
@@ -51,10 +51,11 @@ class Waits:
         )
 
     @classmethod
-    def of_rows(cls, rows: pa.Table) -> Waits:
-        """Count unchanged rows; needs `size`, `status` and `since`."""
-        bounds = pc.min_max(rows["since"]).as_py()
-        return cls(by_status=_sums(rows, "status"), first_since=bounds["min"], last_since=bounds["max"])
+    def of_part(cls, facts: PartFacts) -> Waits:
+        """Count the rows of a part."""
+        return cls(
+            by_status=dict(facts.by_status), first_since=facts.first_since, last_since=facts.last_since
+        )
 
     @classmethod
     def of(cls, rows: pa.Table, found: pa.Table, confirmed: Mask, turn: Turn) -> Waits:
@@ -69,8 +70,8 @@ class Waits:
         )
         mask = pa.array(confirmed)
         is_confirmed = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
-        rest = cls.of_rows(rows.filter(pc.invert(is_confirmed)))
-        by_status = _sums(rows, "status")
+        rest = cls.of_part(PartFacts.of(rows.filter(pc.invert(is_confirmed))))
+        by_status = dict(PartFacts.of(rows).by_status)
         if new.num_rows:
             by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
         held_off = found.filter(pc.and_(pc.is_null(found["code"]), pc.invert(mask)))

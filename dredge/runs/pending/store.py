@@ -27,7 +27,7 @@ from dredge.runs.conditional import replace_again
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.pending.figures import Waits
-from dredge.runs.pending.rows import FOUND, PENDING, Turn, advance
+from dredge.runs.pending.rows import FOUND, PENDING, PartFacts, Turn, advance
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter
@@ -53,6 +53,8 @@ class PendingList:
         marked_at: the store's time when the run was planned.
         left_at: the store's time when the list was written.
         bits: there are 2**bits shards.
+        parts: files of rows by shard.
+        facts: about parts, by shard; a part without facts is read.
     """
 
     subject: str
@@ -62,6 +64,7 @@ class PendingList:
     left_at: datetime
     bits: int = 0
     parts: Mapping[int, PartInfo] = field(default_factory=dict)
+    facts: Mapping[int, PartFacts] = field(default_factory=dict)
     format: int = FORMAT
 
     @property

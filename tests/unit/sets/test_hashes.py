@@ -33,6 +33,13 @@ def test_contains_is_membership(known: list[int], wanted: list[int]) -> None:
     assert answer.tolist() == [value in set(known) for value in wanted]
 
 
+def test_contains_is_membership_where_much_is_wanted() -> None:
+    some = np.random.default_rng(1).integers(0, 2**64, 1 << 20, np.uint64)
+    known = unite([some[::1000], hashes([0, 2**64 - 1])])
+    wanted = np.concatenate([some, known ^ np.uint64(1), known])  # with first bits of the set
+    assert (contains(known, wanted) == np.isin(wanted, known)).all()
+
+
 @pytest.mark.parametrize("data", [b"1234567", hashes([2, 1]).tobytes(), hashes([1, 1]).tobytes()])
 def test_a_file_that_is_no_sorted_set_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.hashing import hash64
-from dredge.runs.pending.rows import FOUND, LIVE, PENDING, WAITING, YOUNG, Advanced, Turn, advance
+from dredge.runs.payload import from_file, to_json
+from dredge.runs.pending.rows import (
+    FOUND,
+    LIVE,
+    PENDING,
+    WAITING,
+    YOUNG,
+    Advanced,
+    PartFacts,
+    Turn,
+    advance,
+    due,
+)
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -284,6 +298,36 @@ def test_advancing_is_as_the_model_says(
     assert after == expected
     assert [row.min_age for row in after] == [row.min_age for row in expected]
     assert confirmed == may_go
+
+
+@given(pending(), st.booleans())
+def test_by_its_facts_a_part_is_not_read_only_if_no_row_of_it_changes_or_is_due(
+    rows: list[Row], lists_all: bool
+) -> None:
+    run, before = turn(lists_all=lists_all), table(rows, PENDING)
+    facts = from_file(PartFacts, json.loads(json.dumps(to_json(PartFacts.of(before)))))
+    after, _ = do(rows, [], run)
+    assert facts.changes(run) or after == rows
+    wanted = due(before, run.marked_at, run.grace, run.cutoff)
+    assert facts.has_due(run.marked_at, run.grace, run.cutoff) == wanted.any()
+    counts = Counter(row.status for row in rows)
+    assert {status: figures.objects for status, figures in facts.by_status.items()} == counts
+    assert sum(figures.size_bytes for figures in facts.by_status.values()) == sum(row.size for row in rows)
+
+
+def test_a_part_is_read_in_the_moment_in_which_a_row_changes() -> None:
+    def facts(**of: Any) -> PartFacts:
+        return PartFacts.of(table([Row(**of)], PENDING))
+
+    moment = timedelta(microseconds=1)
+    waits, young = facts(), facts(status=YOUNG, since=None)
+    assert waits.has_due(START + 20 * HOUR, 20 * HOUR, START)
+    assert not waits.has_due(START + 20 * HOUR - moment, 20 * HOUR, START)
+    assert young.has_due(START, HOUR, START - 50 * HOUR + moment)
+    assert not young.has_due(START, HOUR, START - 50 * HOUR)
+    assert facts(status="pinned", since=None).has_due(START, HOUR, START - 100 * HOUR)
+    assert facts(since=START + 30 * HOUR).changes(turn(lists_all=False, grace=100 * HOUR))
+    assert facts(last_modified=None).changes(turn())
 
 
 def model(
