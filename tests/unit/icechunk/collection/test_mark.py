@@ -306,8 +306,11 @@ def test_small_shards_and_many_tasks_find_the_same(repo: Repo, monkeypatch: pyte
 
 
 def test_live_manifest_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = iter([True])  # only the sets lack it, not the counts
+
     def forgetful(*arguments: Any) -> Any:
-        return index.read_manifest_rows(*arguments)[1:]
+        found = index.read_manifest_rows(*arguments)
+        return found[1:] if next(first, False) else found
 
     monkeypatch.setattr(chunks, "read_manifest_rows", forgetful)
     before = objects(repo.folder)
