@@ -175,10 +175,8 @@ def plan_command(
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
-    from dredge.gc.insight.base_run import all_commits
-    from dredge.gc.insight.proposals import curve_of, table_lines
     from dredge.gc.insight.run_cost import expected, expected_lines
-    from dredge.gc.insight.what_if import what_if
+    from dredge.gc.insight.what_if import curve_of, table_lines, what_if
     from dredge.lakefs import LakeFSClient
     from dredge.runs.rendering import render_curve
 
@@ -186,7 +184,10 @@ def plan_command(
     base = _base(repository, run_uri, run_root)
     proposals = _proposals(base, days, branch, files)
     access = _kv()
-    known = None if access is None else all_commits(access, repository, base.plan.namespace)
+    known = None
+    if access is not None:
+        with access.records(repository, base.plan.namespace) as records:
+            known = records.commits()
     foreseen = what_if(base, proposals, lambda item: client.commit(repository, item), known)
     found = [to_json(item) for item in foreseen]
     unnamed = base.unnamed_metaranges()
@@ -225,7 +226,7 @@ _KINDS_OF_RUN = {
 
 def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple[str, ...]) -> list[Proposal]:
     from dredge.errors import ConfigError
-    from dredge.gc.insight.proposals import as_now, by_days, from_file, read_days
+    from dredge.gc.insight.what_if import as_now, by_days, from_file, read_days
 
     if branch is not None and days is None:
         raise ConfigError("--branch needs --retention-days")

@@ -52,8 +52,8 @@ def restore_command(
                 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
-    from dredge.gc.restore import restore
     from dredge.gc.run import read_plan
+    from dredge.gc.undo import restore
     from dredge.runs.tasks import LocalRunner
     from dredge.undo.putting_back import OUTCOMES
 

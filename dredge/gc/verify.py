@@ -114,7 +114,7 @@ def _look_everywhere(
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
         for part in parts
     ]
-    tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
+    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
     return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
 
 
@@ -124,7 +124,6 @@ def _write_living(run: Run, living: list[Canary]) -> PartInfo:
 
 
 def _share(rows: int, all_rows: int, looks_max: int | None) -> int | None:
-    """The share of a file of the ledger in the sample."""
     if looks_max is None:
         return None
     return -(-looks_at(all_rows, looks_max) * rows // max(1, all_rows))
@@ -154,12 +153,8 @@ def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
 
 
 def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str]) -> list[Canary]:
-    """Choose the live objects to look up: all doubtful objects, and others until enough were seen.
-
-    Args:
-        doubtful: addresses in the ledger as deleted, or missing in a listing.
-        seen: addresses in a listing after the sweep.
-    """
+    """Choose the live objects to look up: all doubtful ones (in the ledger as deleted, or missing in a listing), and
+    others until enough were seen in listings."""
     if run.plan.config.verify_sample_size is None:
         return living
     found = [canary for canary in living if canary.address in doubtful]
@@ -189,16 +184,11 @@ SAMPLES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyConfig:
-    """The config of the tasks; a payload.
-
-    Attributes:
-        run_length: number of neighbours, deleted or live, for one page of a listing.
-        living: rows with the addresses of live objects.
-    """
+    """The config of the tasks; a payload."""
 
     threads: int
-    run_length: int
-    living: PartInfo
+    run_length: int  # number of neighbours, deleted or live, for one page of a listing
+    living: PartInfo  # rows with the addresses of live objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,39 +200,20 @@ class PartLooks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyTask:
-    """Files of the ledger; a payload."""
-
-    settled: list[PartLooks]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """The result of a task; a payload.
+    """The result of a task; a payload."""
 
-    Attributes:
-        deleted: number of objects deleted or missing in the ledger.
-        checked: number of these looked up.
-        still_there: number of these found in the store.
-        left: addresses of some of these.
-        living_deleted: addresses of live objects deleted in the ledger.
-        living_seen: addresses of live objects found in the store.
-        living_lacking: addresses of live objects missing in a listing.
-    """
-
-    deleted: int
-    checked: int
-    still_there: int
-    left: list[str]
-    living_deleted: list[str]
-    living_seen: list[str]
-    living_lacking: list[str]
+    deleted: int  # number of objects deleted or missing in the ledger
+    checked: int  # number of these looked up
+    still_there: int  # number of these found in the store
+    left: list[str]  # addresses of some of these
+    living_deleted: list[str]  # addresses of live objects deleted in the ledger
+    living_seen: list[str]  # addresses of live objects found in the store
+    living_lacking: list[str]  # addresses of live objects missing in a listing
 
 
 @dataclass(slots=True)
 class _Found:
-    """Deleted objects looked up and found, and live objects beside them, seen or missing."""
-
     checked: int
     there: list[str]
     seen: set[str] = field(default_factory=set)
@@ -250,7 +221,7 @@ class _Found:
 
 
 @partition_function
-def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> VerifyResult:
+def verify_parts(run: WorkerRun, config: VerifyConfig, settled: list[PartLooks]) -> VerifyResult:
     """Look up deleted objects of some files of the ledger, and live objects among them."""
     deleted = checked = still_there_count = 0
     left: list[str] = []
@@ -258,7 +229,7 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> Veri
     seen: set[str] = set()
     lacking: set[str] = set()
     living = run.folder.read_part(config.living)["address"].combine_chunks()
-    for item in task.settled:
+    for item in settled:
         rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
         by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
         living_deleted.extend(by_us.filter(pc.is_in(by_us, living)).to_pylist())
@@ -320,12 +291,8 @@ class Looked:
 
 
 def length_of_runs(names: int, objects: int) -> int:
-    """The number of neighbours for a page of a listing; 1 where single lookups cost less.
-
-    Args:
-        names: number of names to look up, spread over the namespace.
-        objects: number of objects in the store.
-    """
+    """The number of neighbours for a page of a listing, of names spread over the namespace; 1 where single lookups
+    cost less."""
     length = _PAGE_NAMES * names // max(objects, names, 1)
     return length if length >= LOOKS_PER_PAGE else 1
 
@@ -338,12 +305,10 @@ def looks_at(deleted: int, looks_max: int) -> int:
 def choose(
     names: Names, looks: int, length: int, chance: random.Random, beside: Iterable[str] = ()
 ) -> list[Names]:
-    """Choose random runs of neighbours.
+    """Choose random runs of neighbours of at most `length` names, with at least `looks` names in all.
 
-    Args:
-        looks: least number of names in all runs.
-        length: limit of a run. A run stays in one folder: between two folders most of the namespace may be listed.
-        beside: further names for the same pages; they are in the runs, and do not count.
+    A run stays in one folder: between two folders most of the namespace may be listed. Names `beside` are in the
+    runs, and do not count.
     """
     wanted = set(names)
     together = sorted(wanted.union(beside))
@@ -395,7 +360,6 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
-    """The names found by a listing from the first to the last name."""
     stretches = find_neighbours(reader, prefix, names)
     return [name for stretch in stretches for name in stretch.found["key"].to_pylist()]
 

@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
-from dredge.gc.restore import foresee_restore
 from dredge.gc.run import PLAN
 from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
+from dredge.gc.undo import foresee_restore
 from dredge.gc.undo_config import REASONS
 from dredge.gc.undo_config import RestoreConfig as LakeFSRestoreConfig
 from dredge.icechunk.collection.check_again import open_swept

@@ -172,12 +172,7 @@ def reported(repository: str, run_uri: str, report: Mapping[str, Any]) -> Outcom
 def outcome_of(
     repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
 ) -> Outcome:
-    """The outcome of a repository's run, from its report.
-
-    Args:
-        run_uri: folder of the run; "" without a plan.
-        why: the known error, for a run without a report.
-    """
+    """The outcome of a repository's run, from its report, or else from the known error."""
     if not run_uri:
         return lost(repository, why)
     try:

@@ -235,12 +235,35 @@ class World:
         """Plan a run and do it."""
         return self.run(self.plan(**settings))
 
+    def collect_after(self, **parts: float) -> StepSummary:
+        """Let time pass, then plan a run and do it."""
+        self.age(**parts)
+        return self.collect()
+
+    def collected(self, **settings: Any) -> Run:
+        """Plan a run, do it, and return it."""
+        run = self.plan(**settings)
+        self.run(run)
+        return run
+
+    def marked(self, **settings: Any) -> Run:
+        """Plan a run, do its steps up to the guards, and return it."""
+        run = self.plan(**settings)
+        self.mark(run)
+        return run
+
     def data(self) -> set[str]:
         """Every key below `data/`."""
         return set(self.lake.keys("data/"))
 
     def upload(self, path: str, content: bytes = b"content", branch: str = "main", **more: Any) -> str:
         return self.lake.address(self.lake.upload(path, content, branch, **more))
+
+    def commit(self, path: str, content: bytes = b"content", branch: str = "main") -> str:
+        """Upload an object and commit it; return its address."""
+        address = self.upload(path, content, branch)
+        self.lake.commit(branch=branch)
+        return address
 
     def orphan(self, name: str, content: bytes = b"orphan") -> str:
         """Put an unreferenced object."""
@@ -279,12 +302,16 @@ class World:
             self.client.before = lambda _name, _arguments: None
 
 
-def make_world(**settings: Any) -> World:
-    """Make a lake with one repository without rules, a stopped clock, and deleting runs."""
+def make_world(*, rules: int | None = None, **settings: Any) -> World:
+    """Make a lake with one repository, without rules or with days of its default rule, a stopped clock, and deleting
+    runs."""
     lake = make_lake()
     client = CatalogClient(lake.catalog)
     client.environment()  # a real server has its installation id from its setup on, and so has a copy of it
-    return World(lake, client, settings=settings)
+    world = World(lake, client, settings=settings)
+    if rules is not None:
+        world.rules(rules)
+    return world
 
 
 def summary_of(context: Run, step: str) -> StepSummary:

@@ -25,7 +25,7 @@ from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
 from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, settle
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
-from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
+from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
@@ -107,7 +107,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     if not parts:
         return
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
-    tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
+    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
     for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)
@@ -144,7 +144,7 @@ def _delete(
     run: Run,
     runner: TaskRunner,
     record: StepRecord,
-    tasks: Sequence[SweepTask],
+    tasks: Sequence[list[PartInfo]],
     subtracted: Subtracted,
     turn: int,
 ) -> Watch | None:
@@ -180,10 +180,10 @@ def _delete(
         undo=run.plan.undo.way,
         nested=tuple(sorted(kept)),
     )
-    rows = sum(part.rows for task in tasks for part in task.candidates)
+    rows = sum(part.rows for task in tasks for part in task)
     with watching_refs(run, subtracted, keys, kept, names_of(pins), veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
-    return watch if any(result.stopped for result in results) else None
+    return watch if any(results) else None
 
 
 def _hold(run: Run, record: StepRecord) -> None:

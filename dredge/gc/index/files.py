@@ -21,14 +21,7 @@ _AT_ONCE = 16
 
 
 def get_files(reader: ObjectReader, ids: Sequence[str], lenient: bool = False) -> Iterator[tuple[str, bytes]]:
-    """Read files; yields keys and contents in the order of the ids.
-
-    Args:
-        lenient: leave unreadable files out.
-
-    Raises:
-        NotFoundError: a missing file, unless lenient.
-    """
+    """Read files; yields keys and contents in the order of the ids. `lenient` leaves unreadable files out."""
     kept = get_part_cache(reader.uri)
     keys = [METADATA + item for item in ids]
     found = {} if kept is None else {key: data for key in keys if (data := kept.get(key)) is not None}

@@ -24,7 +24,8 @@ import pyarrow as pa
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.config import MIN_AGE_HOURS
 from dredge.gc.index.ranges import Metaranges
-from dredge.gc.insight.base_run import BaseRun, History, all_commits, find_base
+from dredge.gc.index.store import Lookup
+from dredge.gc.insight.base_run import BaseRun, History, find_base
 from dredge.gc.insight.why_answer import COMMITS, STORE, Answer, NamedBy, PinnedBy, StagedBy, Target
 from dredge.gc.insight.why_evidence import (
     Naming,
@@ -35,6 +36,7 @@ from dredge.gc.insight.why_evidence import (
 )
 from dredge.gc.list_committed import Graph, load_graph
 from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.namespaces import Keys
 from dredge.gc.retention.active import FOREVER, Line, find_lines
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, compile_glob
 from dredge.gc.run import open_state
@@ -75,11 +77,9 @@ def why(
     """Collect the reasons for keeping an object, or the run that deleted it.
 
     Args:
-        now: aware UTC.
         run_root: folder of the runs; None is the repository's namespace.
         access: lakeFS's key-value store; None asks the server about staging.
         policy: of the runs; None takes the policy of the newest run.
-        requests_max: requests to the server about staging.
 
     Raises:
         RefusedError: an unreadable history, or the key-value store of another server.
@@ -162,7 +162,8 @@ def _history(
     graph = load_graph(client, name, branches)
     load_graph(client, name, tags, graph)
     if access is not None:
-        graph = all_commits(access, name, target.namespace) | graph
+        with access.records(name, target.namespace) as records:
+            graph = records.commits() | graph
     rules = client.rules(name)
     if policy is None and base is not None:
         policy = base.plan.config.policy
@@ -248,8 +249,11 @@ def _naming(target: Target, past: History | None, options: StorageOptions | None
     return Naming(
         target=target,
         hashed=_hash(target),
-        reader=open_reader(target.namespace, options),
-        state=open_state(target.namespace, options),
+        lookup=Lookup(
+            open_reader(target.namespace, options),
+            open_state(target.namespace, options),
+            Keys(namespace=target.namespace),
+        ),
         known=Metaranges() if past is None else past.metaranges,
     )
 

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from dredge.errors import DredgeError
+from dredge.errors import UnavailableError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
     Metaranges,
     Ranges,
     find_range_files,
+    read_leniently,
     read_metaranges,
     unite_ranges,
 )
@@ -33,7 +34,7 @@ from dredge.lakefs import Commit
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 from dredge.storage.parallel import at_once
 
@@ -56,8 +57,6 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
 
 @dataclass(slots=True)
 class _History:
-    """The commits and metaranges of a run."""
-
     active: ActiveCommits
     heads: list[tuple[str, str]]  # (branch, commit) pairs, each a head seen during the run
     named: Metaranges  # metaranges of the active commits, unnamed metaranges, and those of an earlier run
@@ -270,20 +269,22 @@ class Expired:
 
 
 def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active: Collection[str]) -> Expired:
-    """Find the ranges named only by expired commits reachable from refs. Earlier runs do not change them.
+    """Find the ranges named only by expired commits reachable from refs, the newest first. Earlier runs do not change
+    them.
 
     They only give reasons in reports, so an unreadable file is skipped.
-
-    Args:
-        commits: expired commits, newest first.
-        named: metaranges read before.
-        active: ids of the active ranges.
     """
     most = run.plan.config.tuning.explain_ranges_max
     metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))
     ids = named.select(item for item in metaranges if item in named.named).keys() - set(active)
     chosen = metaranges[: _EXPIRED_MAX if most else 0]
-    read = _read_leniently(run, [item for item in chosen if item not in named.named])
+    read = Metaranges()
+    try:
+        read, errors = read_leniently(run.reader, [item for item in chosen if item not in named.named])
+        for item, error in errors.items():
+            log.info("metarange %s of an expired commit cannot be read: %s", item, error)
+    except UnavailableError as unavailable:
+        log.info("metaranges of expired commits cannot be read: %s", unavailable)
     found: Ranges = {}
     for metarange in chosen:
         for source in (named, read):
@@ -294,17 +295,3 @@ def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active:
             break
     complete = len(chosen) == len(metaranges) and len(found) <= most
     return Expired(dict(list(found.items())[:most]), ids | found.keys(), complete)
-
-
-def _read_leniently(run: Run, metaranges: Sequence[str]) -> Metaranges:
-    where = f"{STEP}/expired"
-    try:
-        return read_metaranges(run, LocalRunner(), where, metaranges)
-    except DredgeError:
-        read = Metaranges()
-    for item in metaranges:
-        try:
-            read.add(read_metaranges(run, LocalRunner(), where, [item]))
-        except DredgeError as error:
-            log.info("metarange %s of an expired commit cannot be read: %s", item, error)
-    return read

@@ -70,11 +70,8 @@ class ManyConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """Read settings given as values or as rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Read settings given as values or as rendered text. Raises ConfigError: an unknown name, or an invalid
+        value."""
         return cls(**read_settings(cls, params))
 
 
@@ -85,31 +82,19 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The chosen repositories.
+    """The chosen repositories."""
 
-    Attributes:
-        repositories: names, in order.
-        left_out: the reason by name, for requested repositories without a run.
-        summary_root: URI of the folder for summaries; "" without a repository.
-    """
-
-    repositories: list[str]
-    left_out: dict[str, str]
-    summary_root: str
+    repositories: list[str]  # names, in order
+    left_out: dict[str, str]  # the reason by name, for requested repositories without a run
+    summary_root: str  # URI of the folder for summaries; "" without a repository
 
 
 def choose_repositories(
-    config: ManyConfig,
-    client: LakeFS,
-    options: StorageOptions | None = None,
-    run_root: str | None = None,
+    config: ManyConfig, client: LakeFS, options: StorageOptions | None = None, run_root: str | None = None
 ) -> Chosen:
     """Choose the repositories to collect: the requested ones without another collector.
 
     A repository on an unreachable store is collected too: its run reports the error.
-
-    Args:
-        run_root: folder of the runs; None is a place in each repository's namespace.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
     asked = [found for found in known if _matches(found.name, config.wanted)]
@@ -159,11 +144,7 @@ _CLOCKS = timedelta(minutes=5)
 
 
 def other_collector(reader: ObjectReader) -> str:
-    """Why a repository seems to belong to another collector; "" when it does not.
-
-    Raises:
-        FormatError: the lease is damaged.
-    """
+    """Why a repository seems to belong to another collector; "" when it does not."""
     ours = read_lease_end(reader, f"{STATE}/{LEASE}")
     for run_id, when in _of_others(reader):
         if ours is None or when > ours + _CLOCKS:

@@ -70,11 +70,8 @@ class MetadataConfig:
         check_settings(self, without=() if self.unsafe_grace_seconds is None else ("grace_hours",))
 
     def grace(self, keeps_id: bool) -> timedelta:
-        """Return the wait of a file without a commit; deletions can be undone by copies.
-
-        Args:
-            keeps_id: whether the server keeps the id of the last mark.
-        """
+        """Return the wait of a file without a commit; deletions can be undone by copies. It is longer if the server
+        keeps no id."""
         least = 0 if keeps_id else GRACE_HOURS_FINAL
         return choose_grace(self.grace_hours, self.unsafe_grace_seconds, can_undo=True, least_hours=least)
 
@@ -90,9 +87,6 @@ class MetadataConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> MetadataConfig:
-        """Make the settings from Params of a DAG, an operator's `config`, or options of a command.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        """Make the settings from Params, an operator's `config`, or options. Raises ConfigError: an unknown name, or
+        an invalid value."""
         return cls(**read_settings(cls, params))

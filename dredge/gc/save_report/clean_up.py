@@ -89,12 +89,7 @@ def _clean_up(run: Run, record: StepRecord) -> None:
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find the removable files. Removes no file.
-
-    Raises:
-        RefusedError: the store's clock and this machine's differ too much.
-        DredgeError: the state or a listing cannot be read.
-    """
+    """Find the removable files. Removes no file."""
     reader = open_reader(f"{run.plan.namespace.rstrip('/')}/{ROOT}", run.options)
     now = run.store_now()
     # After a jump of the clock all files would be old.
@@ -197,7 +192,6 @@ def _superseded_checks(
 
 
 def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
-    """Whether a pin has ended, and the next run finds its restored objects without it."""
     return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
 
@@ -210,7 +204,6 @@ def _find_runs(
     side: Iterable[Place],
     found: Superseded,
 ) -> None:
-    """Find removable folders of collections, purges and collections of metadata."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     states = list(versions)

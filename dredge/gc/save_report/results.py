@@ -190,8 +190,6 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
             yield ["Pinned", text]
         if drift := candidates.summary.details.get("drift"):
             yield ["Missed by optimized runs", _drift(drift)]
-        if text := candidates.early_deletion:
-            yield ["Charged for early deletion", text]
     if committed is not None:
         yield from _commits(committed)
 

@@ -84,8 +84,7 @@ def test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none(name: str
 @pytest.mark.parametrize("done", [True, False], ids=["was done", "only began"])
 def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(done: bool) -> None:
     world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
-    orphan = world.plan()
-    world.mark(orphan)
+    orphan = world.marked()
     retry = driver(world, orphan)
     made: list[int] = []
     if not done:
@@ -110,8 +109,7 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
 ) -> None:
     """A throttled deleter waits and tries again. Its look through the gate is old by then."""
     world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
-    orphan = world.plan()
-    world.mark(orphan)
+    orphan = world.marked()
     retry = driver(world, orphan)
     honest = sweep.open_deleter
     alive: list[str] = []
@@ -141,8 +139,7 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
 def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
     """The run was ended while it checked again: nobody waits for it any more."""
     world, kept, gone = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
+    orphan = world.marked()
     with (
         world.during("prepare_uncommitted", lambda: release_lease(orphan)),
         deleting() as requests,
@@ -156,8 +153,7 @@ def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
 def test_a_driver_that_lost_its_lease_fences_nobody_off() -> None:
     """Only who may go on claims a try: else the step of the run that goes on would end for nothing."""
     world, kept, _ = busy_world()
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     grant = acquire_lease(GCConfig(repository="lake"), context.plan.lease.holder, world.client)
     old = driver(world, context)
     assert hand_over(context.folder.writer, PLAN, grant)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.gc.verify import VerifyTask, verify_parts
+from dredge.gc.verify import verify_parts
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import Json, to_json
 from dredge.runs.summary import PartInfo
@@ -139,7 +139,7 @@ def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:
         folder = RunFolder(open_writer(stores.run_uri), stores.run_id)
         living = folder.write_table("verify", 0, pa.table({"address": pa.array([], pa.string())}), "living")
         config = verify_parts._types[0](threads=1, run_length=1, living=living)
-        (found,) = verify_parts.spread(runner, "verify", stores, config, [VerifyTask(settled=[])])
+        (found,) = verify_parts.spread(runner, "verify", stores, config, [[]])
     assert found.checked == 0
 
 

@@ -20,10 +20,8 @@ def down(*_arguments: Any, **_more: Any) -> Any:
 @pytest.fixture
 def world() -> World:
     """A lake with an object that a commit names, one that nothing does, and a run that saw both."""
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"1")
-    world.lake.commit()
+    world = make_world(rules=30)
+    world.commit("a", b"1")
     world.orphan("data/slice/orphan")
     world.age(days=2)
     world.collect(dry_run=True)

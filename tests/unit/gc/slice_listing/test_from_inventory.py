@@ -98,8 +98,7 @@ def test_an_object_that_went_since_the_inventory_is_forgotten() -> None:
     ghost = dict(rows[0], key=f"{rows[0]['key'].partition('/')[0]}/data/ghost")
     uri = Inventory(world, rows=[*rows, ghost]).write()
     world.age(hours=1)
-    context = world.plan(inventory=uri)
-    world.run(context)
+    context = world.collected(inventory=uri)
     counts = summary_of(context, "subtract").counts
     assert (counts["gone_objects"], counts["candidates_objects"]) == (1, 1)
     swept = summary_of(context, "bulk_delete").counts
@@ -119,8 +118,7 @@ def test_an_object_that_is_in_the_inventory_twice_is_deleted_once() -> None:
     rows = rows_of(world)
     uri = Inventory(world, rows=[*rows, *(row for row in rows if row["key"].endswith("orphan"))]).write()
     world.age(hours=1)
-    context = world.plan(inventory=uri)
-    world.run(context)
+    context = world.collected(inventory=uri)
     assert summary_of(context, "bulk_delete").counts["deleted_objects"] == 1
 
 

@@ -21,8 +21,7 @@ from tests.support.gc import World, busy_world, deleting, make_world, summary_of
 def world_with_garbage(count: int) -> tuple[World, set[str]]:
     """A lake whose garbage fills many parts of the ledger."""
     world = make_world(tuning={"candidate_rows": 10})
-    world.upload("a", b"lives")
-    world.lake.commit()
+    world.commit("a", b"lives")
     gone = {world.orphan(f"data/slice/{number:04d}") for number in range(count)}
     world.age(days=2)
     return world, gone

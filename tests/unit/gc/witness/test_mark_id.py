@@ -98,8 +98,7 @@ def test_other_keys_of_the_metadata_remain_and_no_key_is_deleted() -> None:
     world.client.set_metadata("lake", {"team": "a", ".lakefs.last.import.timestamp": "1"})
     world.rules(30)
     world.age(days=2)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     assert world.client.metadata("lake") == {
         "team": "a",
         ".lakefs.last.import.timestamp": "1",
@@ -156,8 +155,7 @@ def test_without_the_right_a_run_that_deletes_needs_a_persons_consent_given_once
     world.collect()
     assert garbage not in world.data()
     again = world.orphan("data/x/again")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert again not in world.data()
     (consent,) = read_consents(open_state(world.lake.namespace), WITHOUT_ID)
     assert (consent.who, consent.what) == ("ada", {"url": world.client.url})
@@ -201,8 +199,7 @@ def test_a_failing_call_stops_the_run_and_is_no_missing_right() -> None:
     with pytest.raises(UnavailableError):
         world.run(run)
     world.client.before = lambda _name, _arguments: None
-    world.age(days=1)
-    world.collect()
+    world.collect_after(days=1)
     assert read_block(open_state(world.lake.namespace)) is None
 
 
@@ -217,8 +214,7 @@ def test_a_moved_server_goes_on_with_an_alias() -> None:
     assert told["owner"]["aliases"] == ("https://new.example.com",)
     world.collect()
     world.client.url = told["before"]["environment"]["url"]
-    world.age(days=1)
-    world.collect()
+    world.collect_after(days=1)
     world.assert_readable()
 
 
