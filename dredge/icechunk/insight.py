@@ -50,20 +50,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The storage of a repository; a payload.
-
-    Attributes:
-        unreachable_objects: objects without a live reference; the next collections may delete them.
-        refs: by ref, the most bytes first; "(no ref)" has listed snapshots without a ref (spec 2).
-        snapshots: by snapshot, the most bytes first.
-    """
+    """The storage of a repository; a payload."""
 
     objects: int
     size_bytes: int
-    unreachable_objects: int
+    unreachable_objects: int  # objects without a live reference; the next collections may delete them
     unreachable_bytes: int
-    refs: tuple[Share, ...]
-    snapshots: tuple[Share, ...]
+    refs: tuple[
+        Share, ...
+    ]  # by ref, the most bytes first; "(no ref)" has listed snapshots without a ref (spec 2)
+    snapshots: tuple[Share, ...]  # by snapshot, the most bytes first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,23 +190,22 @@ def _owners_of(named: Sequence[tuple[str, int]], refs: _Ints) -> _Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The reasons to keep an object, or its end; a payload.
-
-    Attributes:
-        refs: labels of the refs of the live snapshots with a reference to it.
-        virtual_in: manifests with the id in the location of a virtual chunk: the object is kept.
-        in_config: whether a container of virtual chunks in the configuration has the id: the object is kept.
-        waiting: its rows of the pending list: status, and beginning of the wait.
-        deleted_by: runs with it among their candidates, the newest first, with the undo way of each.
-    """
+    """The reasons to keep an object, or its end; a payload."""
 
     keys: tuple[str, ...]
     snapshots: tuple[str, ...] = ()
-    refs: tuple[str, ...] = ()
-    virtual_in: tuple[str, ...] = ()
-    in_config: bool = False
+    refs: tuple[str, ...] = ()  # labels of the refs of the live snapshots with a reference to it
+    virtual_in: tuple[
+        str, ...
+    ] = ()  # manifests with the id in the location of a virtual chunk: the object is kept
+    in_config: bool = (
+        False  # whether a container of virtual chunks in the configuration has the id: the object is kept
+    )
     pinned_until: datetime | None = None
-    waiting: tuple[Mapping[str, Any], ...] = ()
+    waiting: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # its rows of the pending list: status, and beginning of the wait
+    # Runs with it among their candidates, the newest first, with the undo way of each.
     deleted_by: tuple[Mapping[str, Any], ...] = field(default=())
 
     @property

@@ -48,21 +48,14 @@ _URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """Safety margins.
+    """Safety margins."""
 
-    Attributes:
-        clock_skew_seconds_max: largest difference between this machine's clock and the store's.
-        mark_age_hours_max: an older mark cannot be swept.
-        gate_every_seconds: while deleting, interval between a worker's checks of lease and refs.
-        watch_silence_seconds_max: while deleting, workers stop if the driver's last check is older.
-        inventory_days_max: an older inventory is refused. S3 writes them daily or weekly, and may take two days.
-    """
-
-    clock_skew_seconds_max: float = 300
-    mark_age_hours_max: float = MARK_AGE_HOURS
+    clock_skew_seconds_max: float = 300  # largest difference between this machine's clock and the store's
+    mark_age_hours_max: float = MARK_AGE_HOURS  # an older mark cannot be swept
     lease_seconds: float = 3600
-    gate_every_seconds: float = 3
-    watch_silence_seconds_max: float = 60
+    gate_every_seconds: float = 3  # while deleting, interval between a worker's checks of lease and refs
+    watch_silence_seconds_max: float = 60  # while deleting, workers stop if the driver's last check is older
+    # An older inventory is refused. S3 writes them daily or weekly, and may take two days.
     inventory_days_max: float = 14
     canary_chunks: int = 20
 
@@ -72,27 +65,18 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes with effect on speed and memory only.
-
-    Attributes:
-        refs_per_task: chunk references that a task decodes.
-        ids_per_shard: live ids in a shard (8 bytes each in every worker that lists its range).
-        keys_per_task: expected keys of a listing task; folders are split by the first one or two characters of names.
-        delete_keys: keys for the deleter in one call; each group gets a ledger part.
-        threads: requests in flight in a task.
-        counted_layers_max: layers of counts that a run reads; more are united into one.
-        index_parts_max: small parts of the index that a run reads; more are united.
-    """
+    """Sizes with effect on speed and memory only."""
 
     snapshots_per_task: int = 5_000
-    refs_per_task: int = 4_000_000
-    ids_per_shard: int = 8 << 20
+    refs_per_task: int = 4_000_000  # chunk references that a task decodes
+    ids_per_shard: int = 8 << 20  # live ids in a shard (8 bytes each in every worker that lists its range)
+    # Expected keys of a listing task; folders are split by the first one or two characters of names.
     keys_per_task: int = 100_000
     candidate_rows: int = 100_000
-    delete_keys: int = 32_000
-    threads: int = 16
-    counted_layers_max: int = 24
-    index_parts_max: int = 64
+    delete_keys: int = 32_000  # keys for the deleter in one call; each group gets a ledger part
+    threads: int = 16  # requests in flight in a task
+    counted_layers_max: int = 24  # layers of counts that a run reads; more are united into one
+    index_parts_max: int = 64  # small parts of the index that a run reads; more are united
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

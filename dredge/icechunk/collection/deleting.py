@@ -31,20 +31,16 @@ NAMED_BY_KEPT = "named_by_kept"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteConfig:
-    """Payload of all tasks.
-
-    Attributes:
-        alive: sets of objects that became live after the mark, by kind.
-        pinned: restored objects that are kept for now; read again, because a run may have waited.
-        named: objects that kept files of this sweep refer to.
-    """
+    """Payload of all tasks."""
 
     gate: GateConfig
     delete_keys: int
-    alive: dict[str, PartInfo]
-    pinned: tuple[LocatedSet, ...]
+    alive: dict[str, PartInfo]  # sets of objects that became live after the mark, by kind
+    pinned: tuple[
+        LocatedSet, ...
+    ]  # restored objects that are kept for now; read again, because a run may have waited
     undo: str
-    named: tuple[LocatedSet, ...] = ()
+    named: tuple[LocatedSet, ...] = ()  # objects that kept files of this sweep refer to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

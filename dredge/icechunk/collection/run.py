@@ -64,38 +64,27 @@ spec 2, with parents in the repo info).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """The state after a run. It has names and digests of files, not their contents.
-
-    Attributes:
-        fencing: number of its lease; later runs have higher numbers.
-        previous: run with the state below this one; "" for a clean run.
-        optimized_runs: runs since the last clean run.
-        chunk_objects: chunks in the store in the last clean run.
-        snapshots: file of the live snapshots, with their parents and manifests (`SNAPSHOTS`), in the run's folder.
-        virtual: set of the ids in locations of virtual chunks, and perhaps of some earlier ones.
-        counted: number of live manifests by chunk, in the folder of lease and index.
-        contradicted: snapshots with two different reads; they have the manifests of both.
-        seen: names of the parts of the index in these snapshots; other parts were not compared.
-    """
+    """The state after a run. It has names and digests of files, not their contents."""
 
     uri: str
     spec_version: int
     run_id: str
     run_uri: str
-    fencing: int
-    previous: str
+    fencing: int  # number of its lease; later runs have higher numbers
+    previous: str  # run with the state below this one; "" for a clean run
     mode: str
     started_at: datetime
     cutoff: datetime
     clean_run_id: str
     clean_at: datetime
-    optimized_runs: int
-    chunk_objects: int
+    optimized_runs: int  # runs since the last clean run
+    chunk_objects: int  # chunks in the store in the last clean run
+    # File of the live snapshots, with their parents and manifests (`SNAPSHOTS`), in the run's folder.
     snapshots: PartInfo
-    virtual: PartInfo
-    counted: CountedSet
-    contradicted: tuple[str, ...]
-    seen: tuple[str, ...]
+    virtual: PartInfo  # set of the ids in locations of virtual chunks, and perhaps of some earlier ones
+    counted: CountedSet  # number of live manifests by chunk, in the folder of lease and index
+    contradicted: tuple[str, ...]  # snapshots with two different reads; they have the manifests of both
+    seen: tuple[str, ...]  # names of the parts of the index in these snapshots; other parts were not compared
     format: int = STATE_FORMAT
 
 
@@ -192,29 +181,21 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionPlan:
-    """The plan of a run; written once, without secrets.
+    """The plan of a run; written once, without secrets."""
 
-    Attributes:
-        run_id: descending xid of the store's time: newer runs sort first.
-        cutoff: only objects last modified strictly before this are candidates.
-        state: state of earlier runs; an optimized run builds on it.
-        state_etag: of the pointer to it; None without a pointer.
-        inventory: is read instead of a listing of chunks; None lists them.
-    """
-
-    run_id: str
+    run_id: str  # descending xid of the store's time: newer runs sort first
     uri: str
     spec_version: int
     run_uri: str
     created_at: datetime
-    cutoff: datetime
+    cutoff: datetime  # only objects last modified strictly before this are candidates
     mode: str
     why_mode: str
-    state: Version | None
-    state_etag: str | None
+    state: Version | None  # state of earlier runs; an optimized run builds on it
+    state_etag: str | None  # of the pointer to it; None without a pointer
     lease: LeaseGrant
     config: CollectConfig
-    inventory: Inventory | None = None
+    inventory: Inventory | None = None  # is read instead of a listing of chunks; None lists them
     undo: UndoWay = field(default_factory=UndoWay)
     kind: Literal["icechunk"] = "icechunk"
     format: int = FORMAT

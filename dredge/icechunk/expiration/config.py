@@ -78,15 +78,10 @@ class ExpireConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiration:
-    """An expiration with a fixed threshold: planned, applied, or assumed as applied by the dry run of a collection.
+    """An expiration with a fixed threshold: planned, applied, or assumed as applied by the dry run of a collection."""
 
-    Attributes:
-        threshold: ISO 8601 with its zone; snapshots strictly older are expired.
-        rule: "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec.
-    """
-
-    threshold: str
-    rule: str | None = None
+    threshold: str  # ISO 8601 with its zone; snapshots strictly older are expired
+    rule: str | None = None  # "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec
     delete_expired_branches: bool = False
     delete_expired_tags: bool = False
     keep_refs: str | None = None

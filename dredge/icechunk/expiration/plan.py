@@ -150,19 +150,14 @@ class ExpirationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of an application.
-
-    Attributes:
-        before: spec 2: the newest operation before it.
-        expiration_id: id of its record, for a restore; "" without a change.
-    """
+    """The result of an application."""
 
     plan: ExpirationPlan
     edited: tuple[str, ...]
     refs_deleted: tuple[Ref, ...]
     attempts: int = 1
-    before: Operation | None = None
-    expiration_id: str = ""
+    before: Operation | None = None  # spec 2: the newest operation before it
+    expiration_id: str = ""  # id of its record, for a restore; "" without a change
 
 
 def plan_expiration(

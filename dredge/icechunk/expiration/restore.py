@@ -174,19 +174,14 @@ def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedExpiration:
-    """The record of an applied expiration; newer ids sort first. A payload.
-
-    Attributes:
-        released: number of released snapshots.
-        refs_deleted: labels of deleted refs.
-        before: spec 2: kind and time (microseconds since 1970) of the newest operation before it; None on spec 1.
-    """
+    """The record of an applied expiration; newer ids sort first. A payload."""
 
     expiration_id: str
     at: datetime
     expiration: Expiration
-    released: int
-    refs_deleted: tuple[str, ...]
+    released: int  # number of released snapshots
+    refs_deleted: tuple[str, ...]  # labels of deleted refs
+    # Spec 2: kind and time (microseconds since 1970) of the newest operation before it; None on spec 1.
     before: tuple[str, int] | None = None
 
 

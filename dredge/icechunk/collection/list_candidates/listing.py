@@ -172,23 +172,17 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """Payload of all tasks.
-
-    Attributes:
-        live: sets of live snapshots, transaction logs and manifests, by kind.
-        pruned: set of the transaction logs in the repo info only.
-        chunk_bits: the first so many bits of a chunk's id are its shard.
-        new_manifests: new live manifests, in a run without a listing of chunks (`MarkOutput.new_manifests`).
-    """
+    """Payload of all tasks."""
 
     cutoff: datetime
     candidate_rows: int
-    live: dict[str, PartInfo]
-    pruned: PartInfo
-    chunk_bits: int
+    live: dict[str, PartInfo]  # sets of live snapshots, transaction logs and manifests, by kind
+    pruned: PartInfo  # set of the transaction logs in the repo info only
+    chunk_bits: int  # the first so many bits of a chunk's id are its shard
     chunk_shards: list[list[PartInfo]]
     kept_kinds: list[str]
     pinned: tuple[LocatedSet, ...]
+    # New live manifests, in a run without a listing of chunks (`MarkOutput.new_manifests`).
     new_manifests: PartInfo | None
 
 
@@ -209,18 +203,13 @@ class ListTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListResult:
-    """Found objects of a range.
-
-    Attributes:
-        counts: `FIGURES` by name.
-        absent: some absent ids, as 16 hexadecimal digits.
-        unproved: new manifests with unproved bytes, each with its part of the index and the tag of its file.
-    """
+    """Found objects of a range."""
 
     parts: list[PartInfo]
-    counts: dict[str, int]
+    counts: dict[str, int]  # `FIGURES` by name
     foreign: list[str]
-    absent: list[str]
+    absent: list[str]  # some absent ids, as 16 hexadecimal digits
+    # New manifests with unproved bytes, each with its part of the index and the tag of its file.
     unproved: dict[str, list[str]]
 
 

@@ -54,25 +54,17 @@ _FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitConfig:
-    """Payload of all tasks.
-
-    Attributes:
-        before: files of rows of the list before, by shard.
-        same: whether both lists have equal shards.
-        gone: hashes of the deletions of the run below this one.
-        asked: whether the run asked the store for the chunks.
-        writes: whether the mark leaves a list; else rows are only counted.
-    """
+    """Payload of all tasks."""
 
     turn: Turn
     bits: int
     found: dict[str, list[PartInfo]]
-    before: dict[int, PartInfo]
-    same: bool
-    gone: tuple[LocatedSet, ...]
-    asked: bool
+    before: dict[int, PartInfo]  # files of rows of the list before, by shard
+    same: bool  # whether both lists have equal shards
+    gone: tuple[LocatedSet, ...]  # hashes of the deletions of the run below this one
+    asked: bool  # whether the run asked the store for the chunks
     candidate_rows: int
-    writes: bool
+    writes: bool  # whether the mark leaves a list; else rows are only counted
     named: tuple[LocatedSet, ...] = ()
 
 

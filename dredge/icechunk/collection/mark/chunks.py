@@ -201,21 +201,16 @@ def _check_complete(run: Run, results: Sequence[ChunksResult], refs: Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Changes of the manifests since the base.
-
-    Attributes:
-        new: live manifests without counts in the base, with their parts of the index.
-        not_taken_away: dropped manifests that the index has lost: their chunks stay until the next clean run.
-        read: MD5 of the bytes of each manifest that this run read, by id.
-        virtual: sets of the ids in locations of virtual chunks in the new manifests.
-    """
+    """Changes of the manifests since the base."""
 
     counted: CountedSet
-    new: Mapping[str, str]
+    new: Mapping[str, str]  # live manifests without counts in the base, with their parts of the index
     dropped: frozenset[str]
-    not_taken_away: int
-    read: Mapping[str, str]
-    virtual: Sequence[PartInfo]
+    not_taken_away: (
+        int  # dropped manifests that the index has lost: their chunks stay until the next clean run
+    )
+    read: Mapping[str, str]  # MD5 of the bytes of each manifest that this run read, by id
+    virtual: Sequence[PartInfo]  # sets of the ids in locations of virtual chunks in the new manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,31 +77,25 @@ class LostTip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The record of the newest complete mark.
+    """The record of the newest complete mark."""
 
-    Attributes:
-        run_id: of the mark's run; "" before the first mark.
-        tips: snapshot by label of the ref.
-        unnamed: unreferenced snapshot files that are still kept, each with the time of the first mark that found it.
-        parents: of each snapshot with a file, in this mark and earlier ones.
-        released: snapshots released by Dredge's expirations, unreachable in every mark since.
-        operation: kind and time (microseconds) of the newest entry of the operations log (spec 2).
-        migrated_at: time of the upgrade to spec 2 (microseconds).
-        root: id and time of main's first snapshot: the life of the repository.
-        copied_back_at: when the file was copied back; other fields but `run_id` are unknown until the next mark.
-    """
-
-    run_id: str = ""
+    run_id: str = ""  # of the mark's run; "" before the first mark
     at: datetime | None = None
-    tips: Mapping[str, str] = field(default_factory=dict)
+    tips: Mapping[str, str] = field(default_factory=dict)  # snapshot by label of the ref
     lost: Mapping[str, LostTip] = field(default_factory=dict)
+    # Unreferenced snapshot files that are still kept, each with the time of the first mark that found it.
     unnamed: Mapping[str, datetime] = field(default_factory=dict)
-    parents: Parents = field(default_factory=dict)
+    parents: Parents = field(
+        default_factory=dict
+    )  # of each snapshot with a file, in this mark and earlier ones
+    # Snapshots released by Dredge's expirations, unreachable in every mark since.
     released: frozenset[str] = frozenset()
+    # Kind and time (microseconds) of the newest entry of the operations log (spec 2).
     operation: tuple[str, int] | None = None
-    migrated_at: int | None = None
-    root: tuple[str, int] | None = None
+    migrated_at: int | None = None  # time of the upgrade to spec 2 (microseconds)
+    root: tuple[str, int] | None = None  # id and time of main's first snapshot: the life of the repository
     written_at: datetime | None = None
+    # When the file was copied back; other fields but `run_id` are unknown until the next mark.
     copied_back_at: datetime | None = None
 
     def dumps(self) -> bytes:
