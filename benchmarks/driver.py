@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from benchmarks.s3_store import by_kind, by_place
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
+from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
@@ -74,6 +75,7 @@ def main() -> None:
             requests[name], places[name] = dict(by_kind(asked)), by_place(asked)
 
     begun = time.perf_counter()
+    shared = ExitStack()
     with timed("session"):
         runner, spread, close = _engine(engine, rest[0] if rest else "")
     config = from_json(
@@ -81,6 +83,8 @@ def main() -> None:
     )
     with timed("plan"):
         # In one process as on the command line; in the other engines a separate task takes the lease.
+        if isinstance(runner, LocalRunner):
+            shared.enter_context(cache_parts(BY_DIGEST))
         holder = f"benchmark {engine}"
         lease = None if isinstance(runner, LocalRunner) else steps.acquire_lease(config, holder)
         plan = steps.plan_run(config, lease)
@@ -98,7 +102,7 @@ def main() -> None:
         ("release_lease", lambda: steps.release_lease(context)),
     ]
     # In one process, with a shared cache, as on the command line; in the other engines each job opens the run.
-    with context.going_on() if isinstance(runner, LocalRunner) else nullcontext():
+    with shared, context.going_on() if isinstance(runner, LocalRunner) else nullcontext():
         for name, body in todo:
             with timed(name):
                 body()

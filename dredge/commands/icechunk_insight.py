@@ -11,6 +11,7 @@ import click
 from dredge.commands.options import JSON, FiniteRange
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
+from dredge.storage import open_reader
 
 if TYPE_CHECKING:
     from dredge.icechunk.insight import Answer, Cost
@@ -42,7 +43,6 @@ def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None
     """
     from dredge.icechunk.insight import measure_cost
     from dredge.icechunk.repository import read_history
-    from dredge.storage import open_reader
 
     reader = open_reader(uri)
     found = measure_cost(reader, read_history(reader))

@@ -128,6 +128,7 @@ def plan_run(
         comparison = ask(compare_server, server, store.now, config.safety.clock_skew_seconds_max)
         way = ask(choose_way, config.undo, repository.namespace, f"{root}/{run_id}", options)
         listed = ask(find_list, state, repository.namespace, repository.created_at, now)
+        gone = ask(lambda: _refer_no_more(state_read.result(), referring, options))
         check_plan(Site(state, server, repository.name, run_id, store.now), config.dry_run)
     conditions.result()
     server_ahead = comparison.result()
@@ -135,8 +136,8 @@ def plan_run(
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     current = _with_list(state_read.result(), listed.result())
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
-    if mode == OPTIMIZED and (gone := _refer_no_more(current, referring, options)):
-        mode, why = CLEAN, f"repository {gone} does not refer to this one any more"
+    if mode == OPTIMIZED and gone.result():
+        mode, why = CLEAN, f"repository {gone.result()} does not refer to this one any more"
     if current.problem:
         log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
     again = Coverage() if current.state is None else slices_to_list(pins.result(), current.state.cutoff)

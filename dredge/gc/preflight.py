@@ -277,7 +277,9 @@ def _owner(site: _Site) -> Iterator[Line]:
         )
         return
     yield ok("owner", f"this server owns the namespace, since {owner.since:%Y-%m-%d}")
-    for visitor in read_visitors(site.state, owner):
+    for visitor in read_visitors(site.state):
+        if owner.includes(visitor.environment):
+            continue
         yield warning(
             "owner",
             f"another installation, {visitor.environment.url}, ran here at {visitor.at:%Y-%m-%d %H:%M} UTC",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.config import CLEAN, GCConfig
@@ -98,8 +99,14 @@ def parse_plan(value: object) -> Plan:
 
 @dataclass(slots=True)
 class Run(PlannedRun[Plan]):
-    """A collection's run with its lakeFS server; made with `Run.open`."""
+    """A collection's run with its lakeFS server; made with `Run.open`.
 
+    Attributes:
+        commits_of_try: refs and commits of the key-value store, read with the staging records by a try of
+            `mark_uncommitted` in this process, by its number.
+    """
+
+    commits_of_try: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
     _client: LakeFS | None = field(default=None, repr=False)
 
     @classmethod

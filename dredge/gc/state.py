@@ -9,7 +9,7 @@ Every object of a repository is in at least one of these after such a run, so an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from dredge.runs import versions
 from dredge.runs.clock import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_versioned
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Version, VersionStore
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import open_writer
@@ -116,6 +116,13 @@ class Base:
 
     state: RunState
     folder: RunFolder
+    _summaries: dict[str, StepSummary | None] = field(default_factory=dict)
+
+    def summary(self, step: str) -> StepSummary | None:
+        """Read the summary of a step once: that run has ended. None if it was removed."""
+        if step not in self._summaries:
+            self._summaries[step] = self.folder.read_summary(step)
+        return self._summaries[step]
 
     def metaranges(self) -> Metaranges:
         """Read the metaranges with their ranges."""

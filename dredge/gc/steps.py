@@ -175,9 +175,11 @@ def collect(
     """Do a whole local run, without an orchestrator; arguments as for `resume`."""
     from dredge.gc import steps
     from dredge.runs.clock import utc_now
+    from dredge.runs.parts import BY_DIGEST, cache_parts
 
-    plan = steps.plan_run(config, None, client, options, clock or utc_now)
-    return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now, plan), runner)
+    with cache_parts(BY_DIGEST):  # planning reads the files of the run before
+        plan = steps.plan_run(config, None, client, options, clock or utc_now)
+        return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now, plan), runner)
 
 
 def purge(

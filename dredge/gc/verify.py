@@ -3,7 +3,7 @@
 deleted   a sample (`verify_sample_size`) from all files of the ledger, and each object with an unclear first answer
           of the store, is looked up
 live      a new sample of canaries, and of staged addresses: none of them may be deleted in the ledger (all are
-          compared), and some are looked up
+          compared), and some are looked up; a run that deleted nothing takes no sample
 
 The store confirmed each key, so a sample is enough. It consists of runs of neighbours: one page of a listing shows a
 thousand names. The sweep deletes in random order, so neighbours were in different requests. The same pages show live
@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import batched, groupby
+from dataclasses import dataclass
+from itertools import batched, chain, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,8 +53,10 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     parts = record.input(BulkDeleteOutput).settled
-    living = take_living(run, record.input(MarkUncommittedOutput))
-    results = _look_everywhere(run, runner, record, parts, living)
+    living, results = list[Canary](), list[VerifyResult]()
+    if parts:  # without a ledger nothing was deleted
+        living = take_living(run, record.input(MarkUncommittedOutput))
+        results = _look_everywhere(run, runner, record, parts, living)
     left = [address for result in results for address in result.left]
     in_ledger = {address for result in results for address in result.living_deleted}
     seen = {address for result in results for address in result.living_seen} - in_ledger
@@ -115,7 +117,8 @@ def _look_everywhere(
         for part in parts
     ]
     tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
-    return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+    found = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+    return list(chain.from_iterable(found))
 
 
 def _write_living(run: Run, living: list[Canary]) -> PartInfo:
@@ -201,7 +204,7 @@ class PartLooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """The result of a task; a payload."""
+    """The result of a file of the ledger; a payload."""
 
     deleted: int  # number of objects deleted or missing in the ledger
     checked: int  # number of these looked up
@@ -212,42 +215,25 @@ class VerifyResult:
     living_lacking: list[str]  # addresses of live objects missing in a listing
 
 
-@dataclass(slots=True)
-class _Found:
-    checked: int
-    there: list[str]
-    seen: set[str] = field(default_factory=set)
-    lacking: set[str] = field(default_factory=set)
-
-
 @partition_function
-def verify_parts(run: WorkerRun, config: VerifyConfig, settled: list[PartLooks]) -> VerifyResult:
+def verify_parts(run: WorkerRun, config: VerifyConfig, settled: list[PartLooks]) -> list[VerifyResult]:
     """Look up deleted objects of some files of the ledger, and live objects among them."""
-    deleted = checked = still_there_count = 0
-    left: list[str] = []
-    living_deleted: list[str] = []
-    seen: set[str] = set()
-    lacking: set[str] = set()
     living = run.folder.read_part(config.living)["address"].combine_chunks()
-    for item in settled:
-        rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
-        by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
-        living_deleted.extend(by_us.filter(pc.is_in(by_us, living)).to_pylist())
-        gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
-        found = _look_into(run, config, item, gone, living)
-        deleted += gone.num_rows
-        checked += found.checked
-        still_there_count += len(found.there)
-        left.extend(found.there[:SAMPLES])
-        seen |= found.seen
-        lacking |= found.lacking
-        run.progress.add(item.part.rows)
+    return [_verify_part(run, config, item, living) for item in settled]
+
+
+def _verify_part(run: WorkerRun, config: VerifyConfig, item: PartLooks, living: pa.Array) -> VerifyResult:
+    rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
+    by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
+    gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
+    checked, there, seen, lacking = _look_into(run, config, item, gone, living)
+    run.progress.add(item.part.rows)
     return VerifyResult(
-        deleted=deleted,
+        deleted=gone.num_rows,
         checked=checked,
-        still_there=still_there_count,
-        left=left[:SAMPLES],
-        living_deleted=living_deleted,
+        still_there=len(there),
+        left=there[:SAMPLES],
+        living_deleted=by_us.filter(pc.is_in(by_us, living)).to_pylist(),
         living_seen=sorted(seen),
         living_lacking=sorted(lacking),
     )
@@ -255,11 +241,13 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, settled: list[PartLooks])
 
 def _look_into(
     run: WorkerRun, config: VerifyConfig, item: PartLooks, gone: pa.Table, living: pa.Array
-) -> _Found:
-    """Look up deleted objects of a file: all, or a sample and those with an unclear first answer."""
+) -> tuple[int, list[str], set[str], set[str]]:
+    """Look up deleted objects of a file: all, or a sample and those with an unclear first answer. Returns the number
+    looked up, and the addresses of those still there, of live objects seen, and of live objects missing."""
     reader = run.open_store()
     if item.looks is None:
-        return _Found(gone.num_rows, still_there(reader, gone["address"].combine_chunks(), config.threads))
+        there = still_there(reader, gone["address"].combine_chunks(), config.threads)
+        return gone.num_rows, there, set(), set()
     chance = random.Random(f"{run.folder.run_id}-{item.part.name}")
     unclear = pc.is_valid(gone["message"])
     runs = choose(gone.filter(unclear)["address"].to_pylist(), gone.num_rows, config.run_length, chance)
@@ -267,9 +255,9 @@ def _look_into(
     beside = set(living.filter(pc.invert(pc.is_in(living, gone["address"]))).to_pylist())
     runs += choose(clear, item.looks, config.run_length, chance, beside)
     looked_for = {name for names in runs for name in names}
-    there = set(look_for(reader, runs, config.threads).there)
+    found = set(look_for(reader, runs, config.threads))
     alive = looked_for & beside
-    return _Found(len(looked_for - alive), sorted(there - alive), alive & there, alive - there)
+    return len(looked_for - alive), sorted(found - alive), alive & found, alive - found
 
 
 # Names for one page: a little less than a page, because garbage is not spread evenly.
@@ -280,14 +268,6 @@ _LOOKS_MIN = 200
 # The sample of few deleted names: with fifteen of them still there, one in 28 runs would miss all.
 _ONE_IN = 5
 type Names = Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The number of names looked up, and the names found."""
-
-    names: int
-    there: list[str]
 
 
 def length_of_runs(names: int, objects: int) -> int:
@@ -327,11 +307,10 @@ def choose(
     return chosen
 
 
-def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looked:
-    """Look up runs of names in byte order."""
+def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> list[str]:
+    """Look up runs of names in byte order; returns those found."""
     at_once = threads if any(len(names) > 1 for names in runs) else threads * LOOKUPS_A_THREAD
-    found = list(ordered_map(lambda names: _look(reader, names), runs, at_once))
-    return Looked(sum(item.names for item in found), [name for item in found for name in item.there])
+    return list(chain.from_iterable(ordered_map(lambda names: _look(reader, names), runs, at_once)))
 
 
 def lacks(reader: ObjectReader, address: str) -> bool:
@@ -345,9 +324,9 @@ def lacks(reader: ObjectReader, address: str) -> bool:
     return False
 
 
-def _look(reader: ObjectReader, names: Names) -> Looked:
+def _look(reader: ObjectReader, names: Names) -> list[str]:
     if len(names) < LOOKS_PER_PAGE or not reader.is_remote:
-        return Looked(len(names), [name for name in names if not lacks(reader, name)])
+        return [name for name in names if not lacks(reader, name)]
     there: list[str] = []
     asked = listed = 0
     for stretch in find_neighbours(reader, DATA, names):
@@ -355,8 +334,7 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
         asked, listed = asked + len(stretch.names), listed + stretch.listed
         if listed > _LISTED_MAX:
             break  # garbage is rare here: single lookups cost less
-    there += [name for name in names[asked:] if not lacks(reader, name)]
-    return Looked(len(names), there)
+    return there + [name for name in names[asked:] if not lacks(reader, name)]
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
@@ -369,9 +347,12 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
     names = sorted(set(gone.to_pylist()))
     if not reader.is_remote:
         runs = [names[first : first + 64] for first in range(0, len(names), 64)]
-        return look_for(reader, runs, threads).there
-    found = ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
-    return [address for hits in found for address in hits]
+        return look_for(reader, runs, threads)
+    return list(
+        chain.from_iterable(
+            ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
+        )
+    )
 
 
 def _folders(names: Names) -> dict[str, list[str]]:

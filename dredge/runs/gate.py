@@ -247,11 +247,11 @@ class Watch:
         self._look = look
         self._published = published
 
-    def look(self) -> bool:
-        """Check once, and write whether the gate is open."""
-        at = None
+    def look(self, at: datetime | None = None) -> bool:
+        """Check once, and write whether the gate is open. `at`: the store's time, read before; None asks for it."""
         try:
-            at = store_clock(self._state, "")  # before the check: a late write still has this time
+            # Before the check: a late write still has this time.
+            at = at or store_clock(self._state, "")
             self.found = self._look()
         except Exception as error:
             # Without a look no worker may delete.
@@ -282,12 +282,14 @@ def watching(
     look: Look,
     every_seconds: float,
     published: Callable[[], int] = lambda: 0,
+    at: datetime | None = None,
 ) -> Iterator[Watch]:
     """Look during a block: at once, and then every few seconds.
 
     Args:
         key: of the looks, relative to the run folder; no two drivers may share it.
         published: returns the number of the newest publication, after a look.
+        at: the store's time, read before, for the first look.
     """
     watch, done = Watch(folder, state, key, look, published), threading.Event()
 
@@ -296,7 +298,7 @@ def watching(
             pass
 
     thread = threading.Thread(target=keep_looking, name="watch", daemon=True)
-    if watch.look():
+    if watch.look(at):
         thread.start()
     try:
         yield watch

@@ -202,7 +202,7 @@ class CleanerLoop(threading.Thread):
             report = self.ground.clean()
         except NamedAgainError as error:
             self.put_back.append(str(error))
-            acknowledge_alarms(self.ground.state.writer, "looked into")
+            acknowledge_alarms(self.ground.state.writer, "trash", "looked into")
             return
         except UnavailableError:
             return  # a writer held a row for too long; the next run goes on

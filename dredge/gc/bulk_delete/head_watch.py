@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
@@ -43,6 +44,7 @@ def watching_refs(
     kept: frozenset[str] = frozenset(),
     pins: frozenset[str] = frozenset(),
     veto: Callable[[], str] = lambda: "",
+    at: datetime | None = None,
 ) -> AbstractContextManager[Watch]:
     """Check refs, rules, namespaces and pins at once, and every few seconds while workers delete.
 
@@ -52,6 +54,7 @@ def watching_refs(
         kept: folders of other repositories; workers delete no object there.
         pins: names of the pins known to the workers.
         veto: returns the name of a person who rejected the run, else "".
+        at: the store's time, read before, for the first look.
     """
     safety, began = run.plan.config.safety, running_seconds()
     published = Published(run.folder, keys.published)
@@ -71,7 +74,7 @@ def watching_refs(
         return found or (ROUND_OVER if is_over else None)
 
     every_seconds = safety.heads_every_seconds
-    return watching(run.folder, run.state, keys.looks, look, every_seconds, lambda: published.number)
+    return watching(run.folder, run.state, keys.looks, look, every_seconds, lambda: published.number, at)
 
 
 def _of_referring(run: Run, subtracted: Subtracted, published: Published) -> Iterator[NewCommits]:

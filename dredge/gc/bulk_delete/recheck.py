@@ -100,9 +100,11 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
     with at_once() as ask:
         past = ask(Past.read, run.state, run.plan.namespace)
+        # Rules that change meanwhile differ from these in the watch.
+        rules = ask(run.client.rules, run.plan.repository) if run.plan.config.read_kv else None
         # With the key-value store one proof that it is the server's own covers both reads.
         scan = scan_staging(run, where, with_commits=True)
-        active = find_active(run, ask_dangling=False, read=scan.commits)
+        active = find_active(run, ask_dangling=False, read=scan.commits, rules=rules)
     take_in_heads(run, active, scan.heads)
     take_in_tags(run, active, tags)
     subtracted.rules = active.rules

@@ -32,12 +32,14 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
+from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
 from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.hashes import read_hashes, unite
+from dredge.storage import store_clock
 from dredge.storage.parallel import at_once
 from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.deletions import note_deletion
@@ -68,8 +70,9 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    guards = record.input(CheckLimitsOutput)
-    _check_chain(run, record)
+    guards, parts = record.input(CheckLimitsOutput), record.input(SubtractOutput).candidates
+    if parts:  # without candidates nothing is deleted
+        _check_chain(run, record)
     if run.plan.dry_run:
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
@@ -84,7 +87,6 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     approval_of(run, record, ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
-    parts = record.input(SubtractOutput).candidates
     sweep_then_settle(
         record,
         f"the sweep of run {run.plan.run_id}",
@@ -163,6 +165,7 @@ def _delete(
         ]
         sharing, pins_read = ask(lambda: check_sharing(run)), ask(read_pins, run.state)
         approval = ask(approval_of, run, record, ApproveOutput)
+        asked, at = running_seconds(), store_clock(run.state, "")
     kept = sharing.result()
     for check in checks:
         check.result()
@@ -181,7 +184,9 @@ def _delete(
         nested=tuple(sorted(kept)),
     )
     rows = sum(part.rows for task in tasks for part in task)
-    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto) as watch:
+    is_recent = running_seconds() - asked < run.plan.config.safety.heads_every_seconds
+    first = at if is_recent else None  # an old look would close the gate
+    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto, first) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(results) else None
 

@@ -33,6 +33,7 @@ from dredge.storage.parallel import at_once
 from dredge.undo import alarms
 from dredge.undo.alarms import NOT_YET, Alarm
 from dredge.undo.deletions import (
+    Checked,
     Deletion,
     Deletions,
     read_checked,
@@ -51,24 +52,43 @@ _ALARM = "live, and deleted as garbage"
 _OFF = "restore_off"
 
 
-def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError | None:
-    """Compare the deletions of earlier runs with the live set of this complete mark, and restore objects live again.
-    Returns the error that this run must end with, or None."""
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier runs deleted."""
+
+    checked: Checked  # the last finished check
+    known: Deletions
+    unread: list[str]  # a message for each run whose record is missing and cannot be made
+
+
+def read_earlier(run: Run) -> Earlier | None:
+    """Read what earlier runs deleted and compared; None if another server owns the namespace."""
     with at_once() as ask:
         checked_read, known_read = ask(read_checked, run.state), ask(read_deletions, run.state)
         is_owner = _is_owner(run)
     if not is_owner:
         return None
     checked, known = checked_read.result(), known_read.result()
-    if checked.problem:
-        record.warn(f"{checked.problem}. All deletions are compared again")
     unread: list[str] = []
     # A missing record of the last check was removed with its run's folder, or was lost.
     if not checked.sweeps or checked.sweeps - {item.sweep for item in known.found}:
         unread, has_adopted = adopt_deletions(run, known)
         known = read_deletions(run.state) if has_adopted else known
-    found = find_hits(run, runner, record, checked, known)
-    found.unread += unread
+    return Earlier(checked, known, unread)
+
+
+def find_again(run: Run, runner: TaskRunner, record: StepRecord, earlier: Earlier) -> Found:
+    """Compare the deletions of earlier runs with the live set of this complete mark."""
+    if earlier.checked.problem:
+        record.warn(f"{earlier.checked.problem}. All deletions are compared again")
+    found = find_hits(run, runner, record, earlier.checked, earlier.known)
+    found.unread += earlier.unread
+    return found
+
+
+def check_again(run: Run, record: StepRecord, checked: Checked, found: Found) -> AlarmError | None:
+    """Restore deleted objects that are live in this mark, which has passed its witnesses, and raise alarms. Returns the
+    error that this run must end with, or None."""
     judged = [_judge(run, hits) for hits in found.hits]
     raised = _raise_alarm(run, judged)
     unfinished = unite([_bring_back(run, item) for item in judged])

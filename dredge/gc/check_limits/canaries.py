@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.index.files import get_file, get_files
+from dredge.gc.index.ranges import get_file, get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64

@@ -172,11 +172,13 @@ def staging_not_gone(check: Check) -> Finding:
     """Staging did not become empty while branches show uncommitted objects."""
     rule = "staging_not_gone"
     run, now = check.run, check.staged.counts["rows"]
-    before = previous(run, MarkUncommittedOutput)
     plenty = run.plan.config.safety.staged_rows_plenty
+    if now:
+        return Finding(rule, "passed", now, plenty, f"{now:,} addresses are staged")
+    before = previous(run, MarkUncommittedOutput)
     had = before.counts["rows"] if before is not None else 0
     text = f"{now:,} addresses are staged; the run before found {had:,}"
-    if now or had < plenty:
+    if had < plenty:
         return Finding(rule, "passed", now, plenty, text)
     branch = _branch_with_changes(run)
     if branch is not None:

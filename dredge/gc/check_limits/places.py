@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput
-from dredge.gc.index.files import get_file, get_files
-from dredge.gc.index.ranges import decode_entries, read_facts
+from dredge.gc.index.ranges import decode_entries, get_file, get_files, read_facts
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
-from dredge.gc.check_again.check import check_again
+from dredge.gc.check_again.check import check_again, find_again, read_earlier
 from dredge.gc.check_limits import canaries, identical
 from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.check_limits.guards import Check, ask_guards
@@ -62,8 +62,9 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     """
 
     def check(record: StepRecord) -> None:
+        candidates = record.input(SubtractOutput).counts["candidates_objects"]
         with at_once() as ask:  # canaries need no results of this step
-            sample = ask(canaries.sample, run, CheckLimitsOutput.STEP)
+            sample = ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
             _check(run, runner or LocalRunner(), record, sample)
 
     return run.step(CheckLimitsOutput, check)
@@ -77,13 +78,21 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     leaves = claimed.result() and not committed.is_what_if
     with at_once() as ask:  # the mark is complete
         left = [ask(leave_record, run, committed), ask(leave_id, run, record)] if leaves else []
+        earlier = ask(read_earlier, run)
         check = _prove(run, runner, record, leaves, sample)
+        past = earlier.result()
+        found = None if past is None else find_again(run, runner, record, past)
     for item in left:
         item.result()
-    if leaves:
-        leave(run, record, check.known, check.pending.bits, check.pending.parts, check.pending.facts)
-    alarm = check_again(run, runner, record)
-    findings = ask_guards(check)
+    with at_once() as ask:
+        new, known = check.pending, check.known
+        listed = ask(leave, run, record, known, new.bits, new.parts, new.facts) if leaves else None
+        if listed is not None and found is not None and found.hits:
+            listed.result()  # restored and reported only after the list
+        alarm = None if past is None or found is None else check_again(run, record, past.checked, found)
+        findings = ask_guards(check)
+    if listed is not None:
+        listed.result()
     _hold_ambiguous(check)
     objects = check.candidates.counts["candidates_objects"] - check.tally.objects
     size_bytes = check.candidates.counts["candidates_bytes"] - check.tally.size_bytes

@@ -1,7 +1,12 @@
-"""Range and metarange files, decoded."""
+"""Range and metarange files, read and decoded.
+
+Their names are hashes of their contents, so a process that does several steps reads each file once: small files stay
+in the cache of the namespace's URI (`PlannedRun.going_on`).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.index.files import get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -22,11 +26,16 @@ from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_ad
 from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
+from dredge.runs.parts import get_part_cache
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
 from dredge.sets.hashes import Hashes, unite
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import get_ahead
 
+log = logging.getLogger("dredge")
+
+_AT_ONCE = 16
 _COLUMNS = ("address_type", "address_hash", "size")
 
 SCHEMA = pa.schema(
@@ -38,6 +47,35 @@ SCHEMA = pa.schema(
         pa.field("head", pa.bool_(), nullable=False),
     ]
 )
+
+
+def get_files(reader: ObjectReader, ids: Sequence[str], lenient: bool = False) -> Iterator[tuple[str, bytes]]:
+    """Read files; yields keys and contents in the order of the ids. `lenient` leaves unreadable files out."""
+    kept = get_part_cache(reader.uri)
+    keys = [METADATA + item for item in ids]
+    found = {} if kept is None else {key: data for key in keys if (data := kept.get(key)) is not None}
+    unread = [key for key in keys if key not in found]
+
+    def read(key: str) -> bytes:
+        try:
+            return reader.get(key)
+        except DredgeError as error:
+            log.info("%s cannot be read: %s", key, error)
+            return b""
+
+    files = get_ahead(read, unread, _AT_ONCE) if lenient else reader.get_many(unread)
+    for key in keys:
+        if (data := found.pop(key, None)) is None:
+            _, data = next(files)
+            if kept is not None and data:
+                kept.put(key, data)
+        if data or not lenient:
+            yield key, data
+
+
+def get_file(reader: ObjectReader, file_id: str) -> bytes:
+    """Read a file. Raises NotFoundError."""
+    return next(get_files(reader, [file_id]))[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import RangeHashes, Ranges, decode, decode_keys
+from dredge.gc.index.ranges import RangeHashes, Ranges, decode, decode_keys, get_files
 from dredge.gc.namespaces import METADATA, Keys, canonical_namespace
 from dredge.gc.run import Run
 from dredge.hashing import hash64

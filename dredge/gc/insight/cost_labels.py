@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import RangeFacts, Ranges
+from dredge.gc.index.ranges import RangeFacts, Ranges, get_files
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.active import Line, find_lines

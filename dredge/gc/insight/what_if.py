@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import Metaranges, Ranges, read_facts, with_metaranges
+from dredge.gc.index.ranges import Metaranges, Ranges, get_files, read_facts, with_metaranges
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
 from dredge.gc.list_committed import Graph, active_by_rules

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from dredge.errors import NotFoundError
@@ -99,10 +100,15 @@ class ActiveCommits:
         return {branch.commit_id for branch in self.branches}
 
 
-def find_active(run: Run, ask_dangling: bool = True, read: ReadCommits | None = None) -> ActiveCommits:
-    """Find every commit whose objects must stay, following the lines of young dangling commits if wanted; `read` as
-    in `find_history`."""
-    found = find_history(run, read)
+def find_active(
+    run: Run,
+    ask_dangling: bool = True,
+    read: ReadCommits | None = None,
+    rules: Future[Rules | None] | None = None,
+) -> ActiveCommits:
+    """Find every commit whose objects must stay, following the lines of young dangling commits if wanted; `read` and
+    `rules` as in `find_history`."""
+    found = find_history(run, read, rules)
     branches, graph, warnings = found.branches, found.graph, found.warnings
     sources: dict[str, set[str]] = {"heads": {branch.commit_id for branch in branches}}
     if found.all_commits:

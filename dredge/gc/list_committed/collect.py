@@ -75,6 +75,7 @@ def collect_ranges(
     counted_bits: int | None = None,
     keep_counts: bool = False,
     count_here: bool = False,
+    index: CommittedIndex | None = None,
 ) -> Collected:
     """Add new ranges to the index, and unite the addresses of active ranges and staging.
 
@@ -85,7 +86,7 @@ def collect_ranges(
     bits = counted_bits
     if bits is None:
         bits = max(0, math.ceil(math.log2(max(1, rows) / run.plan.config.tuning.shard_values)))
-    reading = _Reading(run, runner, where, bits)
+    reading = _Reading(run, runner, where, bits, index)
     reading.read(roles, rows)
     config = MergeConfig(
         where=where,
@@ -106,7 +107,11 @@ def collect_ranges(
 
 
 class _Reading:
-    def __init__(self, run: Run, runner: TaskRunner, where: str, bits: int) -> None:
+    """The first round."""
+
+    def __init__(
+        self, run: Run, runner: TaskRunner, where: str, bits: int, index: CommittedIndex | None
+    ) -> None:
         self.shards: list[Shard] = []
         self.counts: Counter[str] = Counter()
         self.subtracted: set[str] = set()  # ids of the dropped ranges that were read
@@ -114,12 +119,13 @@ class _Reading:
         self._runner = runner
         self._where = where
         self._bits = bits
+        self._index = index
 
     def read(self, roles: Roles, rows: int) -> None:
         """Read all ranges; `rows` is the number of records of the active ranges."""
         if not (roles.to_read or roles.expired or roles.dropped):
             return
-        index = CommittedIndex.load(self._run.state, self._run.keys.namespace)
+        index = self._index or CommittedIndex.load(self._run.state, self._run.keys.namespace)
         wanted = roles.to_read
         new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}
         used = sorted(index.group(wanted.keys() - new.keys())[0])

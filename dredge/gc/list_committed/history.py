@@ -21,6 +21,7 @@ import csv
 import io
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -60,13 +61,15 @@ class Found:
     warnings: list[str] = field(default_factory=list)  # for the report
 
 
-def find_history(run: Run, read: ReadCommits | None = None) -> Found:
+def find_history(
+    run: Run, read: ReadCommits | None = None, rules: Future[Rules | None] | None = None
+) -> Found:
     """Read refs and history, and find the commits active by lakeFS's rules; `read` are those of the key-value store,
-    if read before."""
+    and `rules` the repository's, if read before."""
     if not run.plan.config.read_kv:
         return _from_server(run)
     with at_once() as ask:
-        rules = ask(run.client.rules, run.plan.repository)
+        rules = rules or ask(run.client.rules, run.plan.repository)
         recorded, check = read or read_checked(
             run.client, run.plan.repository, run.plan.namespace, RecordedCommits
         )

@@ -16,8 +16,7 @@ from typing import Literal
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
-from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import RangeHashes, Ranges, RangeShare, decode
+from dredge.gc.index.ranges import RangeHashes, Ranges, RangeShare, decode, get_files
 from dredge.gc.index.store import CommittedIndex, IndexPart, NewPart, batches, read_part, write_part
 from dredge.gc.list_committed.tables import COUNTS, EXPIRED, SIZES
 from dredge.gc.namespaces import Keys

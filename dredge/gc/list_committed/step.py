@@ -16,6 +16,7 @@ from dredge.gc.index.ranges import (
     read_metaranges,
     unite_ranges,
 )
+from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import tables
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
 from dredge.gc.list_committed.collect import Collected, collect_ranges
@@ -62,6 +63,8 @@ class _History:
     named: Metaranges  # metaranges of the active commits, unnamed metaranges, and those of an earlier run
     witnessed: Witnessed  # metaranges added by the witnesses
     ranges: Ranges  # the active ranges
+    index: CommittedIndex
+    expired: Metaranges  # those of the newest expired commits
     # names of files below `_lakefs/` that need not be opened again
     files: set[str] = field(default_factory=set)
 
@@ -76,7 +79,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     history = _read_history(run, runner, record, base)
     active, ranges, named = history.active, history.ranges, history.named
     expired_commits = active.expired
-    expired = find_expired(run, expired_commits, named, ranges.keys())
+    expired = find_expired(run, expired_commits, named, ranges.keys(), history.expired)
     roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)
     roles.expired, roles.dropped_expired = expired.ranges, roles.dropped.keys() & expired.named
     record.parts.append(tables.write_ranges(run.folder, roles.dropped, DROPPED))
@@ -86,7 +89,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     by_path = dict(item for extra in extras if extra.kept.paths for item in extra.ranges.items())
     record.parts.append(tables.write_ranges(run.folder, by_path, PATH_RANGES))
     referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
-    undropped = _collect(run, runner, record, roles, base, extras, referred)
+    undropped = _collect(run, runner, record, history.index, roles, base, extras, referred)
     record.parts += [
         *tables.write_commits(run.folder, active),
         tables.write_ranges(run.folder, ranges | undropped),
@@ -119,7 +122,11 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base | None) -> _History:
     with at_once() as ask:
         past = ask(Past.read, run.state, run.plan.namespace)
-        active = find_active(run)
+        if base is not None:
+            ask(base.summary, STEP)
+        # Commits are read after staging: those that another try of the mark read may be older.
+        read = run.commits_of_try.pop(record.input(MarkUncommittedOutput).summary.try_number, None)
+        active = find_active(run, read=read)
     for warning in active.warnings:
         record.warn(warning)
     # Heads of the time when staging was read count as well.
@@ -127,15 +134,20 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     take_in_heads(run, active, seen)
     heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
-    passed = pass_witnesses(run, record, active, past.result)
     earlier = None if base is None else base.metaranges()
-    named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
-    witnessed = passed.count_unnamed(run, record, named)
-    named = read_metaranges(run, runner, f"{STEP}/unnamed", witnessed.metaranges, named)
+    with at_once() as ask:
+        index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
+        expired_read = ask(read_expired, run, active.expired, earlier)
+        passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
+        named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
+        witnessed = passed.count_unnamed(run, record, named)
+        named = read_metaranges(run, runner, f"{STEP}/unnamed", witnessed.metaranges, named)
     in_heads = {active.metaranges[commit] for _, commit in heads}
     ranges = named.select({*active.metaranges.values(), *witnessed.metaranges}, in_heads)
     looked_at = set() if base is None else base.looked_at()
-    history = _History(active, heads, named, witnessed, ranges, looked_at)
+    history = _History(
+        active, heads, named, witnessed, ranges, index_read.result(), expired_read.result(), looked_at
+    )
     if active.all_commits:
         _take_in_all_files(run, record, history, base)
     return history
@@ -175,6 +187,7 @@ def _collect(
     run: Run,
     runner: TaskRunner,
     record: StepRecord,
+    index_read: CommittedIndex,
     roles: Roles,
     base: Base | None,
     extras: list[Extra],
@@ -194,6 +207,7 @@ def _collect(
         counted_bits=None if base is None else base.state.counted.bits,
         keep_counts=keep_counts,
         count_here=count_here,
+        index=index_read,
     )
     record.parts.extend(collected.parts)
     record.counts.update(collected.counts)
@@ -218,7 +232,7 @@ def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Colle
     if base is None:
         return CountedSet.of(collected.counted, collected.bits)
     counted = base.state.counted.then(collected.counted)
-    summary = base.folder.read_summary(STEP)
+    summary = base.summary(STEP)
     before = {} if summary is None else summary.counts
     record.counts["outside_rows"] += before.get("outside_rows", 0)
     if "named_addresses" in before:
@@ -268,23 +282,23 @@ class Expired:
     complete: bool  # whether `ranges` has all ranges
 
 
-def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active: Collection[str]) -> Expired:
+def find_expired(
+    run: Run,
+    commits: Sequence[Commit],
+    named: Metaranges,
+    active: Collection[str],
+    read: Metaranges | None = None,
+) -> Expired:
     """Find the ranges named only by expired commits reachable from refs, the newest first. Earlier runs do not change
-    them.
+    them. `read` is the result of `read_expired`, if read before.
 
     They only give reasons in reports, so an unreadable file is skipped.
     """
     most = run.plan.config.tuning.explain_ranges_max
-    metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))
+    metaranges = _metaranges_of(commits)
     ids = named.select(item for item in metaranges if item in named.named).keys() - set(active)
     chosen = metaranges[: _EXPIRED_MAX if most else 0]
-    read = Metaranges()
-    try:
-        read, errors = read_leniently(run.reader, [item for item in chosen if item not in named.named])
-        for item, error in errors.items():
-            log.info("metarange %s of an expired commit cannot be read: %s", item, error)
-    except UnavailableError as unavailable:
-        log.info("metaranges of expired commits cannot be read: %s", unavailable)
+    read = read_expired(run, commits, named) if read is None else read
     found: Ranges = {}
     for metarange in chosen:
         for source in (named, read):
@@ -295,3 +309,22 @@ def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active:
             break
     complete = len(chosen) == len(metaranges) and len(found) <= most
     return Expired(dict(list(found.items())[:most]), ids | found.keys(), complete)
+
+
+def _metaranges_of(commits: Sequence[Commit]) -> list[str]:
+    return list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))
+
+
+def read_expired(run: Run, commits: Sequence[Commit], known: Metaranges | None) -> Metaranges:
+    """Read the unknown metaranges of the newest expired commits."""
+    most = _EXPIRED_MAX if run.plan.config.tuning.explain_ranges_max else 0
+    before = {} if known is None else known.named
+    try:
+        unknown = [item for item in _metaranges_of(commits)[:most] if item not in before]
+        read, errors = read_leniently(run.reader, unknown)
+    except UnavailableError as unavailable:
+        log.info("metaranges of expired commits cannot be read: %s", unavailable)
+        return Metaranges()
+    for item, error in errors.items():
+        log.info("metarange %s of an expired commit cannot be read: %s", item, error)
+    return read

@@ -17,7 +17,7 @@ sum. All servers of an installation share the counter, and it never decreases:
 
     server says c0, then c1 > c0   →   the store is opened, and has c   →   server says c2          c1 ≤ c ≤ c2
                                        the records are read
-    server says c3, then c4 > c3   →   the store is opened, and has d   →   server says c5          c4 ≤ d ≤ c5
+    server says c3 > c2            →   the store is opened, and has d   →   server says c4          c3 ≤ d ≤ c4
 
 The counter reached c1 after the answer c0, so a store with at least c1 has a later state of the server's store, as a
 snapshot or an ordered copy. Another installation's counter would have to equal one of the few values counted during
@@ -288,17 +288,19 @@ def read_checked[T](
         before = _heads(client, repository)
     with (access or KVAccess.from_env()).open() as store:
         written = _have_written(client, first.result())
-        counts = [_count(client, written, _read_count(store, written))]
+        found_before = _read_count(store, written)
+        between = None if written is None else client.usage()
+        counts = [_bound(written, found_before, between)]
         with store.view() as view:
             # The first read of the view: a snapshot is of its time.
             counts.append(_not_lower(counts[0], written, view))
             records = RepositoryRecords(repository, namespace, view, store.location)
             found = read(records)
-        again = _have_written(client, client.usage())
+        again = _have_written(client, between)
         found_again = _read_count(store, again)
         with at_once() as ask:
             after = ask(_heads, client, repository)
-            counts.append(_count(client, again, found_again))
+            counts.append(_bound(again, found_again, None if again is None else client.usage()))
     _check_heads(records, before, after.result())
     heads = frozenset([*before.items(), *after.result().items()])
     return found, replace(_judge(records, counts), heads=heads)
@@ -325,12 +327,9 @@ def _read_count(store: RowReader, written: Usage | None) -> int | None:
         return read_count(view, written.installation_id)
 
 
-def _count(client: LakeFS, written: Usage | None, found: int | None) -> _Count | None:
-    """Bound a counter by the server's next answer; None without a usable answer."""
-    if written is None:
-        return None
-    after = client.usage()
-    if found is None or after is None or after.installation_id != written.installation_id:
+def _bound(written: Usage | None, found: int | None, after: Usage | None) -> _Count | None:
+    """Bound a counter by the server's answers before and after it was read; None without a usable answer."""
+    if written is None or found is None or after is None or after.installation_id != written.installation_id:
         return None
     return _Count(written.requests, found, after.requests)
 
@@ -343,7 +342,7 @@ def _not_lower(counted: _Count | None, written: Usage | None, view: RowView) -> 
 
 
 def _have_written(client: LakeFS, first: Usage | None) -> Usage | None:
-    """Ask until the server's counter is above its first answer; None if it has no counter or does not count."""
+    """Ask until the server's counter is above an earlier answer; None if it has no counter or does not count."""
     for _ in range(_TRIES):
         if first is None or not first.installation_id:
             return None

@@ -87,7 +87,10 @@ def mark_uncommitted(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 
 def _mark(run: Run, record: StepRecord) -> None:
-    staging = scan_staging(run, MarkUncommittedOutput.STEP)
+    # The proof of the key-value store covers its commits too, for `list_committed` in this process.
+    staging = scan_staging(run, MarkUncommittedOutput.STEP, with_commits=run.folder.goes_on)
+    if staging.commits is not None:
+        run.commits_of_try[record.attempt.number] = staging.commits
     record.parts.extend(staging.files.parts)
     record.parts.append(write_heads(run.folder, staging.heads))
     scans = staging.scans

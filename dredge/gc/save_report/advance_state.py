@@ -70,8 +70,8 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     state = make_state(plan, base, record, gone)
     run.folder.settle()
     before: Current[RunState] = Current(plan.state_etag, plan.state, None)
+    _write_server_report(run, record, state)  # its name is of this run
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
-    _write_server_report(run, record, state)
     record.counts.update(
         gone_objects=sum(part.rows for part in gone),
         optimized_runs=state.optimized_runs,

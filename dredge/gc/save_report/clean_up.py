@@ -18,7 +18,7 @@ overtaken this one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -62,19 +62,27 @@ class OwnFilesOutput(StepOutput):
     STEP = "own_files"
 
 
-def clean_up(run: Run) -> None:
-    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged."""
+def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
+    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged.
+
+    Args:
+        superseded: returns the files; from `list_superseded`.
+    """
     if run.plan.config.keep_runs_days is None:
         return
     try:
         inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
-        run.step(OwnFilesOutput, lambda record: _clean_up(run, record), inputs)
+        run.step(OwnFilesOutput, lambda record: _clean_up(run, record, superseded()), inputs)
     except DredgeError as error:
         log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
 
 
-def _clean_up(run: Run, record: StepRecord) -> None:
-    found = find_superseded(run)
+def list_superseded(run: Run) -> Superseded:
+    """Find the removable files; none with `keep_runs_days` empty."""
+    return Superseded() if run.plan.config.keep_runs_days is None else find_superseded(run)
+
+
+def _clean_up(run: Run, record: StepRecord, found: Superseded) -> None:
     record.counts.update(
         own_files=len(found.keys),
         own_bytes=found.size_bytes,

@@ -15,7 +15,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.save_report.advance_state import StateOutput, advance_state, compact_index, distrust_state
 from dredge.gc.save_report.analysis import write_analysis
-from dredge.gc.save_report.clean_up import clean_up
+from dredge.gc.save_report.clean_up import clean_up, list_superseded
 from dredge.gc.save_report.report import SaveReportOutput, write_report
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
@@ -45,15 +45,17 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
     error: DredgeError | None = None
     with at_once() as ask:
         analysis = ask(write_analysis, run)
+        # Versions and run folders that the state named a week ago do not depend on its advance.
+        superseded = ask(list_superseded, run) if complete else None
         try:
             if complete and not run.plan.dry_run:
                 compacted = ask(compact_index, run, complete[ListCommittedOutput.STEP])
                 advance_state(run)
                 compacted.result()
+            is_newest = ask(attempt.is_newest)  # compaction takes long, so another try may have begun
             run.folder.settle()  # a summary that was not written is an error of the run, not of the cleaning
-            # Compaction takes long, so another try may have begun.
-            if complete and attempt.is_newest():
-                clean_up(run)
+            if is_newest.result() and superseded is not None:
+                clean_up(run, superseded.result)
         except DredgeError as found:
             log.exception("the state was not advanced")
             error = found

@@ -60,8 +60,11 @@ class ListResult:
 
     parts: list[PartInfo]  # files of old objects, then files of young ones
     counts: dict[str, int]  # figures by name
-    rest: list[Item]  # the rest of long items, cut into ranges
     foreign: list[str]  # folders below `data/` with files of another repository (`namespaces.left_folder`)
+    rest: list[Item] = field(default_factory=list)  # the rest of long items, cut into ranges
+    slices: list[str] = field(
+        default_factory=list
+    )  # of an inventory: folders directly below `data/` with objects
 
 
 @partition_function

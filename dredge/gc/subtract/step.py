@@ -93,7 +93,9 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
     staged = record.input(MarkUncommittedOutput)
-    pins = active_pins(run.state, run.plan.created_at)
+    with at_once() as ask:
+        nested = ask(_nested, run, record)
+        pins = active_pins(run.state, run.plan.created_at)
     record.details["pins"] = [pin.text for pin in pins]
     return SubtractConfig(
         settings=run.plan.config,
@@ -106,7 +108,7 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         expired=committed.expired,
         pinned=sets_of(pins),
         uploads=Uploads.of(run.plan),
-        nested=_nested(run, record),
+        nested=nested.result(),
     )
 
 
@@ -118,7 +120,7 @@ def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
     }
     # An optimized run lists few slices, so the prefixes of earlier runs count until a clean run.
     base = base_of(run)
-    summary = None if base is None else base.folder.read_summary(SubtractOutput.STEP)
+    summary = None if base is None else base.summary(SubtractOutput.STEP)
     if summary is not None:
         found.update(SubtractOutput.of(summary).nested)
     record.details["nested"] = sorted(found)

@@ -14,7 +14,7 @@ installation on the namespace must not stop the owner. Its key does not depend o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
@@ -24,8 +24,10 @@ from dredge.gc.run import Run
 from dredge.gc.witness.ownership import (
     WITHOUT_ID,
     Compared,
+    MarkId,
     Owner,
     Site,
+    Visitor,
     claim,
     compare_ids,
     note_visitor,
@@ -181,6 +183,7 @@ def check_owner(run: Run, record: StepRecord) -> bool:
     site, dry_run = Site.of_run(run), run.plan.dry_run
     with at_once() as ask:
         asked = ask(_environment_and_owner, site)
+        ids, visitors = ask(read_ids, site.state), ask(read_visitors, site.state)
         if not dry_run:
             refuse_blocked(run.state)
         elif block := read_block(run.state):
@@ -194,7 +197,7 @@ def check_owner(run: Run, record: StepRecord) -> bool:
         record.warn(f"{message} This dry run leaves no pending list, no commits and no id for later runs.")
         return False
     if owner is not None:
-        _warn_of_visitors(site, owner, record)
+        _warn_of_visitors(visitors.result(), ids.result().last, owner, record)
     return True
 
 
@@ -333,14 +336,12 @@ def _without_id(repository: str) -> str:
     )
 
 
-def _warn_of_visitors(site: Site, owner: Owner, record: StepRecord) -> None:
-    with at_once() as ask:
-        ids = ask(read_ids, site.state)
-        visitors = read_visitors(site.state, owner)
-    last = ids.result().last
+def _warn_of_visitors(
+    visitors: Iterable[Visitor], last: MarkId | None, owner: Owner, record: StepRecord
+) -> None:
     since = owner.since if last is None else last.at
     for visitor in visitors:
-        if visitor.at < since:
+        if owner.includes(visitor.environment) or visitor.at < since:
             continue
         kind = "a dry run" if visitor.dry_run else "a refused run with deletions"
         record.warn(

@@ -124,12 +124,11 @@ def note_visitor(site: Site, environment: Environment, dry_run: bool) -> None:
     site.state.put(f"{VISITORS}/{name}.json", _encode(found))
 
 
-def read_visitors(state: ObjectReader, owner: Owner) -> list[Visitor]:
-    """Read the last run of each server other than the owner, oldest first."""
+def read_visitors(state: ObjectReader) -> list[Visitor]:
+    """Read the last run of each server that was not the owner, oldest first."""
     names = [item.key for item in state.list_level(f"{VISITORS}/").objects]
     found = [read_json_record(Visitor, state, name, _REMEDY)[1] for name in names]
-    others = [visitor for visitor in found if visitor and not owner.includes(visitor.environment)]
-    return sorted(others, key=lambda visitor: visitor.at)
+    return sorted((visitor for visitor in found if visitor), key=lambda visitor: visitor.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from dredge.approve.settings import (
     MARK_AGE_HOURS,
@@ -30,9 +28,9 @@ from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
     SECONDS_MAX,
+    Settings,
     check_finite,
     check_settings,
-    read_settings,
     setting,
 )
 from dredge.undo import ways
@@ -80,7 +78,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectConfig:
+class CollectConfig(Settings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, and
     a row in the docs.
 
@@ -219,11 +217,6 @@ class CollectConfig:
     def limits(self) -> Limits:
         """Limits on the number and size of deletions."""
         return Limits(self.max_delete_objects, self.max_delete_bytes, self.max_delete_percent)
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> CollectConfig:
-        """Make the config from Params of a DAG or an operator's `config`; raises ConfigError."""
-        return cls(**read_settings(cls, params))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

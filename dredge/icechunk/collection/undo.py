@@ -35,10 +35,8 @@ from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_reader
-from dredge.undo import alarms
 from dredge.undo import purge as purging
 from dredge.undo import restore as restoring
-from dredge.undo.alarms import Alarm
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
 from dredge.xid import new_xid
 
@@ -140,13 +138,6 @@ def purge(
         raise
     # The same holder takes the lease again: no other run comes between the mark and the purge.
     return purging.purge(collected, config, runner, holder, options, clock, partial(find_live, marked))
-
-
-def acknowledge_alarms(
-    uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
-) -> list[Alarm]:
-    """End the open alarms of a repository, and return them; NotFoundError if there is no repository."""
-    return alarms.acknowledge_alarms(collected_of(uri, options).state, why, who, uri)
 
 
 def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:

@@ -36,7 +36,7 @@ AGAIN = (
     Breakage("branches are not asked about what was deleted", "dredge.gc.check_again.find", "find_hits",
              Drop("Assign", 3), ("test_content_uploaded_again_that_no_answer_shows_is_found_once",)),
     Breakage("an alarm is written after its objects are back", "dredge.gc.check_again.check", "check_again",
-             Swap("Assign", 8), (KILLED,)),
+             Swap("Assign", 2), (KILLED,)),
     Breakage("an alarm stops only the run that found it", "dredge.gc.check_again.check", "check_again",
              Put("Assign", "still_open", []),
              ("test_later_runs_delete_nothing_until_a_person_acknowledges_and_then_they_do",)),

@@ -38,7 +38,7 @@ RECORDS = (
              "dredge.gc.mark_uncommitted.kv_store", "_not_lower", Put("Call", "_Count", 0, "args.0"),
              ("test_records_of_a_store_that_has_counted_less_do_not_stand_for_the_server",)),
     Breakage("the server is asked for its count only after everything was read",
-             "dredge.gc.mark_uncommitted.kv_store", "_count", Put("Call", "_Count", 1000000, "args.2"),
+             "dredge.gc.mark_uncommitted.kv_store", "_bound", Put("Call", "_Count", 1000000, "args.2"),
              ("test_a_copy_that_counts_along_with_a_busy_server_does_not_stand_for_it",)),
     Breakage("a store is looked at once", "dredge.gc.mark_uncommitted.kv_store", "read_checked",
              Drop("Expr", 3),

@@ -81,7 +81,7 @@ UNDO = (
              Put("BoolOp", 1, False),
              ("test_the_record_of_a_killed_sweep_is_kept_for_what_its_ledger_does_not_tell",)),
     Breakage("a lost record of deletions is made again only before the first check",
-             "dredge.gc.check_again.check", "check_again", Put("BoolOp", 1, False, "values.1"),
+             "dredge.gc.check_again.check", "read_earlier", Put("BoolOp", 1, False, "values.1"),
              ("test_a_lost_record_among_others_is_made_again_from_the_folder_of_its_run",)),
     Breakage("a purge lets young copies go", "dredge.undo.leftovers", "Choosing._copy",
              Put("IfExp", "last_modified", True), ("test_leftovers_that_came_late_in_an_old_run_stay",)),

@@ -99,7 +99,9 @@ class Cleaner:
     def acknowledge(self) -> None:
         """Acknowledge the alarms, by hand."""
         self._try(
-            "acknowledge", "clean", lambda: acknowledge_alarms(open_writer(STATE), "looked into", "ann")
+            "acknowledge",
+            "clean",
+            lambda: acknowledge_alarms(open_writer(STATE), STATE, "looked into", "ann"),
         )
 
     def _task(self, run: Run, task: str, work: Callable[[], Any], took: Callable[[Run, Any], None]) -> None:

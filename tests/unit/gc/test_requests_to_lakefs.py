@@ -48,6 +48,14 @@ def test_with_the_key_value_store_more_branches_take_no_more_requests(
     assert requests_of_optimized_run(40, changed, monkeypatch, read_kv=True) == few
 
 
+def test_with_nothing_to_delete_no_branch_is_asked_and_the_store_is_proved_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = requests_of_optimized_run(8, 2, monkeypatch, read_kv=True)
+    assert not {"objects", "objects_page", "changes", "stat", "commit", "log", "tags"} & asked.keys()
+    assert (asked["branches"], asked["usage"]) == (2, 5)
+
+
 def test_without_it_a_branch_takes_two_requests_and_a_changed_one_four(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

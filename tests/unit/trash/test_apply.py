@@ -119,7 +119,7 @@ def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(g
     assert ground.orphan_rows() == 2
     assert ground.report()["status"] == "stopped"
     assert ground.state.open_run() is None, "what it took is back: there is nothing to verify"
-    acknowledge_alarms(ground.state.writer, "looked into")
+    acknowledge_alarms(ground.state.writer, "trash", "looked into")
     assert ground.clean().status == "done"
 
 
@@ -133,7 +133,7 @@ def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: G
         ground.clean()
     assert (caught.value.kind, caught.value.exit_code) == ("alarm", 10)
     assert ground.orphan_rows() == 2
-    acknowledge_alarms(ground.state.writer, "looked into")
+    acknowledge_alarms(ground.state.writer, "trash", "looked into")
     assert ground.clean().status == "done"
     assert not ground.scan().findings
 

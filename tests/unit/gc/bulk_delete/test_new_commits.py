@@ -24,11 +24,13 @@ from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64
 from dredge.sets.hashes import read_hashes
 from tests.support.gc import World, busy_world, candidates, deleting, make_world, summary_of
+from tests.support.kept import built_once
 from tests.support.memory_store import memory_store
 
 BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
 
 
+@built_once
 def expired_world(**settings: Any) -> tuple[World, str, str, str]:
     """An expired commit with a path that its child deleted: the world, the path's address, and both commits' ids."""
     world = make_world(tuning={"delete_keys": 1, "candidate_rows": 3}, **settings, rules=1)
@@ -113,12 +115,19 @@ def test_what_an_expired_commit_named_stays_when_it_comes_back_before_any_reques
     assert came_back > 10
 
 
-def sweep_with(way: Way, at: int) -> tuple[bool, bool, bool]:
-    """Bring an expired commit back before a request of a sweep; whether that was done, and whether its object was in
-    the store then, and is afterwards."""
+@built_once
+def about_to_sweep() -> tuple[World, str, str, str, str]:
     world, address, old, without = expired_world(safety=BUSY)
     run = world.marked()
     assert address in candidates(run)
+    return world, address, old, without, run.plan.run_uri
+
+
+def sweep_with(way: Way, at: int) -> tuple[bool, bool, bool]:
+    """Bring an expired commit back before a request of a sweep; whether that was done, and whether its object was in
+    the store then, and is afterwards."""
+    world, address, old, without, run_uri = about_to_sweep()
+    run = Run.open(run_uri, None, world.client, world.lake.clock)
     was_there = []
 
     def come_back() -> None:

@@ -203,9 +203,15 @@ def test_questions_that_the_server_did_not_answer_are_asked_again_by_the_next_ma
 
 
 @pytest.mark.parametrize("reuse", REUSES)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("explained", [True, False], ids=["by its reason", "by the history"])
-@pytest.mark.parametrize("mode", ["clean", "auto"])
+@pytest.mark.parametrize(
+    ("way", "mode", "explained"),
+    [
+        ("quarantine", "clean", True),
+        ("quarantine", "auto", False),
+        ("versions", "clean", False),
+        ("versions", "auto", True),
+    ],
+)
 def test_expired_data_that_is_used_again_comes_back_without_an_alarm(
     way: str, reuse: str, explained: bool, mode: str
 ) -> None:

@@ -33,10 +33,8 @@ def committed(world: World) -> str:
 
 
 @pytest.mark.parametrize("call", ["branches", "log", "rules", "changes"])
-def test_a_server_that_does_not_answer_makes_nothing_garbage(
-    world: World, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(type(world.client), call, down)
+def test_a_server_that_does_not_answer_makes_nothing_garbage(world: World, call: str) -> None:
+    setattr(world.client, call, down)
     answer = ask(world, "data/slice/orphan")
     assert answer.verdict == UNKNOWN
     assert answer.failed

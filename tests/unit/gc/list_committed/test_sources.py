@@ -11,13 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed import find_active, history
+from dredge.gc.list_committed import ListCommittedOutput, find_active, history
 from dredge.gc.list_committed.history import RECORDS, SERVER, Found, find_history
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.active import active_commits
+from dredge.gc.run import Run
+from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs import PreparedCommits, Ref
 from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from dredge.runs.tries import StepTry
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation
@@ -139,7 +142,7 @@ def test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_a
                 made.append(world.lake.commit(f"meanwhile {len(made)}", allow_empty=True).id)
         return scan(name, start)
 
-    monkeypatch.setattr(kv, "scan", scanning)
+    kv.scan = scanning  # type: ignore[method-assign]
     world.collect()
     assert made
     assert staged in world.data()
@@ -165,15 +168,12 @@ def test_without_rules_everything_stays_whatever_the_source(monkeypatch: pytest.
     assert (details["all_commits"], SERVER in details["sources"]) == (True, False)
 
 
-class Recorded:
-    branches = [TOPIC, MAIN]
-    tags = [TAG]
-    commits = GRAPH | EXTRA
-
-
-def from_records(monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "", **config: Any) -> Found:
+def from_records(
+    monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "", tag: Ref = TAG, **config: Any
+) -> Found:
+    records = SimpleNamespace(branches=[TOPIC, MAIN], tags=[tag], commits=GRAPH | EXTRA)
     check = SimpleNamespace(doubt=doubt, location="postgres://x")
-    monkeypatch.setattr(history, "read_checked", lambda *_: (Recorded(), check))
+    monkeypatch.setattr(history, "read_checked", lambda *_: (records, check))
     return find_history(run_of(server, read_kv=True, **config))
 
 
@@ -181,24 +181,47 @@ def from_records(monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "
 def test_of_records_a_tag_without_its_commit_stops_the_run_where_tags_keep(
     keep_tags: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recorded, "tags", [Ref("v2", "lost")])
+    lost = Ref("v2", "lost")
     if keep_tags:
         with pytest.raises(RefusedError, match=r"v2.*\blost\b"):
-            from_records(monkeypatch, Server())
+            from_records(monkeypatch, Server(), tag=lost)
     else:
-        assert from_records(monkeypatch, Server(), keep_tags=False).graph == GRAPH
+        assert from_records(monkeypatch, Server(), tag=lost, keep_tags=False).graph == GRAPH
 
 
-def test_rules_that_are_deleted_while_the_server_computes_count_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, honest = Server(listed=csv("d")), Server.prepare_commits
+def test_rules_that_are_deleted_while_the_server_computes_count_no_more() -> None:
+    class WithoutRules(Server):
+        def prepare_commits(self, *_: object) -> PreparedCommits | None:
+            self.listed_rules = None
+            return super().prepare_commits()
 
-    def prepare(self: Server, *_: object) -> PreparedCommits | None:
-        self.listed_rules = None
-        return honest(self)
-
-    monkeypatch.setattr(Server, "prepare_commits", prepare)
-    found = find_history(run_of(server))
+    found = find_history(run_of(WithoutRules(listed=csv("d"))))
     assert (found.all_commits, found.rules) == (True, None)
     assert found.warnings
+
+
+@pytest.mark.parametrize("is_repeated", [False, True], ids=["same try", "another process repeated the mark"])
+def test_commits_that_the_mark_read_count_only_for_its_own_try(
+    is_repeated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits are read after staging: what another try of the mark did not see staged may be in a commit since."""
+    world = recorded()
+    store_of(world, monkeypatch)
+    world.rules(30)
+    world.upload("a")
+    run = world.plan()
+    with run.going_on():
+        slice_listing(run, world.runner)
+        mark_uncommitted(run, world.runner)
+        world.lake.commit()
+        if is_repeated:
+            other = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
+            StepTry.claim(other.folder.writer, "mark_uncommitted")
+            mark_uncommitted(other, world.runner)
+        list_committed(run, world.runner)
+    (head,) = world.lake.catalog.refs.branches.scan(
+        world.lake.catalog.refs.repositories.get(world.lake.repository)
+    )
+    commits = ListCommittedOutput.of(summary_of(run, "list_committed")).commits
+    known = run.folder.read_part(commits)["commit_id"].to_pylist()
+    assert (head.commit_id in known) is is_repeated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.many.choose import other_collector
+from dredge.gc.many import other_collector
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
 

@@ -121,7 +121,7 @@ def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
             copied.set(PARTITION, key, world.lake.kv.get(PARTITION, key))
         counted.extend([partition] if partition == PARTITION else [])
 
-    monkeypatch.setattr(store, "open", open_again)
+    store.open = open_again  # type: ignore[method-assign]
     store.before = hit
     open_as(store, monkeypatch)
     world.collect()
@@ -277,7 +277,7 @@ def test_the_server_is_never_asked_while_a_view_is_open(monkeypatch: pytest.Monk
         with look_at() as opened, never_asked(world, *dir(world.client)):
             yield opened
 
-    monkeypatch.setattr(store, "view", view)
+    store.view = view  # type: ignore[method-assign]
     assert check_store(world).doubt == ""
 
 

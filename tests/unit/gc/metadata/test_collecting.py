@@ -35,6 +35,7 @@ from dredge.undo.alarms import SCHEMA, write_alarm
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
+from tests.support.kept import keep
 from tests.support.kv_views import copy_of
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
@@ -471,10 +472,11 @@ def test_whenever_a_commit_writes_its_files_and_names_them_they_are_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every order of its two writes and of everything that a collection does; looked at all the time."""
-    points, _ = committing(noted(), monkeypatch, -1, 1000)
+    as_it_was = keep(noted())
+    points, _ = committing(as_it_was(), monkeypatch, -1, 1000)
     assert len(points) >= 12
     for writes_at, names_at in itertools.combinations_with_replacement(points, 2):
-        _, lost = committing(noted(), monkeypatch, writes_at, names_at)
+        _, lost = committing(as_it_was(), monkeypatch, writes_at, names_at)
         assert not lost, (writes_at, names_at)
 
 

@@ -19,6 +19,7 @@ from dredge.runs.pending.rows import LIVE, WAITING
 from dredge.undo.deletions import read_deletions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, pending_rows, stage_again, summary_of
+from tests.support.kept import keep
 from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_store import memory_store
@@ -359,15 +360,18 @@ def test_after_a_kill_at_any_write_around_the_list_nothing_is_confirmed_early_an
     goes_on: bool,
 ) -> None:
     number = 0
+    built = waiting()
+    since = pending_rows(built.collected())[ORPHAN]["since"]
+    late = built.orphan("data/slice/late")
+    built.age(days=2)
+    planned = built.plan()
+    for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+        step(planned, built.runner)
+    as_it_was = keep(built)
     while True:
         number += 1
-        world = waiting()
-        since = pending_rows(world.collected())[ORPHAN]["since"]
-        late = world.orphan("data/slice/late")
-        world.age(days=2)
-        run = world.plan()
-        for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
-            step(run, world.runner)
+        world = as_it_was()
+        run = Run.open(planned.plan.run_uri, None, world.client, world.lake.clock)
         try:
             with killed_at(number):
                 steps.check_limits(run, world.runner)

@@ -84,7 +84,7 @@ def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_n
         found = honest(*arguments)
         monkeypatch.undo()
         with monkeypatch.context() as without:
-            without.setattr(step, "clean_up", lambda _: None)
+            without.setattr(step, "clean_up", lambda *_: None)
             world.run(retry)
         return found
 

@@ -13,8 +13,7 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.slice_listing import SliceListingOutput, step
-from dredge.gc.slice_listing.items import Listed
-from dredge.gc.slice_listing.step import ReadConfig
+from dredge.gc.slice_listing.items import ListConfig, Listed
 from dredge.gc.steps import slice_listing
 from dredge.gc.subtract import SubtractOutput
 from dredge.storage.listing_schema import LISTING_SCHEMA
@@ -212,7 +211,7 @@ def test_an_inventory_is_not_too_old_because_the_run_took_long() -> None:
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 OLD, SECOND = CUTOFF - timedelta(days=1), timedelta(seconds=1)
 EARLY, LATE = (f"data/{new_descending_xid(CUTOFF + at * SECOND)}/" for at in (-1, 0))
-CONFIG = ReadConfig(layout=cast("Any", None), cutoff=CUTOFF, covers_until=CUTOFF, part_rows=10)
+CONFIG = ListConfig(cutoff=CUTOFF, covers_until=CUTOFF, rows_max=10, part_rows=10, threads=1)
 
 
 def batch(*rows: tuple[str, int | None, datetime | None]) -> pa.RecordBatch:

@@ -107,9 +107,9 @@ def test_other_keys_of_the_metadata_remain_and_no_key_is_deleted() -> None:
     }
 
 
-def test_an_id_that_the_server_does_not_keep_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_the_server_does_not_keep_is_an_error() -> None:
     world = make_world()
-    monkeypatch.setattr(world.client, "set_metadata", lambda *_: True)
+    world.client.set_metadata = lambda *_: True  # type: ignore[method-assign]
     with pytest.raises(UnavailableError):
         write_id(site_of(world))
     assert read_ids(open_state(world.lake.namespace)).last is None
@@ -173,13 +173,13 @@ def test_a_right_that_is_lost_while_a_run_waits_stops_the_deletion() -> None:
     assert garbage in world.data()
 
 
-def test_metadata_that_cannot_be_read_needs_the_consent_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_that_cannot_be_read_needs_the_consent_too() -> None:
     world = busy_production()
     world.collect()
     garbage = world.orphan("data/x/orphan")
     world.age(days=2)
-    monkeypatch.setattr(world.client, "metadata", lambda _repository: None)
-    monkeypatch.setattr(world.client, "set_metadata", lambda *_: False)
+    world.client.metadata = lambda _repository: None  # type: ignore[method-assign]
+    world.client.may_update = False
     with pytest.raises(RefusedError, match="fs:UpdateRepository"):
         world.plan()
     consent_without_id("lake", "an old server", client=world.client)

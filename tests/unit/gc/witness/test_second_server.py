@@ -13,7 +13,7 @@ from dredge.gc.planning import reopen_run
 from dredge.gc.run import Run, open_state
 from dredge.gc.steps import read_report
 from dredge.gc.witness.owner import KIND, read_block
-from dredge.gc.witness.ownership import KEY, MARK_ID, OWNER, read_ids, read_owner, read_visitors
+from dredge.gc.witness.ownership import KEY, MARK_ID, OWNER, read_ids, read_visitors
 from dredge.gc.witness.people import lift_block, take_over
 from dredge.gc.witness.record import POINTER
 from dredge.runs.summary import StepSummary
@@ -129,9 +129,7 @@ def test_a_refused_copy_does_not_stop_production_and_production_is_warned_once()
             copy.plan()
     state = open_state(production.lake.namespace)
     assert read_block(state) is None
-    owner = read_owner(state)
-    assert owner is not None
-    (visitor,) = read_visitors(state, owner)
+    (visitor,) = read_visitors(state)
     assert (visitor.environment.url, visitor.dry_run) == (OTHER, False)
     production.age(hours=1)
     assert any(OTHER in warning for warning in warnings_of(production))

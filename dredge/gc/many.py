@@ -1,4 +1,4 @@
-"""Chooses the repositories of a server to collect, and says why others are left out.
+"""Collections of all repositories of a server, one run each, in this process: each with its lease, plan and report.
 
 A repository of another collector is left out. Files in its namespace show another collector:
 
@@ -16,24 +16,27 @@ Source: docs/lakefs-behaviour.md, "What a collector reads"; `pkg/graveler/retent
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
 from dredge.runs.lease import LEASE, read_lease_end
-from dredge.settings import check_settings, read_settings, setting, split_words
+from dredge.settings import Settings, check_settings, setting, split_words
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
 
+log = logging.getLogger("dredge")
+
+_AT_ONCE = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManyConfig:
+class ManyConfig(Settings):
     """The repositories to collect, and the folder of the summaries."""
 
     repositories: str = setting(
@@ -67,17 +70,6 @@ class ManyConfig:
     def unwanted(self) -> list[str]:
         """Names and globs of the repositories to leave out."""
         return split_words(self.exclude)
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """Read settings given as values or as rendered text. Raises ConfigError: an unknown name, or an invalid
-        value."""
-        return cls(**read_settings(cls, params))
-
-
-log = logging.getLogger("dredge")
-
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
