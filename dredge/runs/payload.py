@@ -7,6 +7,7 @@ format. A missing or mistyped field is an error with the field's name.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -15,6 +16,11 @@ import msgspec
 from dredge.errors import DredgeError, FormatError, RefusedError
 
 type Json = dict[str, Any]
+
+# msgspec reads the fields of a class at its first use, without a lock. A thread that converts to the class while
+# another thread reads the fields loops for ever or crashes.
+_LEARNING = threading.Lock()
+_KNOWN: set[type] = set()
 
 
 class NewerFormatError(FormatError):
@@ -46,6 +52,10 @@ def from_json[T](kind: type[T], value: object) -> T:
         FormatError: a field is missing or of another type.
         DredgeError: `__post_init__` of the dataclass refused it.
     """
+    if kind not in _KNOWN:
+        with _LEARNING:
+            msgspec.json.Decoder(kind)
+            _KNOWN.add(kind)
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -77,7 +77,7 @@ class LiveAirflow:
         return found
 
     def story(self) -> str:
-        """The outcome of each task and the log's end of each that has not ended, for messages."""
+        """The outcome of each task, and the log's end and the stacks of those that have not ended, for messages."""
         rows = self.rows(
             "select dag_id, run_id, task_id, state, try_number, start_date, end_date from task_instance"
             " where start_date is not null or state is not null order by start_date"
@@ -88,9 +88,17 @@ class LiveAirflow:
             if end is None
             for path in sorted((self.logs / "logs").glob(f"dag_id=*/run_id={run_id}/task_id={task_id}/*.log"))
         ]
-        return "\n".join(
-            [*(" ".join(str(cell) for cell in row) for row in rows), *logs, self._tail("scheduler")]
-        )
+        outcomes = [" ".join(str(cell) for cell in row) for row in rows]
+        return "\n".join([*outcomes, *logs, self._stacks(), self._tail("scheduler")])
+
+    def _stacks(self) -> str:
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                is_worker = (entry / "cmdline").read_bytes().startswith(b"airflow worker")
+                if is_worker and os.fsencode(f"AIRFLOW_HOME={self.logs}") in (entry / "environ").read_bytes():
+                    os.kill(int(entry.name), signal.SIGUSR1)
+        time.sleep(2)
+        return (self.logs / "stacks.log").read_text(errors="replace")
 
     def _tail(self, name: str) -> str:
         return _tail(self.logs / f"{name}.log")

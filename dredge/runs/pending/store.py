@@ -33,7 +33,7 @@ from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once
 
-FORMAT = 2
+FORMAT = 3
 FOLDER = "pending"
 POINTER = f"{FOLDER}/current.json"
 NEWEST = "newest_list.json"

@@ -63,6 +63,9 @@ class _Step(msgspec.Struct, rename="camel"):
     resource: Resource | None = None
 
 
+_step = msgspec.json.Decoder(_Step)
+
+
 class GcsCopier:
     """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
 
@@ -138,7 +141,7 @@ def _steps(options: GcsOptions, url: str, doing: str, asked: dict[str, Any], bod
     while True:
         answer = _ask_step(options, url, doing, asked, body, headers)
         try:
-            told = msgspec.json.decode(answer, type=_Step)
+            told = _step.decode(answer)
         except msgspec.MsgspecError as error:
             raise FormatError(f"{doing}: the answer is none to a rewrite: {error}") from None
         if told.done and told.resource is not None:

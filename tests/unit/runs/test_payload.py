@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -81,3 +83,50 @@ def test_an_error_names_the_field_and_not_what_it_holds() -> None:
         from_json(Outer, to_json(OUTER) | {"keep": "s3cr3t"})
     assert "keep" in str(error.value)
     assert "s3cr3t" not in str(error.value)
+
+
+TWO_THREADS = """
+import threading
+from dataclasses import dataclass
+from dredge.runs.payload import from_json
+
+begun, goes_on = threading.Event(), threading.Event()
+
+class Slow:
+    @property
+    def kind(self):
+        begun.set()
+        goes_on.wait(5)
+        return int
+
+slow = Slow()
+
+@dataclass(frozen=True)
+class Inner:
+    one: "int"
+    two: "slow.kind"
+
+@dataclass(frozen=True)
+class Outer:
+    inner: "Inner"
+
+found = []
+threads = [
+    threading.Thread(target=lambda: found.append(from_json(Outer, {"inner": {"one": 1, "two": 2}})))
+    for _ in range(2)
+]
+threads[0].start()
+begun.wait(5)
+threads[1].start()
+threads[1].join(0.2)
+goes_on.set()
+for thread in threads:
+    thread.join()
+assert found == [Outer(Inner(1, 2))] * 2
+"""
+
+
+def test_two_threads_may_convert_to_a_class_for_the_first_time() -> None:
+    # msgspec alone crashes here, or never returns.
+    done = subprocess.run([sys.executable, "-c", TWO_THREADS], timeout=60, check=False)
+    assert done.returncode == 0

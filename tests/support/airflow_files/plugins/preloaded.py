@@ -1,9 +1,17 @@
-"""Loaded once by the scheduler, so its forked tasks need not import these modules again."""
+"""Loaded once by the scheduler, so its forked tasks need not import these modules again. They write their stacks to
+`stacks.log` at a signal, for a test that waits in vain.
+"""
 
 from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+from pathlib import Path
 
 import airflow_dredge.dags.lakefs_gc  # noqa: F401
 import dredge.storage.local  # noqa: F401
 from dredge.compiled import kernels
 
 kernels()
+faulthandler.register(signal.SIGUSR1, (Path(os.environ["AIRFLOW_HOME"]) / "stacks.log").open("ab"))
