@@ -19,7 +19,6 @@ from dredge.gc.check_limits import HoldFiles
 from dredge.gc.check_limits.holds import Verdicts
 from dredge.gc.pending.advance import (
     AdvanceConfig,
-    AdvanceTask,
     ShardTodo,
     Sources,
     advance_shards,
@@ -100,7 +99,7 @@ def main() -> None:
         )
         for _ in range(3):
             wall, cpu = time.perf_counter(), time.process_time()
-            result = advance_shards.body(run, config, AdvanceTask(shards=todo))
+            result = advance_shards.body(run, config, todo)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             size = sum(part.size_bytes for part in result.parts.values())
             print(

@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.measure import Meter
 from dredge.gc.config import GCConfig
 from dredge.gc.subtract.candidates import SubtractConfig
-from dredge.gc.subtract.step import SubtractTask, subtract_parts
+from dredge.gc.subtract.step import subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -97,15 +97,13 @@ def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], lis
         head_sizes=(),
         expired=ShardedSet(0, {}),
     )
-    tasks = [
-        SubtractTask(name=f"{number:05d}", listed=share) for number, share in enumerate(round_robin(parts, 2))
-    ]
+    tasks = round_robin(parts, 2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()
     with Meter({"own": os.getpid()}) as meter:
         results = subtract_parts.spread(LocalRunner(processes=2), "subtract", stores, config, tasks)
     seconds = time.perf_counter() - begun
-    found = sum(result.candidates.objects for result in results)
+    found = sum(result.candidates.total.objects for result in results)
     figures = {
         "listed": listed,
         "live": live,

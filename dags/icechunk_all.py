@@ -13,14 +13,15 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_dredge.operators.dag_factory import About, Many, many_dag
+from airflow_dredge.operators.failures import RETRIES
 from airflow_dredge.operators.icechunk.many import (
     IcechunkChooseRepositoriesOperator,
     IcechunkCollectRepositoryOperator,
     IcechunkSaveSummaryOperator,
 )
-from airflow_dredge.operators.icechunk.params import ALL_FORM, UNDO_DEFAULTS, WHICH
+from airflow_dredge.operators.icechunk.params import ALL_FORM, WHICH
 
-_ABOUT = About(doc=__doc__, tags=["dredge", "icechunk", "garbage collection"], default_args=UNDO_DEFAULTS)
+_ABOUT = About(doc=__doc__, tags=["dredge", "icechunk", "garbage collection"], default_args=RETRIES)
 _MANY = Many(
     choose=IcechunkChooseRepositoriesOperator,
     collect=IcechunkCollectRepositoryOperator,

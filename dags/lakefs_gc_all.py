@@ -14,14 +14,15 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_dredge.operators.dag_factory import About, Many, many_dag
+from airflow_dredge.operators.failures import RETRIES
 from airflow_dredge.operators.lakefs.many import (
     LakeFSChooseRepositoriesOperator,
     LakeFSCollectRepositoryOperator,
     LakeFSSaveSummaryOperator,
 )
-from airflow_dredge.operators.lakefs.params import ALL_FORM, UNDO_DEFAULTS, WHICH
+from airflow_dredge.operators.lakefs.params import ALL_FORM, WHICH
 
-_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=UNDO_DEFAULTS)
+_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=RETRIES)
 _MANY = Many(
     choose=LakeFSChooseRepositoriesOperator,
     collect=LakeFSCollectRepositoryOperator,

@@ -13,11 +13,12 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_dredge.operators.dag_factory import About, one_task_dag
-from airflow_dredge.operators.lakefs.params import METADATA, METADATA_FORM, UNDO_DEFAULTS
+from airflow_dredge.operators.failures import RETRIES
+from airflow_dredge.operators.lakefs.params import METADATA, METADATA_FORM
 from airflow_dredge.operators.params import templates
 from airflow_dredge.operators.undo import LakeFSMetadataOperator
 
-_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=UNDO_DEFAULTS)
+_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=RETRIES)
 
 
 def metadata_dag(dag_id: str, schedule: str | None = None, **settings: Any) -> DAG:

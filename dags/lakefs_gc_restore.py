@@ -13,11 +13,12 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_dredge.operators.dag_factory import RESTORES, About, one_task_dag
-from airflow_dredge.operators.lakefs.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
+from airflow_dredge.operators.failures import RETRIES
+from airflow_dredge.operators.lakefs.params import PURGE_FORM, RESTORE_FORM
 from airflow_dredge.operators.params import templates
 from airflow_dredge.operators.undo import LakeFSPurgeOperator, LakeFSRestoreOperator
 
-_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=UNDO_DEFAULTS)
+_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=RETRIES)
 
 
 def purge_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

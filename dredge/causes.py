@@ -16,8 +16,6 @@ class Cause:
     """A row of the table.
 
     Attributes:
-        name: short and stable.
-        meaning: the event.
         what_to_do: one sentence at the end of a message; "" for none.
     """
 
@@ -31,7 +29,6 @@ class Cause:
 
         Args:
             words: the request, its object, and the service's code and message; without secrets.
-            what_to_do: replaces the cause's sentence.
         """
         ends = what_to_do or self.what_to_do
         return self.family(f"{words.rstrip('. ')}. {ends}" if ends else words)

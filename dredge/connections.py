@@ -29,15 +29,7 @@ _PLAIN = re.compile(
 
 
 def check_server_url(url: str, setting: str, example: str) -> str:
-    """Check the URL of a server; returns scheme, host and port, which messages may show.
-
-    Args:
-        setting: name of the URL, for the message.
-        example: a valid URL, for the message.
-
-    Raises:
-        ConfigError: it is not `http(s)://host:port/path`, or has credentials, a query or a fragment.
-    """
+    """Check the URL of a server; returns scheme, host and port, which messages may show."""
     found = _PLAIN.fullmatch(url)
     if found is None:
         raise ConfigError(
@@ -64,15 +56,7 @@ def ca_bundles(env: Mapping[str, str]) -> list[str]:
 
 
 def check_ca_bundle(path: str | None, service: str) -> None:
-    """Check that a file with certificate authorities can be used.
-
-    Args:
-        path: of the file; None where none is named.
-        service: whose it is, for the message.
-
-    Raises:
-        ConfigError: there is no such file, or it has no certificate.
-    """
+    """Check that a file with certificate authorities can be used."""
     if path is not None:
         _load_bundle(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), path, service)
 
@@ -81,13 +65,6 @@ def tls_context(paths: Sequence[str], service: str) -> ssl.SSLContext:
     """Return a context that trusts the certificate authorities of the machine and of some PEM files.
 
     Clients share it: reading the authorities takes 25 ms of CPU, more than the requests of a short run.
-
-    Args:
-        paths: of the files.
-        service: whose they are, for the message.
-
-    Raises:
-        ConfigError: a file does not exist, or has no certificate.
     """
     machine = os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")
     return _tls_context(tuple((path, _modified(path)) for path in paths), machine, service)

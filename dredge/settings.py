@@ -23,7 +23,7 @@ import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from dredge.errors import ConfigError
 
@@ -40,12 +40,7 @@ SECONDS_MAX = 3600 * HOURS_MAX
 
 
 class SettingError(ConfigError):
-    """An invalid value of a setting.
-
-    Args:
-        name: of the setting, as in a form.
-        text: the rest of the message.
-    """
+    """An invalid value of a setting."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name} {text}")
@@ -57,20 +52,11 @@ class Setting:
     """One setting.
 
     Attributes:
-        field: name of the field.
         name: for users: Param, key of a config, option of a command.
-        title: a few words.
         description: sentences, in Markdown.
-        kind: type in JSON schema.
-        optional: it may have no value.
         required: it must be given.
-        default: a JSON value; None without one.
-        choices: valid values; () is any.
-        minimum: smallest value.
         above: lower bound that is not valid itself.
-        maximum: largest value.
         because: reason of a bound, for messages.
-        multiline: the form has several lines.
     """
 
     field: str
@@ -207,13 +193,7 @@ def setting(
     because: str = "",
     multiline: bool = False,
 ) -> Any:
-    """Make a dataclass field for a setting; see `Setting` for the arguments.
-
-    Args:
-        default: without one, the setting must be given.
-        name: if it is not the field's name.
-        kind: if it is not the field's type.
-    """
+    """Make a dataclass field for a setting; see `Setting` for the arguments."""
     said = {
         "title": title,
         "description": description,
@@ -273,6 +253,24 @@ def check_settings(values: Any, without: Collection[str] = ()) -> None:
             if found.required and value == "":
                 value = None
             found.check(value)
+
+
+class Settings:
+    """Base of the dataclasses of settings: checks their values, and reads those of users."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Self:
+        """Read the Params of a DAG, an operator's `config`, or the options of a command; they may be rendered text.
+
+        Raises:
+            ConfigError: an unknown name, or an invalid value.
+        """
+        return cls(**read_settings(cls, params))
 
 
 def check_finite(values: Any, where: str = "") -> None:

@@ -1,10 +1,9 @@
 """Client of a run's Spark application: starts or finds the application, asks for steps, stops it.
 
-With spark-submit the application is Spark's driver; with Connect it is the client of a server. All tasks of a
-run on one machine share it, because a start of Spark takes longer than most steps.
-`spark_jobs/application.py` is the other side and documents the protocol. The name of the socket is a hash of
-the run and of Spark's command line, in a folder of this user: tasks of the same run find it, other runs do
-not.
+With spark-submit the application is Spark's driver; with Connect it is the client of a server. All tasks of a run on
+one machine share it, because a start of Spark takes longer than most steps. `spark_jobs/application.py` is the other
+side and documents the protocol. The name of the socket is a hash of the run and of Spark's command line, in a folder
+of this user: tasks of the same run find it, other runs do not.
 """
 
 from __future__ import annotations
@@ -43,11 +42,8 @@ _ADDRESS_BYTES_MAX = 100
 class Patience:
     """Timeouts of a task, and the maximum number of applications.
 
-    :param start_seconds: for the start of an application
     :param greeting_seconds: for its greeting, which it sends at once even when busy; a frozen application
         sends none
-    :param kill_seconds: between hanging up and SIGKILL
-    :param applications: of one run on one machine
     """
 
     start_seconds: float = 300.0
@@ -62,11 +58,8 @@ PATIENCE = Patience()
 class SparkApplication:
     """The Spark application of a run.
 
-    :param run_uri: folder of the run
-    :param command: spark-submit with its settings and the job file
     :param env: further environment variables of Spark; no secrets of the run
     :param own_secrets: secrets of Spark itself, such as a Connect token; not part of the socket's name
-    :param patience: timeouts
     """
 
     def __init__(
@@ -92,7 +85,6 @@ class SparkApplication:
         """Run a step, and log the application's output meanwhile.
 
         :return: exit code and last line of the step; no code if the application ended without an answer
-        :raises UnavailableError: Spark does not start
         """
         said = self._find()
         assert self._asked is not None
@@ -203,11 +195,7 @@ def end_applications(run_uri: str, patience: Patience = PATIENCE) -> None:
 
 
 class _Log:
-    """Copies new lines of an application's log file to the task's log.
-
-    :param path: of the file
-    :param seen: bytes to skip
-    """
+    """Copies new lines of an application's log file to the task's log."""
 
     def __init__(self, path: Path, seen: int = 0) -> None:
         self._path = path
@@ -246,10 +234,7 @@ def _ends(path: Path, seconds: float) -> bool:
 
 
 def _greeted(address: Path, patience: Patience) -> tuple[Connection, dict[str, Any]] | None:
-    """Connect to an application and read its greeting; None without an answer.
-
-    :raises ConfigError: another user listens there
-    """
+    """Connect to an application and read its greeting; None without an answer."""
     try:
         line = Client(str(address), "AF_UNIX")
     except (FileNotFoundError, ConnectionError):
@@ -268,10 +253,7 @@ def _greeted(address: Path, patience: Patience) -> tuple[Connection, dict[str, A
 
 
 def _folder() -> Path:
-    """Return a folder with access for this user only.
-
-    :raises ConfigError: another user has access
-    """
+    """Return a folder with access for this user only."""
     places = (Path(tempfile.gettempdir()), Path("/tmp"))
     parent = next(place for place in places if len(str(place)) < _ADDRESS_BYTES_MAX - 60)
     folder = parent / f"dredge-{os.getuid()}"

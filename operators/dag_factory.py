@@ -21,12 +21,7 @@ RESTORES = ["manual", "operator_triggered"]
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Texts and default arguments of a DAG.
-
-    :param doc: DAG docs
-    :param tags: of the DAG
-    :param default_args: of its tasks
-    """
+    """Texts and default arguments of a DAG."""
 
     doc: str | None
     tags: Sequence[str]
@@ -51,14 +46,7 @@ def one_task_dag(
 
 @dataclass(frozen=True, kw_only=True)
 class Many:
-    """Operators of a DAG for many repositories.
-
-    :param choose: chooses the repositories
-    :param collect: starts and awaits the run of a repository
-    :param summary: writes the summary page
-    :param which: argument `which` of the first one
-    :param asset: outlet of the summary
-    """
+    """Operators of a DAG for many repositories."""
 
     choose: type[Any]
     collect: type[Any]

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def fail_for_good(error: Exception) -> None:
-    """Raise ``AirflowFailException`` for an error without retries, on an Airflow without retry policies.
-
-    :raises AirflowFailException: no retry may follow
-    """
+    """Raise ``AirflowFailException`` for an error without retries, on an Airflow without retry policies."""
     if not HAS_RETRY_POLICY and isinstance(error, DredgeError) and not error.is_retried:
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error
 
@@ -76,9 +73,10 @@ def _policy() -> Any:
 RETRY_BY_FAMILY = _policy()
 
 
-def retry_arguments() -> dict[str, Any]:
-    """Return the default task arguments for retries."""
-    return {"retry_policy": RETRY_BY_FAMILY} if HAS_RETRY_POLICY else {}
+#: Arguments of every task: enough retries for a restart of a server.
+RETRIES: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(minutes=1)}
+if HAS_RETRY_POLICY:
+    RETRIES["retry_policy"] = RETRY_BY_FAMILY
 
 
 log = logging.getLogger(__name__)
@@ -88,8 +86,7 @@ FAILURE = "failure"
 
 
 def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
-    """Decorate an operator's ``execute`` or its continuation: the error is pushed to XCom for
-    ``first_failure``.
+    """Decorate an operator's ``execute`` or its continuation: the error is pushed to XCom for ``first_failure``.
 
     On an Airflow without retry policies, an error without retries becomes ``AirflowFailException``. An
     unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass.

@@ -64,8 +64,7 @@ _PARKED = (TaskDeferred, TaskAwaitingInput) if TaskAwaitingInput else (TaskDefer
 
 
 class CheckOperator(BaseOperator, SkipMixin):
-    """Run the preflight and skip the run if ``check_only`` is set; else do nothing. Returns the preflight's
-    lines.
+    """Run the preflight and skip the run if ``check_only`` is set; else do nothing. Returns the preflight's lines.
 
     :param check_only: whether to skip the run (templated)
     """
@@ -80,10 +79,7 @@ class CheckOperator(BaseOperator, SkipMixin):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the preflight if asked to.
-
-        :raises RefusedError: a run would fail
-        """
+        """Run the preflight if asked to."""
         if not truth("check_only", self.check_only):
             return {"status": "not_asked"}
         found = self.ask()
@@ -128,23 +124,15 @@ class AcquireLeaseOperator(BaseSensorOperator):
 
     @abstractmethod
     def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
-        """Return the state folder, the repository, and the presence of the Variables; see
-        ``check_variables``.
-        """
+        """Return the state folder, the repository, and the presence of the Variables; see ``check_variables``."""
 
     @abstractmethod
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
-        """Acquire the lease, and return it with facts for XCom.
-
-        :raises LeaseHeldError: another run holds it
-        """
+        """Acquire the lease, and return it with facts for XCom."""
 
     @abstractmethod
     def resume(self, grant: LeaseGrant) -> None:
-        """Write the new lease into the plan of a run that this DAG run made under an earlier lease.
-
-        :raises ConfigError: the run does not exist
-        """
+        """Write the new lease into the plan of a run that this DAG run made under an earlier lease."""
 
     @reported
     def execute(self, context: Context) -> Any:
@@ -197,10 +185,7 @@ def read_grant(value: Any) -> LeaseGrant | None:
 
 
 def end_run(run_uri: str, grant: Any) -> LeaseGrant:
-    """Stop the run's idle Spark applications on this machine, and return the lease to release.
-
-    :raises ConfigError: the run never had a lease
-    """
+    """Stop the run's idle Spark applications on this machine, and return the lease to release."""
     if run_uri:
         end_applications(run_uri)
     found = read_grant(grant)

@@ -18,10 +18,7 @@ RUN, FIGURES = "dredge_run", "dredge_figures"
 class DredgeRunFacet(RunFacet):
     """The Dredge run of a task.
 
-    :param runId: its id, as in Dredge's pages and commands
-    :param repository: its tag in the metrics
     :param outcome: of the run, if known, such as ``success`` or ``dry_run``
-    :param report: URI of the report, if written
     """
 
     runId: str
@@ -32,10 +29,7 @@ class DredgeRunFacet(RunFacet):
 
 @attr.define
 class DredgeFiguresFacet(DatasetFacet):
-    """Counts of a task.
-
-    :param figures: by name, unit last; docs/metrics.md lists them
-    """
+    """Counts of a task."""
 
     figures: dict[str, int]
 

@@ -165,10 +165,7 @@ class AllCollectedOperator(BaseOperator):
 
     @reported
     def execute(self, context: Context) -> int:
-        """Return the number of collected repositories.
-
-        :raises RefusedError: some are missing
-        """
+        """Return the number of collected repositories."""
         if self.runs is None:
             raise RefusedError(f"no repository was chosen. {first_failure(self, context)}")
         chosen = {run["trigger_run_id"] for part in self.runs for run in part}

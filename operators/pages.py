@@ -53,8 +53,6 @@ class AirflowPlaces:
         """Return every place, cached for half a minute.
 
         If a lakeFS server does not answer, its repositories come from the cache.
-
-        :raises ConfigError: a Variable is invalid
         """
         with self._lock:
             if time.monotonic() >= self._until:

@@ -50,10 +50,7 @@ _RUNS_MAX = 100
 
 
 class AirflowFacts:
-    """Reads Airflow's API.
-
-    :param core: Airflow's own application
-    """
+    """Reads Airflow's API."""
 
     def __init__(self, core: FastAPI) -> None:
         self._core = core
@@ -103,13 +100,7 @@ class AirflowFacts:
         return Gaps(schedule, now - GAPS_SINCE, starts, tuple(_blocking(found_runs)))
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
-        """Start a run as the user.
-
-        :return: address of its page, relative to Airflow's
-        :raises NotAllowedError: the user lacks the permission
-        :raises ConfigError: the DAG is paused, or rejects the settings
-        :raises UnavailableError: Airflow failed
-        """
+        """Start a run as the user."""
         found = await self._ask(request, "GET", f"/dags/{quote(dag_id, '')}")
         if found.status_code == 200 and found.json()["is_paused"]:
             raise ConfigError(f"the DAG {dag_id} is paused: unpause it in Airflow. Nothing was started.")
@@ -174,9 +165,6 @@ class AirflowFacts:
 
 
 def _may_start(user: BaseUser, dag_id: str) -> bool:
-    from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-
     return get_auth_manager().is_authorized_dag(
         method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
     )

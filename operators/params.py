@@ -11,10 +11,7 @@ from dredge.settings import Setting, setting, with_nearest
 
 
 def make_params(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
-    """Return a Param for each setting.
-
-    :raises TypeError: a default without a setting
-    """
+    """Return a Param for each setting."""
     known = {setting.name: setting for setting in settings}
     if unknown := sorted(set(defaults) - known.keys()):
         raise TypeError(f"no such Param: {with_nearest(unknown[0], known)}")

@@ -90,10 +90,7 @@ def report_run(summary: StepSummary, repository: str) -> None:
 
 
 def report_figures(step: str, figures: dict[str, Any], store: str) -> dict[str, Any]:
-    """Send the integers of a step as metrics, and return all figures.
-
-    :param store: address of the key-value store, the tag of the metrics
-    """
+    """Send the integers of a step as metrics, and return all figures."""
     for name, value in figures.items():
         if isinstance(value, int) and not isinstance(value, bool):
             Stats.gauge(f"dredge.{step}.{name}", value, tags={"store": store.partition("?")[0]})
@@ -105,11 +102,6 @@ class Lineage:
     """OpenLineage facts of a task; docs/metrics.md describes the events.
 
     :param uri: of the storage namespace, the Icechunk repository or the key-value store
-    :param repository: its tag in the metrics
-    :param run_id: id of the Dredge run
-    :param figures: counts by name
-    :param outcome: of the run, if known
-    :param report: URI of the report, if written
     """
 
     uri: str
@@ -152,8 +144,7 @@ class LineageMixin:
 
 
 class ReportOperator(LineageMixin, BaseOperator):
-    """Base of the task that writes the report of a run, releases its lease, and fails if the run is not
-    complete.
+    """Base of the task that writes the report of a run, releases its lease, and fails if the run is not complete.
 
     The task sets the state of the DAG run: make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``),
     so that it also runs after failures and after a person marked the run as failed. A run rejected by a
@@ -166,10 +157,7 @@ class ReportOperator(LineageMixin, BaseOperator):
     operator_extra_links = (ReportLink(),)
 
     def refuse_without_run(self, context: Context, repository: str) -> NoReturn:
-        """Leave an event, and fail with the first error of the DAG run.
-
-        :raises RefusedError: always
-        """
+        """Leave an event, and fail with the first error of the DAG run."""
         why = first_failure(self, context)
         leave_event(context, "failed", repository, text=why)
         raise RefusedError(f"the run has no plan: nothing to report, nothing was deleted. {why}")
@@ -183,10 +171,7 @@ class ReportOperator(LineageMixin, BaseOperator):
         summary: StepSummary,
         read_report: Callable[[], Mapping[str, Any]],
     ) -> dict[str, Any]:
-        """Send metrics, event and lineage of a run, and return its counts.
-
-        :raises RefusedError: the run is not complete
-        """
+        """Send metrics, event and lineage of a run, and return its counts."""
         page, outcome, counts = str(summary.details["page"]), summary.details["outcome"], dict(summary.counts)
         context["ti"].xcom_push(REPORT, page)
         self.lineage = Lineage(uri, repository, run_id, counts, outcome, page)

@@ -40,8 +40,6 @@ _LEAST_WHEN_EMPTY = {"grace_hours": 20.0}
 def check_policy(form: Sequence[Setting], values: Mapping[str, Any]) -> None:
     """Check the Params of a run against the policy, if there is one.
 
-    :raises ConfigError: the policy is not readable, or has an unknown name or an invalid limit
-    :raises UnavailableError: the lookup fails
     :raises RefusedError: a value is outside the policy's limits
     """
     policy = _read_policy()
@@ -60,11 +58,7 @@ def check_policy(form: Sequence[Setting], values: Mapping[str, Any]) -> None:
 
 
 def present_variables(schedules: str, what: str, repository: str) -> dict[str, bool | None]:
-    """Return the presence of the Variables that limit the runs of a repository; see `dredge.runs.consents`.
-
-    :raises ConfigError: access is denied, or invalid JSON
-    :raises UnavailableError: the lookup fails
-    """
+    """Return the presence of the Variables that limit the runs of a repository; see `dredge.runs.consents`."""
     entries = json_variable(schedules)
     named = isinstance(entries, Mapping) and any(
         isinstance(entry, Mapping) and str(entry.get(what)).rstrip("/") == repository.rstrip("/")
@@ -186,8 +180,7 @@ _DURATIONS = ("execution_timeout", "retry_delay")
 def task_arguments(
     form: Iterable[Setting], default_args: Mapping[str, Any], own: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the default arguments of a DAG's tasks, with the check of conf, Params and policy before each
-    task.
+    """Return the default arguments of a DAG's tasks, with the check of conf, Params and policy before each task.
 
     Each task runs the check, because a person can mark the first task as successful.
 
@@ -206,19 +199,12 @@ def task_arguments(
 
 @dataclass(frozen=True)
 class RunCheck:
-    """The check, as a ``pre_execute`` callable.
-
-    :param form: settings of the DAG's form
-    """
+    """The check, as a ``pre_execute`` callable."""
 
     form: tuple[Setting, ...]
 
     def __call__(self, context: Context) -> None:
-        """Check the run of a task.
-
-        :raises ConfigError: an unknown name, an invalid value, or a conf that differs from the Params
-        :raises RefusedError: a value is outside the policy's limits
-        """
+        """Check the run of a task."""
         _check(context["task"], context, form=self.form)
 
 

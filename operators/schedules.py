@@ -79,11 +79,7 @@ def data_window(context: Context) -> tuple[datetime, datetime] | None:
 
 
 def read_schedules(variable: str, what: str) -> dict[str, dict[str, Any]]:
-    """Return the settings of each scheduled DAG in a Variable, by DAG id.
-
-    :raises ConfigError: invalid content; Airflow shows it as an import error
-    :raises UnavailableError: the lookup fails
-    """
+    """Return the settings of each scheduled DAG in a Variable, by DAG id."""
     found = json_variable(variable)
     if found is None:
         return {}
@@ -111,7 +107,6 @@ def read_settings(
 
     :return: settings by repository; and reasons by repository for conflicting entries (other than schedule
         and mode) and invalid values
-    :raises ConfigError: invalid content, or an unknown name
     """
     found: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, str] = {}

@@ -239,10 +239,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
 
 def own_spark_home(path: str) -> dict[str, str]:
-    """Return SPARK_HOME for this environment's own spark-submit: it does not find it in a path with a space.
-
-    :param path: PATH of spark-submit
-    """
+    """Return SPARK_HOME for this environment's own spark-submit: it does not find it in a path with a space."""
     found, spec = shutil.which("spark-submit", path=path), importlib.util.find_spec("pyspark")
     if "SPARK_HOME" in os.environ or found is None or spec is None or spec.origin is None:
         return {}
@@ -261,8 +258,7 @@ def job_file() -> Path:
 def submit_conf(
     command: Sequence[str] = _CONF_COMMAND, seconds_max: float = _CONF_SECONDS_MAX
 ) -> dict[str, str]:
-    """Return Spark's settings for this machine from the jobs' code; {} after an error, which only costs
-    speed.
+    """Return Spark's settings for this machine from the jobs' code; {} after an error, which only costs speed.
 
     Its stderr is logged line by line, because a first build of the class archive takes minutes.
     """

@@ -62,10 +62,7 @@ def check_kubernetes(host: str) -> None:
 
 
 def check_deploy_mode(asked: str | None) -> None:
-    """Check that the driver runs in the worker.
-
-    :raises ConfigError: it is ``cluster``
-    """
+    """Check that the driver runs in the worker."""
     if asked == "cluster":
         raise ConfigError(
             "the deploy mode cluster is refused: a driver in the cluster has no credentials of Airflow's connections,"
@@ -77,8 +74,6 @@ def check_deploy_mode(asked: str | None) -> None:
 def check_answers(master: str, seconds_max: float = _SECONDS_MAX) -> None:
     """Check that a standalone master listens; Spark itself would try for a minute. Other masters have no
     single address.
-
-    :raises UnavailableError: no address answers
     """
     found = _STANDALONE.fullmatch(master)
     if found is None:
@@ -102,7 +97,6 @@ def python_conf(given: str | None, master: str) -> dict[str, str]:
     """Return the Spark settings for the Python of the executors.
 
     :param given: the Param ``spark_python``: a path on the executors, a packed environment, or ``image:NAME``
-    :raises ConfigError: an invalid value, or one that this master does not support
     """
     if given is None or not is_given(given):
         return {}

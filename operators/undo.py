@@ -79,9 +79,7 @@ class LakeFSUndoOperator(ReachesLakeFS, UndoOperator):
 
 
 class LakeFSRestoreOperator(LakeFSUndoOperator):
-    """Restore objects that a run deleted: the same bytes under the same keys. Existing objects are not
-    replaced.
-    """
+    """Restore objects that a run deleted: the same bytes under the same keys. Existing objects are not replaced."""
 
     step = "restore"
 
@@ -103,8 +101,7 @@ class LakeFSPurgeOperator(LakeFSUndoOperator):
 
 
 class LakeFSMetadataOperator(LakeFSUndoOperator):
-    """Find range and metarange files without a commit, restore files with a new commit, delete old ones if
-    configured.
+    """Find range and metarange files without a commit, restore files with a new commit, delete old ones if configured.
 
     :param kv_conn_id: connection of lakeFS's key-value store, which has every commit (templated)
     """

@@ -21,7 +21,6 @@ def json_variable(name: str) -> Any:
     Airflow's own JSON option would log invalid text and return the default, without the limits in the text.
 
     :raises ConfigError: the value is invalid JSON or null, or access is denied
-    :raises UnavailableError: the lookup fails
     """
     try:
         text = _read_text(name)

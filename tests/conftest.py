@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -73,6 +74,12 @@ def stand_in() -> Iterator[Callable[[Callable[..., Any], Callable[..., Any]], No
     """Puts a function in the place of a method of all stores in memory; see `tests.support.stand_ins`."""
     with ExitStack() as stack:
         yield lambda method, instead: stack.enter_context(standing_in(method, instead))
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries follow each other at once."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
 @pytest.fixture(scope="session")

@@ -53,8 +53,6 @@ class Question:
     Attributes:
         approvers: ids of the approvers; () is everybody.
         answer_until: the store's time; later answers count as a rejection.
-        wait: the remaining time.
-        report: URI of the report's page.
         digest: of the request; an answer carries it.
     """
 
@@ -73,12 +71,7 @@ def word_question(
     """Format the request of a run, and keep the lease for its wait.
 
     Args:
-        repository: in the form "lakeFS repository lake".
         lines: of the body; read after the lease is renewed.
-        report: URI of the page of its report so far.
-
-    Raises:
-        LeaseHeldError: another run has taken over.
     """
     request = asked.request
     wait = max(request.answer_until - run.store_now(), timedelta(seconds=1))
@@ -98,12 +91,7 @@ def word_question(
 def first_lines(
     run: PlannedRun[Any], asked: Asked, repository: str, guards: GuardsOutput, report: str
 ) -> Iterator[str]:
-    """Format the reason, the subject and the consequences of a request.
-
-    Args:
-        repository: its name or URI.
-        report: URI of the page of its report so far.
-    """
+    """Format the reason, the subject and the consequences of a request."""
     plan, request = run.plan, asked.request
     yield f"{plain(request.why)}\n"
     yield f"- Repository {code(repository)}, a run in mode {plan.mode} ({plain(plan.why_mode)})"
@@ -120,11 +108,7 @@ def _share(guards: GuardsOutput) -> str:
 
 
 def kinds(title: str, found: Iterable[Mapping[str, Any]], words: Mapping[str, str]) -> Iterator[str]:
-    """Format objects by kind, with examples; empty without objects.
-
-    Args:
-        found: kinds: `reason` or `why`, `objects`, `bytes`, `examples`.
-    """
+    """Format objects by kind, with examples; empty without objects."""
     shown = [item for item in found if item["objects"]]
     if not shown:
         return
@@ -142,11 +126,7 @@ def _example(example: Mapping[str, Any]) -> str:
 
 
 def approval_text(said: Mapping[str, Any]) -> str:
-    """Format a request and its answer for a report.
-
-    Args:
-        said: value of `ApproveOutput.approval`.
-    """
+    """Format a request and its answer for a report."""
     if said["state"] == "waiting":
         return f"awaited until {said['answer_until'][:16].replace('T', ' ')} UTC. {said['why']}"
     at = f"{said['at'][:19].replace('T', ' ')} UTC"
@@ -156,11 +136,7 @@ def approval_text(said: Mapping[str, Any]) -> str:
 
 
 def what_to_do(outcome: str, command: str) -> str:
-    """The advice about an approval for the reader of a report; "" for other outcomes.
-
-    Args:
-        command: of the collector, such as "dredge gc".
-    """
+    """The advice about an approval for the reader of a report; "" for other outcomes."""
     if outcome == "awaiting_approval":
         return (
             "Read the candidates below. Then approve or reject them: in Airflow under Required Actions, for any run"

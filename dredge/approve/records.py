@@ -39,13 +39,9 @@ class Request:
     """A request for approval; a payload.
 
     Attributes:
-        plan: digest of its plan.
         candidates: digest of the candidates.
         guards: digest of the guards' result, including holds.
-        objects: number of objects to delete.
-        why: the reason for the request, a sentence.
         approvers: ids of the Airflow users with the right to approve; () is everybody, everywhere.
-        asked_at: the store's time.
         answer_until: deadline of an approval, in the store's time.
         sweep_until: deadline of the sweep, in the store's time.
     """
@@ -83,10 +79,8 @@ class Answer:
 
     Attributes:
         request: SHA-256 of the request's bytes.
-        candidates: digest of the candidates.
         by: id of the person; "" at the end of the wait.
         through: `AIRFLOW`, `TIME_OUT`, or the command of the collector's `ApproveOutput`.
-        at: the store's time.
     """
 
     request: str
@@ -100,13 +94,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request with its answers.
-
-    Attributes:
-        digest: SHA-256 of its bytes.
-        approved: the first approval; None without an approval.
-        rejected: the first rejection; None without a rejection.
-    """
+    """A request with its answers."""
 
     request: Request
     digest: str
@@ -122,12 +110,7 @@ class Asked:
 def subject_of(
     run: PlannedRun[Any], summaries: Mapping[str, StepSummary], output: type[ApproveOutput]
 ) -> dict[str, str]:
-    """The ids and digests of a request, from matching results.
-
-    Args:
-        summaries: of the steps with candidates and guards.
-        output: of the collector's step approve; it names these steps.
-    """
+    """The ids and digests of a request, from matching results."""
     return {
         "run_id": run.plan.run_id,
         "plan": plan_digest(run.folder),
@@ -153,11 +136,7 @@ def ask(run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, 
 def request_of(
     run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, why: str, asked_at: datetime
 ) -> Request:
-    """The request of a run; all but the time follows from its plan and its results.
-
-    Args:
-        asked_at: the store's time.
-    """
+    """The request of a run; all but the time follows from its plan and its results."""
     plan = run.plan
     sweep_until = plan.created_at + timedelta(hours=plan.config.safety.mark_age_hours_max)
     return Request(
@@ -173,11 +152,7 @@ def request_of(
 
 
 def read_asked(run: PlannedRun[Any], subject: Mapping[str, str]) -> Asked | None:
-    """Read a request with its answers; None without a request.
-
-    Raises:
-        FormatError: a damaged record, or a record of another subject than its name.
-    """
+    """Read a request with its answers; None without a request."""
     reader, place = run.folder.writer, _place(subject)
     try:
         data = reader.get(f"{place}/request.json")
@@ -204,14 +179,7 @@ def _rejections(reader: ObjectReader, place: str = "") -> list[str]:
 
 
 def record_answer(run: PlannedRun[Any], asked: Asked, decision: Decision, by: str, through: str) -> Asked:
-    """Write an answer; an existing equal decision stays.
-
-    Args:
-        by: id of the person; "" at the end of the wait.
-
-    Returns:
-        The request with all answers.
-    """
+    """Write an answer; an existing equal decision stays."""
     answer = Answer(
         request=asked.digest,
         run_id=asked.request.run_id,

@@ -47,14 +47,7 @@ log = logging.getLogger("dredge")
 
 
 def keep_lease(run: PlannedRun[Any], until: datetime, take_back: bool = False) -> None:
-    """Prolong a run's lease.
-
-    Args:
-        until: the store's time.
-
-    Raises:
-        LeaseHeldError: another run has it.
-    """
+    """Prolong a run's lease."""
     wait = max(until - run.store_now(), timedelta(seconds=1))
     Lease(run.state, wait, run.store_now).renew(run.plan.lease, take_back=take_back)
 
@@ -88,9 +81,6 @@ type Veto = Callable[[], str]
 def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOutput]) -> Veto:
     """Check the approval of a sweep, if the run needs one.
 
-    Args:
-        record: of the sweep, with its inputs.
-
     Returns:
         A check for a rejection during the deletion.
 
@@ -119,9 +109,6 @@ def check_approved(run: PlannedRun[Any], asked: Asked, answer: Answer, guards: G
 
     The request is a file with the approvers and the deadline, so it must equal the request made from the plan and the
     guards' result.
-
-    Raises:
-        RefusedError: the approval is invalid.
     """
     request, now = asked.request, run.store_now()
     latest = now + timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
@@ -164,11 +151,7 @@ def _refused(run: PlannedRun[Any], what: str) -> RefusedError:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The requests and answers of a collector's runs.
-
-    Attributes:
-        output: of the collector's step approve.
-    """
+    """The requests and answers of a collector's runs."""
 
     output: type[ApproveOutput]
 
@@ -199,11 +182,7 @@ class Approvals:
         """Approve or reject the request of a run. The first answer stays; a rejection overrides approvals.
 
         Args:
-            by: id of the person; "" at the end of the wait.
             question: digest of the displayed request; None when the current request was displayed.
-
-        Returns:
-            The request with all answers.
 
         Raises:
             RejectedError: an approval after a rejection.
@@ -226,11 +205,7 @@ class Approvals:
         return found
 
     def find_question(self, run: PlannedRun[Any]) -> Asked:
-        """Read the current request of a run.
-
-        Raises:
-            RefusedError: no request, or results of different runs.
-        """
+        """Read the current request of a run."""
         summaries = check_chain(run.folder, self.output.STEP, collect_links(self.output.INPUTS))
         asked = read_asked(run, subject_of(run, summaries, self.output))
         if asked is None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.collectors import Collector, add_commands
 from dredge.commands.gc_analysis import cost_command, metadata_command, plan_command, why_command
 from dredge.commands.gc_recovery import (
-    acknowledge_command,
     forget_lost_command,
     lift_block_command,
     lost_command,
-    open_repository_state,
     own_command,
-    pins_command,
-    purge_command,
     restore_command,
 )
 from dredge.commands.options import (
@@ -29,24 +27,22 @@ from dredge.commands.options import (
     setting_options,
     take_settings,
 )
-from dredge.commands.printing import (
-    exit_code,
-    list_runs,
-    log_lines,
-    print_resume,
-    save_and_show_summary,
-    show_preflight,
-    show_progress,
-    show_report,
-    show_runs,
-)
-from dredge.commands.statements import answer_commands, forget_variable_command
+from dredge.commands.printing import log_lines, save_and_show_summary, show_progress
+from dredge.errors import PartialError
+from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many.choose import ManyConfig
+from dredge.gc.many import ManyConfig, choose_repositories, collect_each
+from dredge.gc.run import RUNS, open_state
+from dredge.gc.undo_config import PurgeConfig
+from dredge.lakefs import LakeFSClient
+from dredge.runs.parts import BY_DIGEST, cache_parts
+from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.storage import open_reader
+from dredge.xid import new_descending_xid
 
 if TYPE_CHECKING:
     from dredge.gc.run import Run
-    from dredge.runs.tasks import LocalRunner
+    from dredge.storage import ObjectWriter
 
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,21 +51,53 @@ def command() -> None:
     Nothing is deleted without `--apply`."""
 
 
+def open_repository_state(repository: str) -> ObjectWriter:
+    """Open the state folder of a repository."""
+    return open_state(LakeFSClient.from_env().repository(repository).namespace)
+
+
+def _read_report(uri: str) -> dict[str, Any]:
+    from dredge.gc.save_report.report import read_report
+
+    return read_report(uri)
+
+
+def _reopen(uri: str) -> Run:
+    from dredge.gc.planning import reopen_run
+
+    return reopen_run(uri)
+
+
+def _to_its_end(run: Run, runner: TaskRunner) -> None:
+    steps.to_its_end(run, runner)
+    found = _read_report(run.plan.run_uri)
+    if found["outcome"] not in ("success", "dry_run"):
+        problems = found["problems"] or ["some of the objects stayed"]
+        raise PartialError(f"run {run.plan.run_id} is {found['outcome']}. {problems[0]}")
+
+
+COLLECTOR = Collector(
+    group="gc",
+    metavar="REPOSITORY",
+    setting="repository",
+    repository="my-repo",
+    run="s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN",
+    services="the server or the store",
+    steps="dredge.gc.steps",
+    runs=RUNS,
+    config=GCConfig,
+    purge_config=PurgeConfig,
+    open_state=open_repository_state,
+    read_report=_read_report,
+    reopen=_reopen,
+    to_its_end=_to_its_end,
+    check=lambda config: steps.check(config),
+    purge=steps.purge,
+)
+add_commands(command, COLLECTOR)
 for _added in (
-    why_command,
-    cost_command,
-    plan_command,
-    metadata_command,
-    lost_command,
-    forget_lost_command,
-    *answer_commands("gc", "s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN", "dredge.gc.steps"),
-    restore_command,
-    purge_command,
-    pins_command,
-    acknowledge_command,
-    own_command,
-    lift_block_command,
-    forget_variable_command("gc", "REPOSITORY", "my-repo", open_repository_state),
+    *(why_command, cost_command, plan_command, metadata_command),
+    *(restore_command, lost_command, forget_lost_command, own_command, lift_block_command),
 ):
     command.add_command(_added)
 
@@ -102,87 +130,9 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     """
     config = GCConfig.from_params({**given(settings), "repository": repository, "dry_run": not apply})
     show_progress(quiet)
-
-    from dredge.gc import steps
-    from dredge.runs.parts import BY_DIGEST, cache_parts
-    from dredge.runs.tasks import LocalRunner
-
-    with (
-        LocalRunner(processes) as runner,
-        cache_parts(BY_DIGEST),
-    ):  # planning reads the files of the run before
+    with cache_parts(BY_DIGEST):  # planning reads the files of the run before
         plan = steps.plan_run(config)
-        _show_outcome(steps.Run.open(plan.run_uri, plan=plan), runner, as_json)
-
-
-@command.command("resume")
-@click.argument("uri", metavar="RUN")
-@PROCESSES
-@QUIET
-@json_option("The whole report as one JSON object.")
-def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
-    """Continue a run of `dredge gc run` after its approval, or after a step failed.
-
-    Servers and stores are found as by `dredge gc run`.
-
-    \b
-    Examples:
-      dredge gc resume s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN
-
-    \b
-    Exit codes: those of `dredge gc run`
-    """
-    from dredge.gc.planning import reopen_run
-    from dredge.runs.tasks import LocalRunner
-
-    show_progress(quiet)
-    with LocalRunner(processes) as runner:
-        _show_outcome(reopen_run(uri.rstrip("/")), runner, as_json)
-
-
-@command.command("runs")
-@click.argument("uri", metavar="NAMESPACE")
-@click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@JSON
-def runs(uri: str, limit: int, as_json: bool) -> None:
-    """List the runs of a repository, newest first.
-
-    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo, or a run root. Stores are reached by the
-    usual AWS_… variables.
-
-    \b
-    Examples:
-      dredge gc runs s3://bucket/my-repo --limit 5
-
-    \b
-    Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
-    """
-    from dredge.gc.run import RUNS
-
-    show_runs(list_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
-
-
-@command.command("report")
-@click.argument("uri", metavar="RUN")
-@json_option("The whole report as one JSON object.")
-def report(uri: str, as_json: bool) -> None:
-    """Show the report of a run.
-
-    RUN is the URI of the run's folder, as `dredge gc runs` shows it. Also works during the run and
-    after it failed.
-
-    \b
-    Examples:
-      dredge gc report s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN --json
-
-    \b
-    Exit codes: 0 the run is a success, a dry run or in progress · 1 it failed or deleted only a part
-                2 no such run · 3 a guard refused it, it awaits approval, or was rejected
-                4 the store is not available
-    """
-    found = _report(uri)
-    show_report(found, as_json)
-    raise SystemExit(exit_code(found))
+        COLLECTOR.finish(steps.Run.open(plan.run_uri, plan=plan), processes, as_json)
 
 
 @command.group("index")
@@ -231,30 +181,8 @@ def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
     _show_verified(found, as_json)
 
 
-def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
-    """Do the remaining steps of a run, and show its report, also when a step fails."""
-    from dredge.errors import PartialError
-    from dredge.gc import steps
-    from dredge.runs.failures import closing_with
-
-    def show() -> None:
-        show_report(_report(planned.plan.run_uri), as_json, planned.plan.run_uri)
-
-    with print_resume("dredge gc", planned.plan.run_uri), closing_with(show, "showing the report"):
-        steps.to_its_end(planned, runner)
-    found = _report(planned.plan.run_uri)
-    if found["outcome"] not in ("success", "dry_run"):
-        problems = found["problems"] or ["some of the objects stayed"]
-        raise PartialError(f"run {planned.plan.run_id} is {found['outcome']}. {problems[0]}")
-
-
 def _verify(uri: str, against_ranges: bool, rebuild: bool = False) -> dict[str, Any]:
-    from datetime import UTC, datetime
-
     from dredge.gc.index.upkeep import rebuild_index, verify_index
-    from dredge.gc.run import open_state
-    from dredge.storage import open_reader
-    from dredge.xid import new_descending_xid
 
     reader, state = open_reader(uri), open_state(uri)
     found = verify_index(reader, state, uri, against_ranges)
@@ -291,17 +219,6 @@ def _show_verified(found: dict[str, Any], as_json: bool) -> None:
         click.echo("all is well")
 
 
-def _report(uri: str) -> dict[str, Any]:
-    from dredge.gc.save_report.report import read_report
-
-    return read_report(uri)
-
-
-def _deleted(found: dict[str, Any]) -> int | None:
-    deleted: int | None = found["counts"].get("deleted_objects")
-    return deleted
-
-
 @command.command("all")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry runs).")
 @setting_options(ManyConfig)
@@ -335,37 +252,8 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
 
 
 def _collect(many: ManyConfig, make_config: Any, at_once: int, run_root: str | None, as_json: bool) -> int:
-    from dredge.gc.many.choose import choose_repositories
-    from dredge.gc.many.collect import collect_each
-    from dredge.lakefs import LakeFSClient
-    from dredge.runs.tasks import LocalRunner
-
     client = LakeFSClient.from_env()
     chosen = choose_repositories(many, client, None, run_root)
     with LocalRunner() as runner:
         outcomes = list(collect_each(chosen.repositories, make_config, runner, client, at_once))
     return save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)
-
-
-@command.command("check")
-@click.argument("repository")
-@setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
-@JSON
-def check_command(repository: str, as_json: bool, **settings: object) -> None:
-    """Check everything that a collection of REPOSITORY needs, within 20 seconds.
-
-    Server, store and key-value store are found as by `dredge gc run`, and so are settings. Nothing is changed: a small
-    object is written below data/ and below _lakefs/, to try the rights, and removed again.
-
-    \b
-    Examples:
-      dredge gc check my-repo
-      dredge gc check my-repo --undo versions --json
-
-    \b
-    Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
-    """
-    from dredge.gc.preflight import check
-
-    config = GCConfig.from_params({**given(settings), "repository": repository, "dry_run": False})
-    show_preflight(check(config), as_json)

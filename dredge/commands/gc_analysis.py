@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import FiniteRange
+from dredge.commands.options import JSON, FiniteRange, given, setting_options
+from dredge.errors import ConfigError
+from dredge.gc.metadata.config import DELETE, REPORT, MetadataConfig
+from dredge.gc.storage_classes import STORAGE_CLASSES
+from dredge.lakefs import LakeFSClient
+from dredge.runs.clock import utc_now
 from dredge.runs.payload import to_json
+from dredge.runs.rendering import render_curve
 
 if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun
     from dredge.gc.insight.what_if import Proposal
-import logging
-import os
-import sys
-
-from dredge.commands.options import setting_options
-from dredge.gc.metadata.config import DELETE, REPORT, MetadataConfig
-
-if TYPE_CHECKING:
+    from dredge.gc.mark_uncommitted import KVAccess
     from dredge.runs.summary import StepSummary
-from dredge.commands.options import JSON, given
 
 _RUN = click.option(
     "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder; without, the newest complete one."
@@ -67,12 +69,10 @@ def why_command(
     """
     from dredge.gc.insight.why import why
     from dredge.gc.insight.why_answer import KEPT, UNKNOWN, answer_lines, find_target
-    from dredge.lakefs import LakeFSClient
-    from dredge.runs.clock import utc_now
 
     client = LakeFSClient.from_env()
     target = find_target(client, what, repository)
-    answer = why(client, target, utc_now(), run_root, _kv(), requests_max=requests_max)
+    answer = why(client, target, utc_now(), run_root, kv_access(), requests_max=requests_max)
     if as_json:
         click.echo(json.dumps(to_json(answer) | {"verdict": answer.verdict}))
     else:
@@ -174,19 +174,17 @@ def plan_command(
     Exit codes: 0 estimated · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
-    from dredge.errors import ConfigError
-    from dredge.gc.insight.base_run import all_commits
-    from dredge.gc.insight.proposals import curve_of, table_lines
     from dredge.gc.insight.run_cost import expected, expected_lines
-    from dredge.gc.insight.what_if import what_if
-    from dredge.lakefs import LakeFSClient
-    from dredge.runs.rendering import render_curve
+    from dredge.gc.insight.what_if import curve_of, table_lines, what_if
 
     client = LakeFSClient.from_env()
     base = _base(repository, run_uri, run_root)
     proposals = _proposals(base, days, branch, files)
-    access = _kv()
-    known = None if access is None else all_commits(access, repository, base.plan.namespace)
+    access = kv_access()
+    known = None
+    if access is not None:
+        with access.records(repository, base.plan.namespace) as records:
+            known = records.commits()
     foreseen = what_if(base, proposals, lambda item: client.commit(repository, item), known)
     found = [to_json(item) for item in foreseen]
     unnamed = base.unnamed_metaranges()
@@ -224,8 +222,7 @@ _KINDS_OF_RUN = {
 
 
 def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple[str, ...]) -> list[Proposal]:
-    from dredge.errors import ConfigError
-    from dredge.gc.insight.proposals import as_now, by_days, from_file, read_days
+    from dredge.gc.insight.what_if import as_now, by_days, from_file, read_days
 
     if branch is not None and days is None:
         raise ConfigError("--branch needs --retention-days")
@@ -236,9 +233,7 @@ def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple
 
 
 def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun:
-    from dredge.errors import ConfigError
     from dredge.gc.insight.base_run import find_base, open_base
-    from dredge.lakefs import LakeFSClient
 
     if run_uri is not None:
         found = open_base(run_uri)
@@ -256,9 +251,6 @@ def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun
 
 
 def _price(price: float | None, storage_class: str | None) -> float | None:
-    from dredge.errors import ConfigError
-    from dredge.gc.storage_classes import STORAGE_CLASSES
-
     if storage_class is None:
         return price
     if price is not None:
@@ -268,10 +260,8 @@ def _price(price: float | None, storage_class: str | None) -> float | None:
     return STORAGE_CLASSES[storage_class]
 
 
-def _kv() -> Any:
+def kv_access() -> KVAccess | None:
     """How the key-value store is reached; None when the environment does not say."""
-    import os
-
     from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
 
     return KVAccess.from_env() if os.environ.get(URL) else None
@@ -315,16 +305,10 @@ def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **
 
 
 def _report(config: MetadataConfig, as_json: bool) -> None:
-    from datetime import timedelta
-
-    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
     from dredge.gc.metadata.files import report_lines, report_metadata
-    from dredge.lakefs import LakeFSClient
-    from dredge.runs.clock import utc_now
 
-    access = KVAccess.from_env() if os.environ.get(URL) else None
     min_age = timedelta(hours=config.min_age_hours)
-    report = report_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, access)
+    report = report_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, kv_access())
     if as_json:
         click.echo(json.dumps(report.figures()))
         return

@@ -1,29 +1,28 @@
-"""`dredge gc restore`, `purge`, `pins`, `acknowledge`, `own`, `lift-block`, `lost` and `forget-lost`."""
+"""`dredge gc restore`, `own`, `lift-block`, `lost` and `forget-lost`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import setting_options
-from dredge.commands.printing import show_alarms, show_outcomes, show_pins, show_progress
-from dredge.gc.undo_config import PurgeConfig, RestoreConfig
-from dredge.runs.payload import to_json
-
-if TYPE_CHECKING:
-    from dredge.storage import ObjectWriter
-import os
-from collections.abc import Sequence
-
-from dredge.commands.options import FiniteRange
+from dredge.commands.gc_analysis import kv_access
+from dredge.commands.options import BY, JSON, PROCESSES, REASON, FiniteRange, given, setting_options
+from dredge.commands.printing import show_outcomes, show_progress
+from dredge.errors import ConfigError
+from dredge.gc import steps
 from dredge.gc.config import KEEP_UNNAMED_DAYS
+from dredge.gc.run import read_plan
+from dredge.gc.undo_config import RestoreConfig
+from dredge.lakefs import LakeFSClient
+from dredge.lakefs.writing import LakeFSWriter
+from dredge.runs.payload import to_json
+from dredge.runs.tasks import LocalRunner
 
 if TYPE_CHECKING:
-    from dredge.gc.mark_uncommitted import KVAccess
     from dredge.gc.witness.lost import LostCommit, Restored
-from dredge.commands.options import ACKNOWLEDGE_REASON, BY, JSON, PROCESSES, REASON, given
 
 
 @click.command("restore")
@@ -51,10 +50,6 @@ def restore_command(
                 4 the server or the store is not available, or some objects were not restored: restore again
                 5 a file cannot be trusted · 6 no such repository
     """
-    from dredge.errors import ConfigError
-    from dredge.gc.restore import restore
-    from dredge.gc.run import read_plan
-    from dredge.runs.tasks import LocalRunner
     from dredge.undo.putting_back import OUTCOMES
 
     if repository is None:
@@ -66,96 +61,7 @@ def restore_command(
     )
     show_progress(quiet=False)
     with LocalRunner(processes) as runner:
-        show_outcomes(restore(config, runner), OUTCOMES, as_json)
-
-
-@click.command("purge")
-@click.argument("repository")
-@click.option("--apply", is_flag=True, help="Delete (default: only list).")
-@setting_options(PurgeConfig, without=("repository", "dry_run"))
-@PROCESSES
-@JSON
-def purge_command(repository: str, apply: bool, processes: int, as_json: bool, **settings: Any) -> None:
-    """Permanently delete old copies and versions of deleted objects. Only lists them without --apply.
-
-    Only copies and versions in the ledgers of runs are deleted: copies below the run folders, and versions right below
-    the delete markers. Current versions and pinned objects stay.
-
-    \b
-    Examples:
-      dredge gc purge my-repo
-
-    \b
-    Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is in progress
-                4 the server or the store is not available, or some deletions failed: purge again
-                5 a file cannot be trusted: nothing was deleted · 6 no such repository
-    """
-    from dredge.gc.steps import purge
-    from dredge.runs.tasks import LocalRunner
-    from dredge.undo.leftovers import OUTCOMES
-
-    config = PurgeConfig.from_params({**given(settings), "repository": repository, "dry_run": not apply})
-    show_progress(quiet=False)
-    with LocalRunner(processes) as runner:
-        show_outcomes(purge(config, runner), OUTCOMES, as_json)
-
-
-@click.command("pins")
-@click.argument("repository")
-@click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete its objects.")
-@JSON
-def pins_command(repository: str, end: str | None, as_json: bool) -> None:
-    """List restored objects with a pin against the next runs, with end and reason.
-
-    \b
-    Examples:
-      dredge gc pins my-repo
-
-    \b
-    Exit codes: 0 listed, or ended · 2 no such pin · 4 the server or the store is not available
-                5 a pin cannot be read · 6 no such repository
-    """
-    show_pins(open_repository_state(repository), repository, end, as_json)
-
-
-@click.command("acknowledge")
-@click.argument("repository")
-@ACKNOWLEDGE_REASON
-@BY
-@JSON
-def acknowledge_command(repository: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a repository: deleted live objects. Until then no run deletes.
-
-    Without --reason it lists alarms: number of objects, the deleting run, and restored objects. An
-    acknowledged object raises no second alarm, unless another run deletes it.
-
-    \b
-    Examples:
-      dredge gc acknowledge my-repo
-      dredge gc acknowledge my-repo --reason "the clone on the same bucket is stopped, all objects are back"
-
-    \b
-    Exit codes: 0 acknowledged, or no alarm is open · 2 bad input · 4 the server or the store is not available
-                5 an alarm cannot be read · 6 no such repository · 10 an alarm is open
-    """
-    from dredge.runs.consents import record_consent
-    from dredge.undo.alarms import Acknowledged, acknowledge, open_alarms
-
-    state = open_repository_state(repository)
-    found = open_alarms(state)
-    if reason is not None and found:
-        what = {"alarms": [alarm.alarm_id for alarm in found]}
-        said = record_consent(state, "acknowledge", repository, reason, what, by)
-        found = acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
-    show_alarms(found, reason is not None, as_json)
-
-
-def open_repository_state(repository: str) -> ObjectWriter:
-    """Open the state folder of a repository."""
-    from dredge.gc.run import open_state
-    from dredge.lakefs import LakeFSClient
-
-    return open_state(LakeFSClient.from_env().repository(repository).namespace)
+        show_outcomes(steps.restore(config, runner), OUTCOMES, as_json)
 
 
 @click.command("own")
@@ -186,7 +92,6 @@ def own_command(
     Exit codes: 0 done · 2 bad input · 3 not the owner's server, or a run is in progress
                 4 the server or the store is not available · 6 no such repository
     """
-    from dredge.errors import ConfigError
     from dredge.gc.witness import people
 
     if alias and without_id:
@@ -282,9 +187,7 @@ def lost_command(
                 4 the server or the store is not available · 5 the record of the last run cannot be trusted
                 6 no such repository · 7 another branch has the name
     """
-    from dredge.errors import ConfigError
     from dredge.gc.witness.lost import LostCommits
-    from dredge.lakefs.writing import LakeFSWriter
 
     if apply != bool(names):
         raise ConfigError(
@@ -292,7 +195,7 @@ def lost_command(
             " lists them."
         )
     client = LakeFSWriter.from_env()
-    found = LostCommits.find(client, repository, keep_unnamed_days, _kv_access())
+    found = LostCommits.find(client, repository, keep_unnamed_days, kv_access())
     if not apply:
         _show_lost(found.found, repository, as_json)
         return
@@ -321,9 +224,8 @@ def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, 
                 the owner · 4 the server or the store is not available · 6 no such repository
     """
     from dredge.gc.witness.lost import forget_lost
-    from dredge.lakefs import LakeFSClient
 
-    consent, found = forget_lost(LakeFSClient.from_env(), repository, reason, keep_unnamed_days, _kv_access())
+    consent, found = forget_lost(LakeFSClient.from_env(), repository, reason, keep_unnamed_days, kv_access())
     if as_json:
         click.echo(json.dumps({"at": consent.at.isoformat(), "lost": [to_json(item) for item in found]}))
         return
@@ -331,12 +233,6 @@ def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, 
     click.echo(
         f"{consent.who} gave up {len(found):,} commits at {consent.at:%Y-%m-%d %H:%M} UTC: {consent.why}"
     )
-
-
-def _kv_access() -> KVAccess | None:
-    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
-
-    return KVAccess.from_env() if os.environ.get(URL) else None
 
 
 def _show_lost(found: Sequence[LostCommit], repository: str, as_json: bool) -> None:

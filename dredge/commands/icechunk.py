@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.collectors import Collector, add_commands
 from dredge.commands.icechunk_insight import cost_command, why_command
-from dredge.commands.icechunk_recovery import (
-    acknowledge_command,
-    forget_lost_command,
-    lost_command,
-    open_state,
-    pins_command,
-    purge_command,
-    restore_command,
-)
+from dredge.commands.icechunk_recovery import forget_lost_command, lost_command, restore_command
 from dredge.commands.options import (
     AT_ONCE,
-    JSON,
     PROCESSES,
     QUIET,
     Command,
@@ -31,26 +23,22 @@ from dredge.commands.options import (
     setting_options,
     take_settings,
 )
-from dredge.commands.printing import (
-    exit_code,
-    list_runs,
-    log_lines,
-    print_resume,
-    save_and_show_summary,
-    show_preflight,
-    show_progress,
-    show_report,
-    show_runs,
-)
-from dredge.commands.statements import answer_commands, forget_variable_command
+from dredge.commands.printing import log_lines, save_and_show_summary, show_progress
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig
+from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig, IcechunkPurgeConfig
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig
-from dredge.icechunk.many import ManyConfig
+from dredge.icechunk.maintenance import RUNS
+from dredge.icechunk.many import ManyConfig, choose_repositories, summary_root
+from dredge.runs.rendering import size_text
+from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.storage import open_reader
 
 if TYPE_CHECKING:
     from dredge.icechunk.collection.run import Run
     from dredge.icechunk.expiration.plan import ExpirationPlan
+    from dredge.runs.preflight import Preflight
+    from dredge.runs.summary import StepSummary
+    from dredge.storage import ObjectWriter
 
 REFS_SHOWN = 10
 
@@ -64,18 +52,92 @@ def command() -> None:
     """
 
 
-for _added in (
-    *answer_commands("icechunk", "s3://bucket/weather/_dredge/runs/RUN", "dredge.icechunk.collection.steps"),
-    why_command,
-    cost_command,
-    restore_command,
-    purge_command,
-    pins_command,
-    lost_command,
-    forget_lost_command,
-    acknowledge_command,
-    forget_variable_command("icechunk", "URI", "s3://lake/weather", open_state),
-):
+def _open_state(uri: str) -> ObjectWriter:
+    from dredge.icechunk.collection.undo import collected_of
+
+    return collected_of(uri).state  # refuses a place without a repository
+
+
+def _read_report(uri: str) -> dict[str, Any]:
+    from dredge.icechunk.collection.report import build_report
+    from dredge.icechunk.collection.run import Run
+
+    return build_report(Run.open(uri))
+
+
+def _reopen(uri: str) -> Run:
+    from dredge.icechunk.collection.steps import reopen_run
+
+    return reopen_run(uri)
+
+
+def _to_its_end(run: Run, runner: TaskRunner) -> None:
+    from dredge.icechunk.collection.steps import to_its_end
+
+    to_its_end(run, runner)
+
+
+def _check(config: CollectConfig) -> Preflight:
+    from dredge.icechunk.preflight import check
+
+    return check(config)
+
+
+def _purge(config: IcechunkPurgeConfig, runner: TaskRunner) -> StepSummary:
+    from dredge.icechunk.collection.undo import purge
+
+    return purge(config, runner)
+
+
+def _expirations(uri: str, limit: int) -> tuple[dict[str, Any], list[str]]:
+    """The applied expirations of a repository, as JSON and as lines."""
+    from dredge.icechunk.expiration.stored import list_applied
+
+    rows, lines = [], []
+    for found in list_applied(uri, limit):
+        times = [f"{at:%Y-%m-%d %H:%M:%S}" for at in (found.at, found.expiration.instant)]
+        refs = list(found.refs_deleted)
+        rows.append(
+            {
+                "expiration_id": found.expiration_id,
+                "applied_at": found.at.isoformat(),
+                "older_than": found.expiration.threshold,
+                "released_snapshots": found.released,
+                "refs_deleted": refs,
+            }
+        )
+        lines.append(
+            f"{found.expiration_id:<22}{times[0]:<21}{times[1]:<21}{found.released:>12,}{len(refs):>14,}"
+        )
+    if lines:
+        lines.insert(
+            0,
+            f"\n{'EXPIRATION':<22}{'APPLIED (UTC)':<21}{'OLDER THAN':<21}{'RELEASED':>12}{'REFS DELETED':>14}",
+        )
+    return {"expirations": rows}, lines
+
+
+COLLECTOR = Collector(
+    group="icechunk",
+    metavar="URI",
+    setting="storage",
+    repository="s3://bucket/weather",
+    run="s3://bucket/weather/_dredge/runs/RUN",
+    services="the store",
+    steps="dredge.icechunk.collection.steps",
+    runs=RUNS,
+    config=CollectConfig,
+    purge_config=IcechunkPurgeConfig,
+    open_state=_open_state,
+    read_report=_read_report,
+    reopen=_reopen,
+    to_its_end=_to_its_end,
+    check=_check,
+    purge=_purge,
+    more_runs=_expirations,
+)
+add_commands(command, COLLECTOR)
+for _added in (why_command, cost_command, restore_command, lost_command, forget_lost_command):
     command.add_command(_added)
 
 
@@ -203,13 +265,12 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
     config = CollectConfig.from_params({**given(settings), "storage": uri, "dry_run": not apply})
     from dredge.icechunk.collection.steps import Run, plan_collection
 
-    _end_run(Run.open(plan_collection(config).run_uri), processes, as_json)
+    COLLECTOR.finish(Run.open(plan_collection(config).run_uri), processes, as_json)
 
 
 def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> ExpirationPlan:
     from dredge.icechunk.expiration.kept_refs import plan_for
     from dredge.icechunk.repository import read_history
-    from dredge.storage import open_reader
 
     expiration, reader = _expiration(asked), open_reader(uri)
     now = datetime.now(UTC)
@@ -227,7 +288,6 @@ def _expiration(asked: dict[str, Any]) -> Expiration:
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
     from dredge.icechunk.expiration.drawing import draw_plan
-    from dredge.runs.rendering import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
     shown = (
@@ -304,150 +364,10 @@ def _collect(
     as_json: bool,
 ) -> int:
     from dredge.icechunk.collect_each import collect_each
-    from dredge.icechunk.many import choose_repositories, summary_root
-    from dredge.runs.tasks import LocalRunner
 
     chosen, missing = choose_repositories(many, ())
     with LocalRunner() as runner:
         outcomes = list(collect_each(chosen, expiration, make_config, runner, at_once))
     return save_and_show_summary(
         outcomes, missing, summary_root(many, run_root, chosen), "icechunk-all", as_json
-    )
-
-
-@command.command("runs")
-@click.argument("uri", metavar="URI")
-@click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-@JSON
-def runs_command(uri: str, limit: int, as_json: bool) -> None:
-    """List the collections and expirations of a repository, newest first.
-
-    URI is the repository, or a run root.
-
-    \b
-    Examples:
-      dredge icechunk runs s3://bucket/weather --limit 5
-
-    \b
-    Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
-    """
-    from dredge.icechunk.expiration.stored import list_applied
-    from dredge.icechunk.maintenance import RUNS
-
-    applied = list_applied(uri, limit)
-    rows = [
-        {
-            "expiration_id": found.expiration_id,
-            "applied_at": found.at.isoformat(),
-            "older_than": found.expiration.threshold,
-            "released_snapshots": found.released,
-            "refs_deleted": list(found.refs_deleted),
-        }
-        for found in applied
-    ]
-    show_runs(list_runs(uri, RUNS, limit, _report, _deleted), uri, as_json, expirations=rows)
-    if applied and not as_json:
-        click.echo(
-            f"\n{'EXPIRATION':<22}{'APPLIED (UTC)':<21}{'OLDER THAN':<21}{'RELEASED':>12}{'REFS DELETED':>14}"
-        )
-    for found in () if as_json else applied:
-        times = [f"{at:%Y-%m-%d %H:%M:%S}" for at in (found.at, found.expiration.instant)]
-        refs = len(found.refs_deleted)
-        click.echo(f"{found.expiration_id:<22}{times[0]:<21}{times[1]:<21}{found.released:>12,}{refs:>14,}")
-
-
-@command.command("report")
-@click.argument("uri", metavar="RUN")
-@json_option("The whole report as one JSON object.")
-def report_command(uri: str, as_json: bool) -> None:
-    """Show the report of a collection. Also works during the run and after it failed.
-
-    RUN is the URI of the run's folder, as `dredge icechunk runs` shows it.
-
-    \b
-    Examples:
-      dredge icechunk report s3://bucket/weather/_dredge/runs/RUN --json
-
-    \b
-    Exit codes: 0 the run is a success, a dry run or in progress · 1 it failed or deleted only a part
-                2 no such run · 3 a guard refused it, it awaits approval, or was rejected
-                4 the store is not available
-    """
-    found = _report(uri.rstrip("/"))
-    show_report(found, as_json)
-    raise SystemExit(exit_code(found))
-
-
-@command.command("resume")
-@click.argument("uri", metavar="RUN")
-@PROCESSES
-@QUIET
-@json_option("The whole report as one JSON object.")
-def resume_command(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
-    """Continue a run of `dredge icechunk collect` after its approval, or after a step failed.
-
-    \b
-    Examples:
-      dredge icechunk resume s3://bucket/weather/_dredge/runs/RUN
-
-    \b
-    Exit codes: those of `dredge icechunk collect`
-    """
-    from dredge.icechunk.collection.steps import reopen_run
-
-    show_progress(quiet)
-    _end_run(reopen_run(uri.rstrip("/")), processes, as_json)
-
-
-def _end_run(run: Run, processes: int, as_json: bool) -> None:
-    """Do the remaining steps of a local run, and show its report, also when a step fails."""
-    from dredge.icechunk.collection.report import build_report
-    from dredge.icechunk.collection.steps import to_its_end
-    from dredge.runs.failures import closing_with
-    from dredge.runs.tasks import LocalRunner
-
-    def show() -> None:
-        show_report(build_report(run), as_json, run.plan.run_uri)
-
-    uri = run.plan.run_uri
-    with (
-        print_resume("dredge icechunk", uri),
-        closing_with(show, "showing the report"),
-        LocalRunner(processes) as runner,
-    ):
-        to_its_end(run, runner)
-
-
-def _report(uri: str) -> dict[str, Any]:
-    from dredge.icechunk.collection.report import build_report
-    from dredge.icechunk.collection.run import Run
-
-    return build_report(Run.open(uri))
-
-
-def _deleted(found: dict[str, Any]) -> int | None:
-    deleted: int = found["deleted"]["objects"]
-    return deleted
-
-
-@command.command("check")
-@click.argument("uri", metavar="URI")
-@setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
-@JSON
-def check_command(uri: str, as_json: bool, **settings: object) -> None:
-    """Check everything that a collection of the Icechunk repository at URI needs, within 20 seconds.
-
-    Nothing is changed: a small object is written in two folders, to try the rights, and removed again.
-
-    \b
-    Examples:
-      dredge icechunk check s3://bucket/weather
-
-    \b
-    Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
-    """
-    from dredge.icechunk.preflight import check
-
-    show_preflight(
-        check(CollectConfig.from_params({**given(settings), "storage": uri, "dry_run": False})), as_json
     )

@@ -8,6 +8,7 @@ import click
 
 from dredge.commands.options import JSON, FiniteRange
 from dredge.runs.payload import to_json
+from dredge.storage import open_reader
 
 
 @click.command("cost")
@@ -34,7 +35,6 @@ def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None
     """
     from dredge.icechunk.insight import cost_lines, measure_cost
     from dredge.icechunk.repository import read_history
-    from dredge.storage import open_reader
 
     reader = open_reader(uri)
     found = measure_cost(reader, read_history(reader))

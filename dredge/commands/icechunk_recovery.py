@@ -1,32 +1,16 @@
-"""`dredge icechunk restore`, `purge`, `pins`, `lost`, `forget-lost` and `acknowledge`."""
+"""`dredge icechunk restore`, `lost` and `forget-lost`."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dredge.commands.options import (
-    ACKNOWLEDGE_REASON,
-    BY,
-    JSON,
-    PROCESSES,
-    given,
-    setting_options,
-)
-from dredge.commands.printing import show_alarms, show_outcomes, show_pins, show_progress
-from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
-
-if TYPE_CHECKING:
-    from dredge.storage import ObjectWriter
-
-
-def open_state(uri: str) -> ObjectWriter:
-    """Open the state folder of a repository."""
-    from dredge.icechunk import maintenance
-
-    return maintenance.open_state(uri)
+from dredge.commands.options import BY, JSON, PROCESSES, given, setting_options
+from dredge.commands.printing import show_outcomes, show_progress
+from dredge.icechunk.collection.config import IcechunkRestoreConfig
+from dredge.runs.tasks import LocalRunner
 
 
 @click.command("restore")
@@ -62,7 +46,6 @@ def restore_command(
                 5 a file cannot be trusted · 6 no repository
     """
     from dredge.icechunk.collection.undo import restore
-    from dredge.runs.tasks import LocalRunner
     from dredge.undo.putting_back import OUTCOMES
 
     config = IcechunkRestoreConfig.from_params(
@@ -85,57 +68,6 @@ def _restore_expiration(uri: str, expiration_id: str, as_json: bool) -> None:
         return
     refs = f", refs {', '.join(done.refs)}" if done.refs else ""
     click.echo(f"{done.snapshots:,} snapshots are in the history again{refs}")
-
-
-@click.command("purge")
-@click.argument("uri", metavar="URI")
-@click.option("--apply", is_flag=True, help="Delete (default: only list).")
-@setting_options(IcechunkPurgeConfig, without=("storage", "dry_run"))
-@PROCESSES
-@JSON
-def purge_command(uri: str, apply: bool, processes: int, as_json: bool, **settings: Any) -> None:
-    """Permanently delete old copies and versions of deleted objects. Only lists them without --apply.
-
-    Only copies and versions in the ledgers of runs are deleted: copies below the run folders, and versions right below
-    the delete markers. Current versions and pinned objects stay.
-
-    \b
-    Examples:
-      dredge icechunk purge s3://bucket/weather
-
-    \b
-    Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is in progress
-                4 the store is not available, or some deletions failed: purge again
-                5 a file cannot be trusted: nothing was deleted · 6 no repository
-    """
-    from dredge.icechunk.collection.undo import purge
-    from dredge.runs.tasks import LocalRunner
-    from dredge.undo.leftovers import OUTCOMES
-
-    config = IcechunkPurgeConfig.from_params({**given(settings), "storage": uri, "dry_run": not apply})
-    show_progress(quiet=False)
-    with LocalRunner(processes) as runner:
-        show_outcomes(purge(config, runner), OUTCOMES, as_json)
-
-
-@click.command("pins")
-@click.argument("uri", metavar="URI")
-@click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete its objects.")
-@JSON
-def pins_command(uri: str, end: str | None, as_json: bool) -> None:
-    """List restored objects with a pin against the next collections, with end and reason.
-
-    \b
-    Examples:
-      dredge icechunk pins s3://bucket/weather
-
-    \b
-    Exit codes: 0 listed, or ended · 2 no such pin · 4 the store is not available · 5 a pin cannot be read
-                6 no repository
-    """
-    from dredge.icechunk.collection.undo import collected_of
-
-    show_pins(collected_of(uri).state, uri, end, as_json)
 
 
 @click.command("lost")
@@ -200,27 +132,3 @@ def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) ->
         click.echo(f"Accepted: {message}")
     if not accepted:
         click.echo("Nothing is refused, so nothing was written down.")
-
-
-@click.command("acknowledge")
-@click.argument("uri", metavar="URI")
-@ACKNOWLEDGE_REASON
-@BY
-@JSON
-def acknowledge_command(uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a repository: deleted live objects. Until then no collection deletes.
-
-    \b
-    Examples:
-      dredge icechunk acknowledge s3://bucket/weather
-      dredge icechunk acknowledge s3://bucket/weather --reason "a script had removed refs, all objects are back"
-
-    \b
-    Exit codes: 0 acknowledged, or no alarm is open · 2 bad input · 4 the store is not available
-                5 an alarm cannot be read · 6 no repository · 10 an alarm is open
-    """
-    from dredge.icechunk.collection.undo import acknowledge_alarms, collected_of
-    from dredge.undo.alarms import open_alarms
-
-    found = open_alarms(collected_of(uri).state) if reason is None else acknowledge_alarms(uri, reason, by)
-    show_alarms(found, reason is not None, as_json)

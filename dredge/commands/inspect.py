@@ -6,12 +6,13 @@ import base64
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from dredge.lakefs.files.sstable import Table
+from dredge.errors import ConfigError, NotFoundError
+from dredge.lakefs.files.sstable import METARANGES, Table, read_table
+from dredge.storage import open_reader
 
 
 @click.group("inspect", context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,7 +50,6 @@ def table(uri: str, as_json: bool) -> None:
                 6 no such file
     """
     from dredge.lakefs.files.ranges import is_table_id
-    from dredge.lakefs.files.sstable import read_table
 
     name = uri.rsplit("/", 1)[-1]
     found = read_table(_read(uri), uri, expected_id=name if is_table_id(name) else None)
@@ -86,13 +86,9 @@ def addresses(uri: str, as_json: bool) -> None:
 
 
 def _read(uri: str) -> bytes:
-    from dredge.errors import ConfigError, NotFoundError
-
     if sys.stderr.isatty():
         click.echo(f"reading {uri}", err=True)
     if "://" in uri:
-        from dredge.storage import open_reader
-
         folder, _, name = uri.rpartition("/")
         if not name or folder.endswith(":/"):
             raise ConfigError(f"{uri!r} names no file")
@@ -109,7 +105,6 @@ def _read(uri: str) -> bytes:
 def _rows(found: Table, uri: str) -> Iterator[dict[str, Any]]:
     from dredge.lakefs.files.entries import Value
     from dredge.lakefs.files.ranges import RangeInfo
-    from dredge.lakefs.files.sstable import METARANGES
 
     describe: Callable[[bytes, bytes, Value, str], dict[str, Any]] = _entry
     if found.kind == METARANGES:

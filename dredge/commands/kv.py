@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.errors import FormatError
+from dredge.kv.opening import open_row_reader
+from dredge.kv.rows import name_of, show
+from dredge.trash.names import CREDENTIALS
+
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from dredge.kv.rows import RowReader
 
 HIDDEN = "hidden (--show-secrets shows it)"
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -49,9 +51,7 @@ def ls_command(url: str, as_json: bool) -> None:
     Examples:
       dredge kv ls sqlite:///srv/lake/kv.db
     """
-    from dredge.kv.rows import show
-
-    with _reader(url) as store, store.view() as view:
+    with closing(open_row_reader(url)) as store, store.view() as view:
         for partition in view.partitions():
             kind = kind_of(partition)
             if as_json:
@@ -85,13 +85,10 @@ def scan_command(
     Examples:
       dredge kv scan postgresql://lakefs@db/lakefs graveler --json
     """
-    from dredge.kv.rows import name_of
-
     name, begin = name_of(partition), name_of(prefix)
     first = max(begin, name_of(start))
-    with _reader(url) as store, store.view() as view:
-        rows = (entry for entry in view.scan(name, first))
-        for entry in islice(rows, limit):
+    with closing(open_row_reader(url)) as store, store.view() as view:
+        for entry in islice(view.scan(name, first), limit):
             if not entry.key.startswith(begin):
                 break
             _print_row(name, entry.key, entry.value, raw, show_secrets, as_json)
@@ -112,10 +109,9 @@ def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: boo
       dredge kv get postgresql://lakefs@db/lakefs graveler repos/shop
     """
     from dredge.kv import KeyNotFoundError
-    from dredge.kv.rows import name_of
 
     name, wanted = name_of(partition), name_of(key)
-    with _reader(url) as store, store.view() as view:
+    with closing(open_row_reader(url)) as store, store.view() as view:
         entry = next(iter(view.scan(name, wanted)), None)
     if entry is None or entry.key != wanted:
         raise KeyNotFoundError(f"partition {partition!r} has no key {key!r}")
@@ -193,7 +189,6 @@ def decoded(partition: bytes, key: bytes, value: bytes) -> tuple[str, Any]:
     """
     from google.protobuf.json_format import MessageToDict
 
-    from dredge.errors import FormatError
     from dredge.lakefs.files import messages
 
     kind = message_of(partition, key)
@@ -215,7 +210,6 @@ def decoded(partition: bytes, key: bytes, value: bytes) -> tuple[str, Any]:
 def _staged(message: Any) -> dict[str, Any]:
     from google.protobuf.json_format import MessageToDict
 
-    from dredge.kv.rows import show
     from dredge.lakefs.files import messages
 
     if not message.identity:
@@ -231,9 +225,6 @@ def _staged(message: Any) -> dict[str, Any]:
 def _print_row(
     partition: bytes, key: bytes, value: bytes, raw: bool, show_secrets: bool, as_json: bool
 ) -> None:
-    from dredge.kv.rows import show
-    from dredge.trash.names import CREDENTIALS
-
     data: Any
     if partition in CREDENTIALS and not show_secrets:
         kind, data = "secret", HIDDEN
@@ -253,11 +244,3 @@ def _print_row(
         return
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     click.echo(f"{show(key)}  [{kind}, {len(value)} B]  {text}")
-
-
-@contextmanager
-def _reader(url: str) -> Iterator[RowReader]:
-    from dredge.kv.opening import open_row_reader
-
-    with closing(open_row_reader(url)) as store:
-        yield store

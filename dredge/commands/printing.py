@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dredge.errors import PartialError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
 from dredge.runs.clock import utc_now
+from dredge.runs.folder import run_ids
 from dredge.runs.payload import to_json
+from dredge.runs.rendering import size_text
+from dredge.runs.report import left_out, save_summary, summarize, summary_lines, table_lines
 from dredge.runs.tasks import PROGRESS
+from dredge.storage import open_reader, store_clock
+from dredge.xid import descending_time, new_descending_xid
 
 if TYPE_CHECKING:
     from dredge.runs.preflight import Preflight
     from dredge.runs.report import Outcome
     from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
-    from dredge.undo.alarms import Alarm
 
 type Report = Callable[[str], dict[str, Any]]
 """Reads the report of a run by the URI of its folder."""
@@ -95,12 +99,7 @@ def log_lines(quiet: bool) -> None:
 
 @contextmanager
 def print_resume(command: str, run_uri: str) -> Iterator[None]:
-    """Print how to continue a local run after an error of a service or of permissions.
-
-    Args:
-        command: group of commands, such as `dredge gc`.
-        run_uri: URI of the run's folder.
-    """
+    """Print how to continue a local run after an error of a service or of permissions."""
     try:
         yield
     except (UnavailableError, PartialError):
@@ -108,35 +107,20 @@ def print_resume(command: str, run_uri: str) -> Iterator[None]:
         raise
 
 
-def list_runs(
-    uri: str, inside: str, limit: int, report: Report, deleted: Callable[[dict[str, Any]], int | None]
-) -> list[dict[str, Any]]:
-    """Return a row for each run of a repository, newest first.
+def list_runs(uri: str, inside: str, limit: int, report: Report) -> list[dict[str, Any]]:
+    """Return a row for each of the newest runs of a repository or run root; 0 is no limit.
 
     Args:
-        uri: storage namespace, repository, or run root.
         inside: folder of runs in a repository.
-        limit: number of newest runs; 0 is all.
-        report: reads the report of a run.
-        deleted: returns the number of deleted objects in a report, or None.
     """
-    from dredge.runs.folder import run_ids
-    from dredge.storage import open_reader
-
     root = uri.rstrip("/")
     if not run_ids(open_reader(root)):
         root = f"{root}/{inside}"
-    found = run_ids(open_reader(root))
-    newest = found[:limit] if limit > 0 else found
-    return [_describe_run(f"{root}/{run_id}", run_id, report, deleted) for run_id in newest]
+    newest = run_ids(open_reader(root))[: limit or None]
+    return [_describe_run(f"{root}/{run_id}", run_id, report) for run_id in newest]
 
 
-def _describe_run(
-    folder: str, run_id: str, report: Report, deleted: Callable[[dict[str, Any]], int | None]
-) -> dict[str, Any]:
-    from dredge.errors import ConfigError, FormatError
-    from dredge.xid import descending_time
-
+def _describe_run(folder: str, run_id: str, report: Report) -> dict[str, Any]:
     row: dict[str, Any] = {
         "run_id": run_id,
         "folder": folder,
@@ -151,21 +135,14 @@ def _describe_run(
         found = report(folder)
     except (ConfigError, FormatError):
         return row  # lakeFS's own collector writes its runs to the same folder
-    counts = found.get("counts", {})
-    return {
-        **row,
-        **{name: found[name] for name in ("repository", "started_at", "outcome")},
-        "deleted_objects": deleted(found),
-        **{name: counts.get(name) for name in ("pending_objects", "pending_bytes")},
-    }
+    counts = found["counts"]
+    row |= {name: found[name] for name in ("repository", "started_at", "outcome")}
+    row |= {name: counts.get(name) for name in ("deleted_objects", "pending_objects", "pending_bytes")}
+    return row | ({"deleted_objects": found["deleted"]["objects"]} if "deleted" in found else {})
 
 
-def show_runs(
-    rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool, **more: Sequence[Mapping[str, Any]]
-) -> None:
-    """Print the rows of `list_runs` for a URI; the JSON object also has the lists in `more`."""
-    from dredge.runs.rendering import size_text
-
+def show_runs(rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool, more: Mapping[str, Any]) -> None:
+    """Print the rows of `list_runs` for a URI; the JSON object also has the fields of `more`."""
     if as_json:
         click.echo(json.dumps({"runs": rows, **more}))
         return
@@ -190,8 +167,6 @@ def exit_code(report: Mapping[str, Any]) -> int:
 
 def show_report(found: Mapping[str, Any], as_json: bool, run_uri: str = "") -> None:
     """Print a report, and the URI of the run's folder if it is given."""
-    from dredge.runs.report import table_lines
-
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -225,18 +200,11 @@ def save_and_show_summary(
     """Write the page about the runs of many repositories, and print it.
 
     Args:
-        outcomes: of the repositories with a run.
-        skipped: reasons by name of the repositories without a run.
         root: URI of the folder for the page; "" writes no page.
-        label: first part of the page's name.
-        as_json: print one JSON object.
 
     Returns:
         The exit code: 9 if a repository needs a person.
     """
-    from dredge.runs.report import left_out, save_summary, summarize, summary_lines
-    from dredge.xid import new_descending_xid
-
     now = utc_now()
     summary = summarize([*outcomes, *(left_out(name, why) for name, why in skipped.items())], now)
     page = save_summary(summary, root, f"{label}-{new_descending_xid(now)}") if root else ""
@@ -266,13 +234,7 @@ def show_outcomes(summary: StepSummary, outcomes: Mapping[str, str], as_json: bo
 
 
 def show_pins(state: ObjectWriter, repository: str, end: str | None, as_json: bool) -> None:
-    """End a pin if its id is given, then print the pins in force.
-
-    Raises:
-        ConfigError: there is no such pin.
-        FormatError: a pin cannot be read.
-    """
-    from dredge.storage import store_clock
+    """End a pin if its id is given, then print the pins in force."""
     from dredge.undo.pins import active_pins, end_pin
 
     now = store_clock(state, "")
@@ -288,22 +250,19 @@ def show_pins(state: ObjectWriter, repository: str, end: str | None, as_json: bo
         click.echo(f"nothing of {repository} is pinned")
 
 
-def show_alarms(found: list[Alarm], ended: bool, as_json: bool) -> None:
-    """Print alarms; exits with 10 if they are still open.
+def show_alarms(state: ObjectWriter, subject: str, reason: str | None, by: str | None, as_json: bool) -> None:
+    """Print the open alarms of a state folder, and end them if a reason is given; exits with 10 if they stay open."""
+    from dredge.undo.alarms import acknowledge_alarms, open_alarms
 
-    Args:
-        found: the alarms.
-        ended: they were acknowledged by this command.
-        as_json: print one JSON object.
-    """
+    found = open_alarms(state) if reason is None else acknowledge_alarms(state, subject, reason, by)
+    ended = reason is not None
     if as_json:
         click.echo(json.dumps({"acknowledged": ended, "alarms": [to_json(alarm) for alarm in found]}))
-    else:
-        if not found:
-            click.echo("no alarm is open")
-        state = "acknowledged" if ended else "open"
-        for alarm in found:
-            click.echo(f"{state}: {alarm.alarm_id} of {alarm.at:%Y-%m-%d %H:%M} UTC: {alarm.text}")
+    elif not found:
+        click.echo("no alarm is open")
+    for alarm in () if as_json else found:
+        verb = "acknowledged" if ended else "open"
+        click.echo(f"{verb}: {alarm.alarm_id} of {alarm.at:%Y-%m-%d %H:%M} UTC: {alarm.text}")
     if found and not ended:
         raise SystemExit(10)
 

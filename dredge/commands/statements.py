@@ -58,13 +58,7 @@ Exit codes: 0 rejected · 2 bad input · 3 the run has no question · 4 the stor
 
 
 def answer_commands(group: str, example: str, steps: str) -> tuple[click.Command, click.Command]:
-    """Make `approve` and `reject` of a collector.
-
-    Args:
-        group: the collector's commands, such as "gc".
-        example: URI of a run's folder.
-        steps: module with the steps of the collector, loaded when a command runs.
-    """
+    """Make `approve` and `reject` of a collector."""
     words = {"command": f"dredge {group}", "example": example}
 
     @click.command("approve", help=_APPROVE.format(**words))
@@ -185,13 +179,6 @@ def answer_in_airflow(holder: str, option: str) -> None:
 
     Args:
         holder: holder of the run's lease: DAG and id of the DAG run.
-        option: "Approve" or "Reject".
-
-    Raises:
-        ConfigError: the environment names no Airflow, or Airflow rejects its token.
-        NotFoundError: no such run waits.
-        RefusedError: the run was answered before, or the user may not answer it.
-        UnavailableError: Airflow does not answer.
     """
     dag_id, _, run_id = holder.partition(" ")
     url = os.environ.get(URL, "").rstrip("/")
@@ -241,14 +228,7 @@ def _error(status: int, holder: str, url: str) -> Exception:
 def forget_variable_command(
     group: str, metavar: str, example: str, open_state: Callable[[str], ObjectWriter]
 ) -> click.Command:
-    """Make `forget-variable` of a collector.
-
-    Args:
-        group: the collector's commands, such as "gc".
-        metavar: name of the argument.
-        example: an example of it.
-        open_state: opens the state folder for that argument.
-    """
+    """Make `forget-variable` of a collector."""
 
     @click.command(
         "forget-variable",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,12 +13,15 @@ import click
 from dredge.commands.options import ACKNOWLEDGE_REASON, BY, given, json_option, setting_options
 from dredge.commands.printing import show_alarms, show_preflight
 from dredge.commands.statements import forget_variable_command
+from dredge.kv.opening import open_row_cleaner, open_row_reader
+from dredge.kv.rows import ReadRate
+from dredge.runs.clock import utc_now
 from dredge.runs.rendering import duration_text, size_text
+from dredge.storage import open_writer
 from dredge.trash.settings import TrashConfig, TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
-    from dredge.trash.apply import Outcome
     from dredge.trash.findings import TrashFinding
     from dredge.trash.report import CleanReport, ScanReport
     from dredge.trash.state import TrashState
@@ -91,22 +95,12 @@ def scan_command(
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
     5 a record cannot be read: no row was judged.
     """
-    from dredge.kv.opening import open_row_reader
-    from dredge.runs.clock import utc_now
     from dredge.trash.steps import scan
 
     config = _config(state_uri or _NO_STATE, settings)
-    store = open_row_reader(url, _rate(config, segments))
-    try:
-        report = scan(
-            store,
-            _open_state(state_uri) if state_uri else None,
-            clock=utc_now,
-            margins=config.margins,
-            kinds=config.kinds or None,
-        )
-    finally:
-        store.close()
+    state = _open_state(state_uri) if state_uri else None
+    with closing(open_row_reader(url, ReadRate(config.read_rate, segments))) as store:
+        report = scan(store, state, clock=utc_now, margins=config.margins, kinds=config.kinds or None)
     _print_findings(report, as_json)
     if exit_code and report.plan.findings:
         sys.exit(TRASH_FOUND)
@@ -145,13 +139,10 @@ def clean_command(
     read; 9 some rows were removed, and permissions for the rest are missing; 10 alarm: a removed row is in
     use, and was restored, or the alarm is not acknowledged (dredge trash acknowledge).
     """
-    from dredge.kv.opening import open_row_cleaner
-    from dredge.runs.clock import utc_now
     from dredge.trash.steps import clean
 
     config = _config(state_uri, settings | {"dry_run": not apply})
-    store = open_row_cleaner(url, _rate(config, segments))
-    try:
+    with closing(open_row_cleaner(url, ReadRate(config.read_rate, segments))) as store:
         report = clean(
             store,
             _open_state(state_uri),
@@ -162,8 +153,6 @@ def clean_command(
             planned=planned,
             dry_run=config.dry_run,
         )
-    finally:
-        store.close()
     if config.dry_run:
         _print_findings(report.scan, as_json)
     else:
@@ -189,21 +178,12 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
     Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
     store does not answer; 5 an undo file is damaged.
     """
-    from dredge.kv.opening import open_row_cleaner
     from dredge.trash.restore import restore
 
     config = TrashRestoreConfig.from_params(given(settings) | {"dry_run": not apply})
-    store = open_row_cleaner(url)
-    try:
-        done = restore(
-            store,
-            _open_state(config.state_uri),
-            config.run,
-            partitions=config.partitions,
-            dry_run=config.dry_run,
-        )
-    finally:
-        store.close()
+    state = _open_state(config.state_uri)
+    with closing(open_row_cleaner(url)) as store:
+        done = restore(store, state, config.run, partitions=config.partitions, dry_run=config.dry_run)
     if as_json:
         click.echo(json.dumps(done))
     elif config.dry_run:
@@ -239,13 +219,11 @@ def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_j
     Exit codes: 0 acknowledged, or no alarm is open; 2 bad input; 4 the store of the folder does not answer;
     5 an alarm cannot be read; 10 an alarm is open.
     """
-    from dredge.trash.alarms import acknowledge_alarms, check_folder
-    from dredge.undo.alarms import open_alarms
+    from dredge.trash.alarms import check_folder
 
     state = _open_state(state_uri).writer
     check_folder(state)
-    found = open_alarms(state) if reason is None else acknowledge_alarms(state, reason, by)
-    show_alarms(found, reason is not None, as_json)
+    show_alarms(state, state_uri, reason, by, as_json)
 
 
 @command.command("unqueue", context_settings=_CONTEXT)
@@ -267,15 +245,10 @@ def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> Non
     Exit codes: 0 done, or a dry run; 2 bad input; 3 another run, another store's state; 4 the store does not
     answer; 5 a record cannot be read: nothing was touched.
     """
-    from dredge.kv.opening import open_row_cleaner
-    from dredge.runs.clock import utc_now
     from dredge.trash.restore import unqueue
 
-    store = open_row_cleaner(url)
-    try:
+    with closing(open_row_cleaner(url)) as store:
         done = unqueue(store, _open_state(state_uri), clock=utc_now, dry_run=not apply)
-    finally:
-        store.close()
     for line in done:
         words = f"{line['fate']}  {line['token']}  (used by {', '.join(line['branches'])})"
         click.echo(json.dumps(line) if as_json else words)
@@ -300,27 +273,19 @@ def check_command(url: str, state_uri: str, as_json: bool) -> None:
     \b
     Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
     """
-    from contextlib import closing
-
-    from dredge.kv.opening import open_row_reader
     from dredge.trash.preflight import check
 
     config = _config(state_uri, {})
-    show_preflight(check(config, lambda: closing(open_row_reader(url, _rate(config, 1)))), as_json)
+    show_preflight(
+        check(config, lambda: closing(open_row_reader(url, ReadRate(config.read_rate, 1)))), as_json
+    )
 
 
 def _config(state_uri: str, settings: dict[str, Any]) -> TrashConfig:
     return TrashConfig.from_params({**given(settings), "state_uri": state_uri})
 
 
-def _rate(config: TrashConfig, segments: int) -> ReadRate:
-    from dredge.kv.rows import ReadRate
-
-    return ReadRate(config.read_rate, segments)
-
-
 def _open_state(uri: str) -> TrashState:
-    from dredge.storage import open_writer
     from dredge.trash.state import TrashState
 
     return TrashState(open_writer(uri))
@@ -375,19 +340,12 @@ def _print_outcomes(report: CleanReport, as_json: bool) -> None:
     click.echo(f"{plan.location} · run {plan.run_id} · {report.status}")
     for done in report.deleted:
         click.echo(f"  {done.fate}  {done.entry}  {done.rows:,} rows  {done.message}")
-    _print_table(_outcome_line(outcome) for outcome in report.outcomes)
+    _print_table(
+        (item.fate, item.finding.kind, f"{item.rows:,}", item.finding.name, item.finding.why)
+        for item in report.outcomes
+    )
     click.echo(
         f"{report.rows_removed:,} rows removed; dredge trash restore --run {plan.run_id} puts them back"
-    )
-
-
-def _outcome_line(outcome: Outcome) -> tuple[str, ...]:
-    return (
-        outcome.fate,
-        outcome.finding.kind,
-        f"{outcome.rows:,}",
-        outcome.finding.name,
-        outcome.finding.why,
     )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dredge.errors import ConfigError
+from dredge.lakefs import LakeFSClient
+from dredge.lakefs.client import ENDPOINT
 
 if TYPE_CHECKING:
     from dredge.pages.surroundings import ServerAsker
@@ -51,6 +53,7 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
         from dredge.pages.web import make_app, warm_up
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: install dredge[server]") from None
+
     from dredge.pages.places import FolderPlaces
 
     host, colon, port = listen.rpartition(":")
@@ -67,8 +70,6 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
 
 
 def _asker() -> ServerAsker | None:
-    from dredge.lakefs import LakeFSClient
-    from dredge.lakefs.client import ENDPOINT
     from dredge.pages.surroundings import ServerAsker
 
     return ServerAsker(lambda _place: LakeFSClient.from_env()) if os.environ.get(ENDPOINT) else None

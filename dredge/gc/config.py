@@ -58,44 +58,29 @@ _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """All safety margins.
+    """All safety margins."""
 
-    Attributes:
-        clock_skew_seconds_max: largest difference of the store's clock to this machine's and the lakeFS servers'.
-        mark_age_hours_max: an older mark cannot be swept.
-        lease_seconds: life of a lease without a renewal.
-        heads_every_seconds: interval of the checks of branch heads while deleting.
-        watch_silence_seconds_max: workers stop after so long without a check by the driver.
-        gate_every_seconds: interval of a worker's checks of lease and stop marker.
-        round_seconds_max: time of deletions before the next re-check.
-        scan_rounds_max: scans of staging while branches change or a scan is not proved complete.
-        scan_deadline_seconds: time of all these scans.
-        staged_questions_max: questions to branches about rows possibly lost by a scan.
-        prepare_deadline_seconds: time of one computation of active commits by the server.
-        identical_suspects_max: examined candidates with the size of an object in a branch head; others are held. Each
-            takes 8 bytes in the driver and in every task of the sweep.
-        identical_requests_max: requests about them, a page of 1,000 paths counting as ten; others are held.
-        canary_objects: canaries of each branch.
-        staged_rows_plenty: empty staging is suspicious if the last run found so many rows.
-        inventory_days_max: age of an accepted inventory. S3 makes them daily or weekly, within two days.
-    """
-
+    # largest difference of the store's clock to this machine's and the lakeFS servers'
     clock_skew_seconds_max: float = 300
-    mark_age_hours_max: float = MARK_AGE_HOURS
-    lease_seconds: float = 3600
-    heads_every_seconds: float = 5
-    watch_silence_seconds_max: float = 60
-    gate_every_seconds: float = 3
-    round_seconds_max: float = 3600
-    scan_rounds_max: int = 5
-    scan_deadline_seconds: float = 4 * 3600
-    staged_questions_max: int = 20_000
-    prepare_deadline_seconds: float = 1200
+    mark_age_hours_max: float = MARK_AGE_HOURS  # an older mark cannot be swept
+    lease_seconds: float = 3600  # life of a lease without a renewal
+    heads_every_seconds: float = 5  # interval of the checks of branch heads while deleting
+    watch_silence_seconds_max: float = 60  # workers stop after so long without a check by the driver
+    gate_every_seconds: float = 3  # interval of a worker's checks of lease and stop marker
+    round_seconds_max: float = 3600  # time of deletions before the next re-check
+    scan_rounds_max: int = 5  # scans of staging while branches change or a scan is not proved complete
+    scan_deadline_seconds: float = 4 * 3600  # time of all these scans
+    staged_questions_max: int = 20_000  # questions to branches about rows possibly lost by a scan
+    prepare_deadline_seconds: float = 1200  # time of one computation of active commits by the server
+    # examined candidates with the size of an object in a branch head; others are held. Each takes 8 bytes in
+    # the driver and in every task of the sweep.
     identical_suspects_max: int = 5_000_000
+    # requests about them, a page of 1,000 paths counting as ten; others are held
     identical_requests_max: int = 20_000
     canary_branches: int = 32
-    canary_objects: int = 20
-    staged_rows_plenty: int = 100
+    canary_objects: int = 20  # canaries of each branch
+    staged_rows_plenty: int = 100  # empty staging is suspicious if the last run found so many rows
+    # age of an accepted inventory. S3 makes them daily or weekly, within two days.
     inventory_days_max: float = 14
 
     def __post_init__(self) -> None:
@@ -105,38 +90,25 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes with an effect on speed and memory only.
+    """Sizes with an effect on speed and memory only."""
 
-    Attributes:
-        tasks_per_core: tasks of a step for each task running at once.
-        listing_rows_max: rows of one listing before its remainder is split by key range.
-        listing_rounds_max: rounds of such splits.
-        part_rows: rows of a listing part.
-        candidate_rows: rows of a candidates part, and of one task of the sweep at a time.
-        shard_values: live hashes in one shard (8 bytes each in every worker).
-        shared_live_values: extra hashes read by all tasks of subtract together with the whole live set; beyond it the
-            listing is cut into shards like the live set.
-        delete_keys: keys for the deleter at once, and rows of a ledger part.
-        threads: requests in flight in one task.
-        index_parts_max: parts of the committed index; more small ones are united at the end of a run.
-        counted_layers_max: optimized runs between two counts of the live set from the index.
-        report_names_max: entries of active ranges up to which a clean run reports the costs of objects; larger
-            repositories use `dredge gc cost`. 0: never.
-        explain_ranges_max: ranges of expired commits read to distinguish expired objects from uncommitted ones.
-    """
-
-    tasks_per_core: int = 1
-    listing_rows_max: int = 200_000
-    listing_rounds_max: int = 6
-    part_rows: int = 100_000
-    candidate_rows: int = 100_000
-    shard_values: int = 32 << 20
+    tasks_per_core: int = 1  # tasks of a step for each task running at once
+    listing_rows_max: int = 200_000  # rows of one listing before its remainder is split by key range
+    listing_rounds_max: int = 6  # rounds of such splits
+    part_rows: int = 100_000  # rows of a listing part
+    candidate_rows: int = 100_000  # rows of a candidates part, and of one task of the sweep at a time
+    shard_values: int = 32 << 20  # live hashes in one shard (8 bytes each in every worker)
+    # extra hashes read by all tasks of subtract together with the whole live set; beyond it the listing is
+    # cut into shards like the live set
     shared_live_values: int = 50_000_000
-    delete_keys: int = 32_000
-    threads: int = 8
-    index_parts_max: int = 64
-    counted_layers_max: int = 24
+    delete_keys: int = 32_000  # keys for the deleter at once, and rows of a ledger part
+    threads: int = 8  # requests in flight in one task
+    index_parts_max: int = 64  # parts of the committed index; more small ones are united at the end of a run
+    counted_layers_max: int = 24  # optimized runs between two counts of the live set from the index
+    # entries of active ranges up to which a clean run reports the costs of objects; larger repositories use
+    # `dredge gc cost`. 0: never.
     report_names_max: int = 1_000_000
+    # ranges of expired commits read to distinguish expired objects from uncommitted ones
     explain_ranges_max: int = 256
 
     def __post_init__(self) -> None:
@@ -148,11 +120,6 @@ class Tuning:
 class GCConfig:
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
     option of `dredge gc run` and a row in the docs.
-
-    Attributes:
-        read_kv: the environment has the connection (`dredge.gc.mark_uncommitted.staging`).
-        window_begin: opening time of the first listed slice (ISO time with offset); None has no bound.
-        window_end: listed slices were opened before it.
     """
 
     repository: str = setting("Repository", "Name of the repository in lakeFS.")
@@ -289,6 +256,7 @@ class GCConfig:
         default=1000,
         minimum=0,
     )
+    # the environment has the connection (`dredge.gc.mark_uncommitted.staging`)
     read_kv: bool = setting(
         "Read lakeFS's key-value store",
         "Staging and commits are read from its records, and no branch has to be asked about objects with the"
@@ -316,8 +284,9 @@ class GCConfig:
         "URI of the folder for run folders. Empty: a place inside the repository's namespace.",
         default=None,
     )
+    # opening time of the first listed slice (ISO time with offset); None has no bound
     window_begin: str | None = None
-    window_end: str | None = None
+    window_end: str | None = None  # listed slices were opened before it
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
 
@@ -369,12 +338,8 @@ class GCConfig:
         )
 
     def grace(self, undo: str, keeps_id: bool = True) -> timedelta:
-        """Return the wait of garbage before another run deletes it.
-
-        Args:
-            undo: the undo way.
-            keeps_id: whether the server keeps the id of the last mark.
-        """
+        """Return the wait of garbage before another run deletes it; it is longer if the server keeps no id of the
+        last mark."""
         least = 0 if keeps_id else GRACE_HOURS_FINAL
         return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least

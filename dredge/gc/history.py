@@ -38,13 +38,11 @@ def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
 
 
 def earlier_runs(run: Run) -> Iterator[tuple[RunFolder, Plan | None]]:
-    """Yield the runs of this repository planned before this one, newest first, dry and failed runs too.
+    """Yield the runs of this repository planned before this one, newest first, dry and failed runs too; the plan is
+    None if it is unreadable, and then the repository is unknown.
 
-    They may be beside this run, in the repository's own place, or beside the run before. Many repositories may share a
-    run root, so plans are read as long as the caller asks for more.
-
-    Returns:
-        Folder and plan; None for an unreadable plan, whose repository is unknown.
+    They may be beside this run, in the repository's own place, or beside the run before. Many repositories may share
+    a run root, so plans are read as long as the caller asks for more.
     """
     there = [(run_id, root) for root in _roots(run) for run_id in run_ids(open_writer(root, run.options))]
     older = sorted(item for item in there if item[0] > run.plan.run_id)

@@ -57,11 +57,8 @@ def key_of(location: str, namespace: str) -> str:
 
 
 def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Find pairs of repositories with equal or nested namespaces, given by repository.
-
-    Returns:
-        (outer repository, inner repository, "equals", "contains" or "may overlap with"), in a stable order.
-    """
+    """Find pairs of repositories with equal or nested namespaces, in a stable order: outer and inner repository, and
+    "equals", "contains" or "may overlap with"."""
     places = sorted((place, name) for name, uri in namespaces.items() for place in places_of(uri))
     return list(dict.fromkeys([*_overlapping(places), *_perhaps_overlapping(places)]))
 
@@ -119,9 +116,6 @@ def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str
     lakeFS makes a bare or a read-only repository on any namespace (L16), for example to restore the refs of an existing
     one: at once its commits name former garbage.
 
-    Args:
-        namespaces: of all repositories of the server now.
-
     Returns:
         Folders below `data/` with other repositories, relative to the namespace: they are kept.
 
@@ -162,10 +156,8 @@ def left_folder(key: str) -> str:
 def left_prefixes(folder: str, is_own: bool) -> tuple[str, ...]:
     """Prefixes to keep of a folder with files of an unlisted repository.
 
-    Args:
-        is_own: whether the repository's own objects are in the folder or its subfolders (`data/` or a slice). Then only
-            lakeFS's own names are kept: a repository created and deleted there must not keep this one's garbage for
-            ever.
+    If the repository's own objects are in the folder or its subfolders (`data/` or a slice), only lakeFS's own names
+    are kept: a repository created and deleted there must not keep this one's garbage for ever.
     """
     return tuple(folder + name for name in (METADATA, DATA, _DUMMY)) if is_own else (folder,)
 
@@ -175,9 +167,6 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
 
     A run of one repository does not know the live objects of another one. lakeFS writes no file of an outer repository
     beside its `data/` and `_lakefs/`. Overlaps of other repositories do not endanger this one's objects.
-
-    Args:
-        namespaces: of all repositories of the server.
 
     Raises:
         RefusedError: the namespace equals others, is among their data or metadata, may overlap with them, has another

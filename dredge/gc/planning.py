@@ -53,19 +53,10 @@ log = logging.getLogger("dredge")
 
 
 def acquire_lease(
-    config: GCConfig,
-    holder: str,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
+    config: GCConfig, holder: str, client: LakeFS | None = None, options: StorageOptions | None = None
 ) -> LeaseGrant:
-    """Acquire the lease of a repository, the exclusive right to run.
-
-    Args:
-        holder: such as the id of the DAG run.
-
-    Raises:
-        LeaseHeldError: another run holds it.
-    """
+    """Acquire the lease of a repository, the exclusive right to run, for a holder such as a DAG run. Raises
+    LeaseHeldError: another run holds it."""
     repository = (client or LakeFSClient.from_env()).repository(config.repository)
     state = open_state(repository.namespace, options)
     grant = make_lease(state, config.safety.lease_seconds).acquire(holder)
@@ -238,14 +229,8 @@ class TellsTime(Protocol):
 
 
 def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
-    """Compare the clock of a lakeFS server with the store's.
-
-    Returns:
-        The proved difference in seconds, the server's clock minus the store's; None without a time in the response.
-
-    Raises:
-        RefusedError: the proved difference is more than `seconds_max`.
-    """
+    """Return the proved difference in seconds of a lakeFS server's clock minus the store's; None without a time in
+    the response. Raises RefusedError: it is more than `seconds_max`."""
     # Read between two readings of the store's clock, the difference is an interval: as long as the three requests took,
     # and a second longer for each clock in whole seconds.
     before = store_now()
@@ -270,12 +255,7 @@ def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds
 
 
 def cutoff(now: datetime, config: GCConfig, inventory: Inventory | None = None) -> datetime:
-    """Return the cutoff of a run.
-
-    Args:
-        now: the store's time.
-        inventory: replaces the listing; newer objects wait for the next inventory.
-    """
+    """Return the cutoff of a run; objects newer than an inventory wait for the next one."""
     latest = now - timedelta(seconds=config.min_age_seconds)
     if inventory is None or inventory.created_at is None:
         return latest
@@ -312,15 +292,9 @@ def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str,
 
 
 def resume_run(
-    run_uri: str,
-    repository: str,
-    grant: LeaseGrant,
-    options: StorageOptions | None = None,
+    run_uri: str, repository: str, grant: LeaseGrant, options: StorageOptions | None = None
 ) -> bool:
     """Hand a run a new lease of the same holder.
-
-    Args:
-        repository: of the lease.
 
     Returns:
         False for a run of another holder or repository, or with a later lease.
@@ -342,12 +316,8 @@ def is_local(run: Run) -> bool:
 
 
 def check_resumable(run: Run) -> None:
-    """Check whether a waiting local run can be resumed now. Changes no data.
-
-    Raises:
-        LeaseHeldError: another run works on the repository.
-        RefusedError: another run has advanced the state.
-    """
+    """Check whether a waiting local run can be resumed now. Raises LeaseHeldError: another run works on the
+    repository; RefusedError: another run has advanced the state."""
     plan = run.plan
     runs.check_resumable(
         run,
@@ -357,10 +327,7 @@ def check_resumable(run: Run) -> None:
 
 
 def reopen_run(
-    run_uri: str,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
-    clock: Clock = utc_now,
+    run_uri: str, client: LakeFS | None = None, options: StorageOptions | None = None, clock: Clock = utc_now
 ) -> Run:
     """Acquire the lease of a local run again and open the run.
 

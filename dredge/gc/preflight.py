@@ -30,12 +30,12 @@ from dredge.gc.planning import compare_server
 from dredge.gc.referring import check_referring
 from dredge.gc.run import RUNS, STATE, open_state
 from dredge.gc.state import StateStore
-from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
+from dredge.gc.storage_classes import CHARGED_EARLY, HELD
 from dredge.gc.witness.owner import PLANNED, describe, has_consent, read_block
 from dredge.gc.witness.ownership import Site, compare_ids, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform
+from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform, warning
 from dredge.runs.rendering import number_of
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.listing_schema import STORAGE_CLASS
@@ -73,8 +73,6 @@ _SAMPLE_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Inputs of the checks."""
-
     config: GCConfig
     client: LakeFSClient
     repository: Repository
@@ -102,11 +100,7 @@ def check(
     kv: KVAccess | None = None,
     clock: Clock = utc_now,
 ) -> Preflight:
-    """Check the requirements of a collection. Leaves no files.
-
-    Args:
-        kv: the key-value store; None reads the environment, with `read_kv`.
-    """
+    """Check the requirements of a collection. Leaves no files. `kv`: None reads the environment, with `read_kv`."""
     return perform(config.repository, _groups(config, client, options, kv, clock))
 
 
@@ -169,7 +163,7 @@ def _version(version: str, name: str) -> Iterator[Line]:
     for since, lacks, todo in _LACKING:
         if (int(numbers[1]), int(numbers[2])) < since:
             at = ".".join(map(str, since))
-            yield Line("server", "warning", f"it is older than {at}: {lacks}", todo.format(name=name))
+            yield warning("server", f"it is older than {at}: {lacks}", todo.format(name=name))
 
 
 def _of_repository(repository: Repository, of_server: int) -> Line:
@@ -227,9 +221,8 @@ def _metadata(site: _Site) -> Iterator[Line]:
     elif PLANNED in values:
         yield ok("right_metadata", "allowed (fs:UpdateRepository)")
     else:
-        yield Line(
+        yield warning(
             "right_metadata",
-            "warning",
             "not tried: no run with deletions has been planned yet, and a new key could not be removed",
             "Check the user's right fs:UpdateRepository; the plan of the first run with deletions needs it.",
         )
@@ -238,9 +231,8 @@ def _metadata(site: _Site) -> Iterator[Line]:
 def _rules(site: _Site) -> Iterator[Line]:
     rules = site.client.rules(site.repository.name)
     if rules is None:
-        yield Line(
+        yield warning(
             "rules",
-            "warning",
             "the repository has no rules: only objects without a commit become garbage",
             "Set garbage collection rules in lakeFS if old commits are to expire.",
         )
@@ -252,10 +244,10 @@ def _rules(site: _Site) -> Iterator[Line]:
 
 
 def _namespaces(site: _Site) -> Iterator[Line]:
-    warnings = check_namespaces(site.repository.name, site.names)
-    for warning in warnings:
-        yield Line("namespaces", "warning", warning, "Use a separate namespace for each repository.")
-    if not warnings:
+    found = check_namespaces(site.repository.name, site.names)
+    for text in found:
+        yield warning("namespaces", text, "Use a separate namespace for each repository.")
+    if not found:
         yield ok("namespaces", "no other repository's overlaps with it")
 
 
@@ -263,11 +255,8 @@ def _server_clock(site: _Site) -> Iterator[Line]:
     # This machine's clock in place of the store's: `store_state` compares the two.
     ahead = compare_server(site.client, site.clock, site.config.safety.clock_skew_seconds_max)
     if ahead is None:
-        yield Line(
-            "server_clock",
-            "warning",
-            "responses of the server have no date",
-            "Check whether a proxy removes it.",
+        yield warning(
+            "server_clock", "responses of the server have no date", "Check whether a proxy removes it."
         )
     else:
         yield ok("server_clock", f"the server's clock differs by {abs(ahead):.0f} s")
@@ -291,9 +280,8 @@ def _owner(site: _Site) -> Iterator[Line]:
     for visitor in read_visitors(site.state):
         if owner.includes(visitor.environment):
             continue
-        yield Line(
+        yield warning(
             "owner",
-            "warning",
             f"another installation, {visitor.environment.url}, ran here at {visitor.at:%Y-%m-%d %H:%M} UTC",
             "Stop its Dredge, or give it a copy of the bucket.",
         )
@@ -333,19 +321,9 @@ def _state(site: _Site) -> Iterator[Line]:
     stored = find_list(site.state, namespace, site.repository.created_at, site.clock())
     problem = current.problem or stored.problem
     if problem:
-        yield Line(
-            "state",
-            "warning",
-            f"the state of earlier runs is not usable: {problem}",
-            _STATE_TODO,
-        )
+        yield warning("state", f"the state of earlier runs is not usable: {problem}", _STATE_TODO)
     elif current.state is None and stored.pending is None and read_owner(site.state) is not None:
-        yield Line(
-            "state",
-            "warning",
-            "the namespace has an owner, and the pending list is missing",
-            _STATE_TODO,
-        )
+        yield warning("state", "the namespace has an owner, and the pending list is missing", _STATE_TODO)
     else:
         yield ok(
             "state", "there is none yet" if current.state is None else f"left by run {current.state.run_id}"
@@ -363,7 +341,7 @@ def _kv(site: _Site, kv: KVAccess | None) -> Iterator[Line]:
         todo = "Set the server's own database in the connection."
         yield Line("kv", "error", found.doubt, todo, RefusedError.kind)
     elif found.doubt:
-        yield Line("kv", "warning", found.doubt, "Runs read from the server if the records are no proof.")
+        yield warning("kv", found.doubt, "Runs read from the server if the records are no proof.")
     else:
         yield ok("kv", f"{found.location} is the server's own")
 
@@ -383,19 +361,17 @@ def _estimate(site: _Site) -> Iterator[Line]:
     yield estimate_line("objects", rows, time.monotonic() - started, whole)
     archived = sorted(classes & set(HELD))
     if archived:
-        yield Line(
+        yield warning(
             "storage_classes",
-            "warning",
             f"no run deletes the objects in {', '.join(archived)}",
             "Move them to another tier to collect them.",
         )
-    early = sorted(classes & set(MINIMUM_DAYS) - set(HELD))
+    early = sorted(classes & set(CHARGED_EARLY) - set(HELD))
     if early:
-        yield Line(
+        yield warning(
             "storage_classes",
-            "warning",
             f"the deletion of objects in {', '.join(early)} within their minimum time is charged",
-            "The report of a dry run has the costs.",
+            "Check the price list of the store.",
         )
 
 

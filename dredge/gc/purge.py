@@ -118,14 +118,7 @@ class PurgeOutput(AnyPurgeOutput):
 def find_live(run: Run, runner: TaskRunner, record: StepRecord, runs: Sequence[SweptRun]) -> LiveSet:
     """Find objects to be kept by a purge, with the same proof as for candidates: a copy is the last copy.
 
-        live in the mark · live since the mark (a re-check) · of the size of an entry of a branch head, without a proof
-
-    Args:
-        record: its inputs are the mark.
-        runs: the deleting runs.
-
-    Raises:
-        RefusedError: staging or commits cannot be read completely.
+    live in the mark · live since the mark (a re-check) · of the size of an entry of a branch head, without a proof
     """
     committed = record.input(ListCommittedOutput)
     subtracted = Subtracted.of_mark(run, committed)

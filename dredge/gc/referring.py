@@ -58,7 +58,7 @@ from dredge.lakefs import LakeFS, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
-from dredge.runs.preflight import Line, line_of, ok
+from dredge.runs.preflight import Line, line_of, ok, warning
 from dredge.runs.rendering import number_of
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
@@ -148,15 +148,9 @@ def refusing(name: str, repository: str) -> Iterator[None]:
 
 
 def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> bool:
-    """Write the staged addresses of another repository in the collected namespace to `files`.
-
-    Returns:
-        Whether every record was read; else a staged entry equal to the committed one of its path is missing, because it
-        is no change.
-
-    Raises:
-        RefusedError: the changes of a branch cannot be read completely, or are too many.
-    """
+    """Write the staged addresses of another repository in the collected namespace to `files`. Returns whether every
+    record was read; else a staged entry equal to the committed one of its path is missing, because it is no
+    change."""
     if run.plan.config.read_kv and not read_records(run, files, NONE).check.doubt:
         return True
     most = run.plan.config.safety.staged_questions_max
@@ -179,15 +173,8 @@ def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles
 
 
 def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
-    """Find every range file of another repository, with or without a commit.
-
-    Args:
-        metaranges: ids of those of the branch heads.
-
-    Raises:
-        RefusedError: a file of a branch head is missing.
-        FormatError: an unreadable file.
-    """
+    """Find every range file of another repository, with or without a commit; given are the metaranges of its branch
+    heads."""
     files = list_tables(run.reader)
     heads = read_ranges(run, runner, f"{where}/heads", metaranges)
     if missing := sorted({*heads, *metaranges} - files.keys()):
@@ -247,16 +234,7 @@ class Referred:
 def look_at_referring(
     run: Run, runner: TaskRunner, where: str, note: Callable[[list[PartInfo]], None] = lambda _: None
 ) -> list[Referred]:
-    """Read every repository with entries in this namespace.
-
-    Args:
-        note: called with the written files.
-
-    Raises:
-        ConfigError: the server does not list a named repository.
-        RefusedError: a repository cannot be read.
-        UnavailableError: the server or a store does not answer.
-    """
+    """Read every repository with entries in this namespace; `note` is called with the written files."""
     if not run.plan.config.referring:
         return []
     namespaces = {found.name: found.namespace for found in run.client.repositories()}
@@ -312,12 +290,8 @@ def check_referring(
     *,
     repositories_max: int = _REPOSITORIES_MAX,
 ) -> Iterator[Line]:
-    """Yield preflight lines: whether the named repositories can be read, and whether a sample of the other ones refers
-    to this one.
-
-    Args:
-        repositories_max: repositories in the sample; each takes a few requests.
-    """
+    """Yield preflight lines: whether the named repositories can be read, and whether a sample of the other ones
+    refers to this one."""
     every = client.repositories()
     named = find_referring(config, {found.name: found.namespace for found in every})
     yield from (
@@ -339,9 +313,8 @@ def check_referring(
         if example
     ]
     for name, example in found:
-        yield Line(
+        yield warning(
             _CHECK,
-            "warning",
             f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. They are"
             " deleted when this repository does not use them any more",
             f"Name {name} in referring_repositories, or let it import copies.",

@@ -34,45 +34,31 @@ METADATA_RUNS = f"{STATE}/metadata"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The plan of a run: without secrets, and unchanged after it is written.
+    """The plan of a run: without secrets, and unchanged after it is written."""
 
-    Attributes:
-        run_id: descending xid of the store's time, so newer runs sort first.
-        namespace: as lakeFS returns it.
-        created_at: the store's time.
-        cutoff: candidates are last modified strictly before it.
-        store_ahead_seconds: the store's clock minus this machine's.
-        server_ahead_seconds: the proved difference of a lakeFS server's clock minus the store's; None without a time in
-            its response.
-        mode: "clean" or "optimized".
-        why_mode: reason for the mode.
-        state: version of the state of earlier runs, or None. An optimized run builds on it, a clean run replaces it.
-        state_etag: ETag of the pointer to it, or None.
-        covered: intervals of slices without another listing.
-        again: intervals of slices with another listing after a restore.
-        namespaces: storage namespace of every repository of the server, by name.
-        inventory: replaces the listing; None lists the store.
-    """
-
-    run_id: str
+    run_id: str  # descending xid of the store's time, so newer runs sort first
     repository: str
-    namespace: str
+    namespace: str  # as lakeFS returns it
     run_uri: str
-    created_at: datetime
-    cutoff: datetime
-    store_ahead_seconds: float
+    created_at: datetime  # the store's time
+    cutoff: datetime  # candidates are last modified strictly before it
+    store_ahead_seconds: float  # the store's clock minus this machine's
+    # the proved difference of a lakeFS server's clock minus the store's; None without a time in its response
     server_ahead_seconds: float | None = None
     lease: LeaseGrant
     config: GCConfig
     default_branch: str
-    mode: str = CLEAN
-    why_mode: str = ""
+    mode: str = CLEAN  # "clean" or "optimized"
+    why_mode: str = ""  # reason for the mode
+    # version of the state of earlier runs, or None. An optimized run builds on it, a clean run replaces it.
     state: Version | None = None
-    state_etag: str | None = None
-    covered: Coverage = field(default_factory=Coverage)
+    state_etag: str | None = None  # ETag of the pointer to it, or None
+    covered: Coverage = field(default_factory=Coverage)  # intervals of slices without another listing
+    # intervals of slices with another listing after a restore
     again: Coverage = field(default_factory=Coverage)
+    # storage namespace of every repository of the server, by name
     namespaces: Mapping[str, str] = field(default_factory=dict)
-    inventory: Inventory | None = None
+    inventory: Inventory | None = None  # replaces the listing; None lists the store
     undo: UndoWay = field(default_factory=UndoWay)
     format: int = FORMAT
 
@@ -107,11 +93,7 @@ class Plan:
 
 
 def parse_plan(value: object) -> Plan:
-    """Make a plan from the JSON of `plan.json`.
-
-    Raises:
-        ConfigError: a setting is invalid.
-    """
+    """Make a plan from the JSON of `plan.json`."""
     return from_versioned(Plan, value, FORMAT)
 
 
@@ -136,14 +118,8 @@ class Run(PlannedRun[Plan]):
         clock: Clock = utc_now,
         plan: Plan | None = None,
     ) -> Run:
-        """Open a run by the URI of its folder.
-
-        Args:
-            plan: None reads it from the folder.
-
-        Raises:
-            ConfigError: no such run, or planned by another version.
-        """
+        """Open a run by the URI of its folder, with its plan if it was just written. Raises ConfigError: no such run,
+        or planned by another version."""
         # A caller with a plan has just written it, under its lease.
         written, held_at = ({}, None) if plan is None else ({PLAN: to_json(plan)}, running_seconds())
         plan = plan or read_plan(run_uri, options)
@@ -182,11 +158,7 @@ class Run(PlannedRun[Plan]):
 
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
-    """Read the plan of a run.
-
-    Raises:
-        ConfigError: no such run.
-    """
+    """Read the plan of a run. Raises ConfigError: no such run."""
     try:
         return parse_plan(read_json(open_writer(run_uri, options), PLAN))
     except NotFoundError:
@@ -201,10 +173,6 @@ def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectW
 
 
 def make_lease(state: ObjectWriter, seconds: float, now: Callable[[], datetime] | None = None) -> Lease:
-    """Return the lease of a repository.
-
-    Args:
-        seconds: its time without a renewal.
-        now: the store's time; None asks the store each time.
-    """
+    """Return the lease of a repository, for a time without a renewal, by the store's time (None asks the store each
+    time)."""
     return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")), LEASE)

@@ -35,57 +35,35 @@ type Current = versions.Current[RunState]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """The state after a run. Files are recorded with their digests and not copied.
-
-    Attributes:
-        run_uri: folder of the run and of all parts without another place.
-        previous: run of the state before; "" for a clean run.
-        started_at: the store's time of the plan.
-        clean_run_id: the last clean run.
-        clean_at: the store's time of its plan.
-        optimized_runs: runs since then.
-        all_commits: the repository had no rules, so every range file was active.
-        first_slice: newest slice of the listing.
-        objects: objects of the namespace at the last clean run.
-        staged: staged addresses, also of referring repositories.
-        named_ranges: ranges of the metaranges in `named`.
-        named: ranges by metarange.
-        path_ranges: inactive ranges with single paths kept by the policy.
-        looked_at: names of the checked files below `_lakefs/`.
-        gone: sorted hashes of deleted and missing candidates.
-        covered: slices without another listing.
-        counted: number of active ranges by address, in the folder of lease and index.
-        index_format: format of the counted index. With another one, a dropped range would lower counts never raised
-            by it.
-        sizes: sizes of the entries of branch heads, or more.
-    """
+    """The state after a run. Files are recorded with their digests and not copied."""
 
     repository: str
     namespace: str
     run_id: str
-    run_uri: str
-    previous: str
+    run_uri: str  # folder of the run and of all parts without another place
+    previous: str  # run of the state before; "" for a clean run
     mode: str
-    started_at: datetime
+    started_at: datetime  # the store's time of the plan
     cutoff: datetime
-    clean_run_id: str
-    clean_at: datetime
-    optimized_runs: int
-    all_commits: bool
-    first_slice: str
-    objects: int
-    staged: tuple[PartInfo, ...]
+    clean_run_id: str  # the last clean run
+    clean_at: datetime  # the store's time of its plan
+    optimized_runs: int  # runs since then
+    all_commits: bool  # the repository had no rules, so every range file was active
+    first_slice: str  # newest slice of the listing
+    objects: int  # objects of the namespace at the last clean run
+    staged: tuple[PartInfo, ...]  # staged addresses, also of referring repositories
     commits: PartInfo
     ranges: PartInfo
-    named_ranges: PartInfo
-    named: PartInfo
-    path_ranges: PartInfo
-    looked_at: PartInfo
-    gone: tuple[PartInfo, ...]
-    covered: Coverage
-    counted: CountedSet
+    named_ranges: PartInfo  # ranges of the metaranges in `named`
+    named: PartInfo  # ranges by metarange
+    path_ranges: PartInfo  # inactive ranges with single paths kept by the policy
+    looked_at: PartInfo  # names of the checked files below `_lakefs/`
+    gone: tuple[PartInfo, ...]  # sorted hashes of deleted and missing candidates
+    covered: Coverage  # slices without another listing
+    counted: CountedSet  # number of active ranges by address, in the folder of lease and index
+    # format of the counted index. With another one, a dropped range would lower counts never raised by it.
     index_format: int
-    sizes: tuple[LocatedSet, ...]
+    sizes: tuple[LocatedSet, ...]  # sizes of the entries of branch heads, or more
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -115,12 +93,7 @@ class StateStore(VersionStore[RunState]):
         return from_versioned(RunState, value, FORMAT)
 
     def current(self, repository: str, namespace: str) -> Current:
-        """Read the newest state and check whether a run may use it.
-
-        Args:
-            repository: expected in the state.
-            namespace: expected in the state.
-        """
+        """Read the newest state and check whether a run may use it."""
         place = canonical_namespace(namespace)
         return self.find(
             {"repository": repository, "namespace": lambda found: canonical_namespace(found) == place}

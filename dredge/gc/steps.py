@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     )
     from dredge.gc.preflight import check
     from dredge.gc.purge import purge_old
-    from dredge.gc.restore import restore
     from dredge.gc.run import Plan, Run, open_state
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
+    from dredge.gc.undo import restore
     from dredge.gc.undo_config import PurgeConfig, RestoreConfig
     from dredge.gc.verify import verify
     from dredge.gc.workload import rows_of

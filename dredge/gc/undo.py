@@ -1,4 +1,4 @@
-"""A lakeFS repository for `dredge.undo`, and runs other than collections."""
+"""A lakeFS repository for `dredge.undo`: its restores, and runs other than collections."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from dredge.errors import ConfigError
 from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.undo_config import RestoreConfig
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions, open_writer
-from dredge.undo.deleted import Collected, SweptRun
+from dredge.undo import restore as restoring
+from dredge.undo.deleted import Choice, Collected, SweptRun, preview
 from dredge.undo.side_run import SideRun
 from dredge.undo.side_run import side_run as begin_side_run
 
@@ -43,14 +47,8 @@ def collected_of(
 def open_swept(
     run_uri: str, repository: Repository | None = None, options: StorageOptions | None = None
 ) -> SweptRun:
-    """Open a run with deletions.
-
-    Args:
-        repository: expected; None accepts any.
-
-    Raises:
-        ConfigError: no such run, a run without deletions, or of another repository.
-    """
+    """Open a run with deletions, of a repository if given. Raises ConfigError: no such run, a run without deletions,
+    or of another repository."""
     plan = read_plan(run_uri, options)
     # The namespace as well: an earlier repository with the same name may have had another one.
     if repository is not None and (
@@ -69,6 +67,37 @@ def open_swept(
     return SweptRun(plan.undo.way, folder, SubtractOutput.of(summary).candidates, (DATA,))
 
 
+def restore(
+    config: RestoreConfig,
+    runner: TaskRunner,
+    holder: str | None = None,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> StepSummary:
+    """Restore deletions of a run.
+
+    Args:
+        holder: of the lease; None is this restore alone.
+        client: None reads the environment.
+        options: None reads the environment. Tasks always read theirs.
+
+    Raises:
+        ConfigError: no such run, or no matching deletion.
+        NotFoundError: no such repository.
+        LeaseHeldError: another run works on the repository.
+        UnavailableError: some objects could not be restored; the others were.
+    """
+    collected = collected_of(config.repository, client, options)
+    return restoring.restore(collected, config, runner, holder, options, clock)
+
+
+def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
+    """Count the objects of a restore, from the run's folder only. Raises ConfigError: no such run, or it deleted no
+    object."""
+    return preview(config, open_swept(run_uri, options=options))
+
+
 @contextmanager
 def side_run(
     repository: str,
@@ -84,7 +113,6 @@ def side_run(
 
     Args:
         place: returns for the namespace the URI of the folder of run folders.
-        what: kind of run, such as "metadata".
         asked: its settings, JSON.
         holder: of the lease, which gets it again after a crash; None is this run alone.
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import batched, groupby
+from dataclasses import dataclass
+from itertools import batched, chain, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -116,8 +116,9 @@ def _look_everywhere(
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
         for part in parts
     ]
-    tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
-    return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
+    found = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+    return list(chain.from_iterable(found))
 
 
 def _write_living(run: Run, living: list[Canary]) -> PartInfo:
@@ -126,7 +127,6 @@ def _write_living(run: Run, living: list[Canary]) -> PartInfo:
 
 
 def _share(rows: int, all_rows: int, looks_max: int | None) -> int | None:
-    """The share of a file of the ledger in the sample."""
     if looks_max is None:
         return None
     return -(-looks_at(all_rows, looks_max) * rows // max(1, all_rows))
@@ -156,12 +156,8 @@ def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
 
 
 def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str]) -> list[Canary]:
-    """Choose the live objects to look up: all doubtful objects, and others until enough were seen.
-
-    Args:
-        doubtful: addresses in the ledger as deleted, or missing in a listing.
-        seen: addresses in a listing after the sweep.
-    """
+    """Choose the live objects to look up: all doubtful ones (in the ledger as deleted, or missing in a listing), and
+    others until enough were seen in listings."""
     if run.plan.config.verify_sample_size is None:
         return living
     found = [canary for canary in living if canary.address in doubtful]
@@ -191,16 +187,11 @@ SAMPLES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyConfig:
-    """The config of the tasks; a payload.
-
-    Attributes:
-        run_length: number of neighbours, deleted or live, for one page of a listing.
-        living: rows with the addresses of live objects.
-    """
+    """The config of the tasks; a payload."""
 
     threads: int
-    run_length: int
-    living: PartInfo
+    run_length: int  # number of neighbours, deleted or live, for one page of a listing
+    living: PartInfo  # rows with the addresses of live objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,73 +203,37 @@ class PartLooks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyTask:
-    """Files of the ledger; a payload."""
-
-    settled: list[PartLooks]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """The result of a task; a payload.
+    """The result of a file of the ledger; a payload."""
 
-    Attributes:
-        deleted: number of objects deleted or missing in the ledger.
-        checked: number of these looked up.
-        still_there: number of these found in the store.
-        left: addresses of some of these.
-        living_deleted: addresses of live objects deleted in the ledger.
-        living_seen: addresses of live objects found in the store.
-        living_lacking: addresses of live objects missing in a listing.
-    """
-
-    deleted: int
-    checked: int
-    still_there: int
-    left: list[str]
-    living_deleted: list[str]
-    living_seen: list[str]
-    living_lacking: list[str]
-
-
-@dataclass(slots=True)
-class _Found:
-    """Deleted objects looked up and found, and live objects beside them, seen or missing."""
-
-    checked: int
-    there: list[str]
-    seen: set[str] = field(default_factory=set)
-    lacking: set[str] = field(default_factory=set)
+    deleted: int  # number of objects deleted or missing in the ledger
+    checked: int  # number of these looked up
+    still_there: int  # number of these found in the store
+    left: list[str]  # addresses of some of these
+    living_deleted: list[str]  # addresses of live objects deleted in the ledger
+    living_seen: list[str]  # addresses of live objects found in the store
+    living_lacking: list[str]  # addresses of live objects missing in a listing
 
 
 @partition_function
-def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> VerifyResult:
+def verify_parts(run: WorkerRun, config: VerifyConfig, settled: list[PartLooks]) -> list[VerifyResult]:
     """Look up deleted objects of some files of the ledger, and live objects among them."""
-    deleted = checked = still_there_count = 0
-    left: list[str] = []
-    living_deleted: list[str] = []
-    seen: set[str] = set()
-    lacking: set[str] = set()
     living = run.folder.read_part(config.living)["address"].combine_chunks()
-    for item in task.settled:
-        rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
-        by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
-        living_deleted.extend(by_us.filter(pc.is_in(by_us, living)).to_pylist())
-        gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
-        found = _look_into(run, config, item, gone, living)
-        deleted += gone.num_rows
-        checked += found.checked
-        still_there_count += len(found.there)
-        left.extend(found.there[:SAMPLES])
-        seen |= found.seen
-        lacking |= found.lacking
-        run.progress.add(item.part.rows)
+    return [_verify_part(run, config, item, living) for item in settled]
+
+
+def _verify_part(run: WorkerRun, config: VerifyConfig, item: PartLooks, living: pa.Array) -> VerifyResult:
+    rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
+    by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
+    gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
+    checked, there, seen, lacking = _look_into(run, config, item, gone, living)
+    run.progress.add(item.part.rows)
     return VerifyResult(
-        deleted=deleted,
+        deleted=gone.num_rows,
         checked=checked,
-        still_there=still_there_count,
-        left=left[:SAMPLES],
-        living_deleted=living_deleted,
+        still_there=len(there),
+        left=there[:SAMPLES],
+        living_deleted=by_us.filter(pc.is_in(by_us, living)).to_pylist(),
         living_seen=sorted(seen),
         living_lacking=sorted(lacking),
     )
@@ -286,11 +241,13 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> Veri
 
 def _look_into(
     run: WorkerRun, config: VerifyConfig, item: PartLooks, gone: pa.Table, living: pa.Array
-) -> _Found:
-    """Look up deleted objects of a file: all, or a sample and those with an unclear first answer."""
+) -> tuple[int, list[str], set[str], set[str]]:
+    """Look up deleted objects of a file: all, or a sample and those with an unclear first answer. Returns the number
+    looked up, and the addresses of those still there, of live objects seen, and of live objects missing."""
     reader = run.open_store()
     if item.looks is None:
-        return _Found(gone.num_rows, still_there(reader, gone["address"].combine_chunks(), config.threads))
+        there = still_there(reader, gone["address"].combine_chunks(), config.threads)
+        return gone.num_rows, there, set(), set()
     chance = random.Random(f"{run.folder.run_id}-{item.part.name}")
     unclear = pc.is_valid(gone["message"])
     runs = choose(gone.filter(unclear)["address"].to_pylist(), gone.num_rows, config.run_length, chance)
@@ -298,9 +255,9 @@ def _look_into(
     beside = set(living.filter(pc.invert(pc.is_in(living, gone["address"]))).to_pylist())
     runs += choose(clear, item.looks, config.run_length, chance, beside)
     looked_for = {name for names in runs for name in names}
-    there = set(look_for(reader, runs, config.threads).there)
+    found = set(look_for(reader, runs, config.threads))
     alive = looked_for & beside
-    return _Found(len(looked_for - alive), sorted(there - alive), alive & there, alive - there)
+    return len(looked_for - alive), sorted(found - alive), alive & found, alive - found
 
 
 # Names for one page: a little less than a page, because garbage is not spread evenly.
@@ -313,21 +270,9 @@ _ONE_IN = 5
 type Names = Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The number of names looked up, and the names found."""
-
-    names: int
-    there: list[str]
-
-
 def length_of_runs(names: int, objects: int) -> int:
-    """The number of neighbours for a page of a listing; 1 where single lookups cost less.
-
-    Args:
-        names: number of names to look up, spread over the namespace.
-        objects: number of objects in the store.
-    """
+    """The number of neighbours for a page of a listing, of names spread over the namespace; 1 where single lookups
+    cost less."""
     length = _PAGE_NAMES * names // max(objects, names, 1)
     return length if length >= LOOKS_PER_PAGE else 1
 
@@ -340,12 +285,10 @@ def looks_at(deleted: int, looks_max: int) -> int:
 def choose(
     names: Names, looks: int, length: int, chance: random.Random, beside: Iterable[str] = ()
 ) -> list[Names]:
-    """Choose random runs of neighbours.
+    """Choose random runs of neighbours of at most `length` names, with at least `looks` names in all.
 
-    Args:
-        looks: least number of names in all runs.
-        length: limit of a run. A run stays in one folder: between two folders most of the namespace may be listed.
-        beside: further names for the same pages; they are in the runs, and do not count.
+    A run stays in one folder: between two folders most of the namespace may be listed. Names `beside` are in the
+    runs, and do not count.
     """
     wanted = set(names)
     together = sorted(wanted.union(beside))
@@ -364,11 +307,10 @@ def choose(
     return chosen
 
 
-def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looked:
-    """Look up runs of names in byte order."""
+def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> list[str]:
+    """Look up runs of names in byte order; returns those found."""
     at_once = threads if any(len(names) > 1 for names in runs) else threads * LOOKUPS_A_THREAD
-    found = list(ordered_map(lambda names: _look(reader, names), runs, at_once))
-    return Looked(sum(item.names for item in found), [name for item in found for name in item.there])
+    return list(chain.from_iterable(ordered_map(lambda names: _look(reader, names), runs, at_once)))
 
 
 def lacks(reader: ObjectReader, address: str) -> bool:
@@ -382,9 +324,9 @@ def lacks(reader: ObjectReader, address: str) -> bool:
     return False
 
 
-def _look(reader: ObjectReader, names: Names) -> Looked:
+def _look(reader: ObjectReader, names: Names) -> list[str]:
     if len(names) < LOOKS_PER_PAGE or not reader.is_remote:
-        return Looked(len(names), [name for name in names if not lacks(reader, name)])
+        return [name for name in names if not lacks(reader, name)]
     there: list[str] = []
     asked = listed = 0
     for stretch in find_neighbours(reader, DATA, names):
@@ -392,12 +334,10 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
         asked, listed = asked + len(stretch.names), listed + stretch.listed
         if listed > _LISTED_MAX:
             break  # garbage is rare here: single lookups cost less
-    there += [name for name in names[asked:] if not lacks(reader, name)]
-    return Looked(len(names), there)
+    return there + [name for name in names[asked:] if not lacks(reader, name)]
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
-    """The names found by a listing from the first to the last name."""
     stretches = find_neighbours(reader, prefix, names)
     return [name for stretch in stretches for name in stretch.found["key"].to_pylist()]
 
@@ -407,9 +347,12 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
     names = sorted(set(gone.to_pylist()))
     if not reader.is_remote:
         runs = [names[first : first + 64] for first in range(0, len(names), 64)]
-        return look_for(reader, runs, threads).there
-    found = ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
-    return [address for hits in found for address in hits]
+        return look_for(reader, runs, threads)
+    return list(
+        chain.from_iterable(
+            ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
+        )
+    )
 
 
 def _folders(names: Names) -> dict[str, list[str]]:

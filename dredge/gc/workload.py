@@ -48,7 +48,6 @@ def _to_list(run: Run) -> int | None:
 
 
 def _counted_before(run: Run) -> int | None:
-    """Number of objects at the last clean run, if its state is readable."""
     if run.plan.state is None:
         return None
     with suppress(DredgeError, ValueError):

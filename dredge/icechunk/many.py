@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.icechunk.maintenance import STATE
 from dredge.runs.report import Outcome, lost, reported
-from dredge.settings import check_settings, read_settings, setting
+from dredge.settings import Settings, check_settings, setting
 from dredge.storage import StorageOptions, open_reader
 from dredge.storage.location import place_of
 
@@ -25,7 +24,7 @@ _ANY_BEGINNING = ("/", "*", "?", "[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManyConfig:
+class ManyConfig(Settings):
     """The repositories to collect, and the folder of the summaries."""
 
     storages: str | None = setting(
@@ -66,15 +65,6 @@ class ManyConfig:
     def unwanted(self) -> list[str]:
         """URIs and globs to leave out."""
         return _words(self.exclude)
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """Read settings given as values or as rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))
 
 
 def _words(text: str | None) -> list[str]:

@@ -54,7 +54,6 @@ class InventoryFile:
     """A file of an inventory; a payload.
 
     Attributes:
-        size: in bytes, from the manifest or the store.
         md5: of its bytes, in hexadecimal digits; "" without a manifest.
     """
 
@@ -97,12 +96,9 @@ def find_inventory(
     Args:
         uri: of a manifest.json, of the folder with the inventories of all dates (the newest complete one is read), of a
             table, or of a folder of tables.
-        now: the store's time.
 
     Raises:
         RefusedError: another bucket, too old, in the future, or incomplete.
-        FormatError: damaged.
-        ConfigError: no inventory at the URI.
     """
     if uri.endswith(f"/{MANIFEST}"):
         return _by_manifest(uri, namespace, now, age_max, options)

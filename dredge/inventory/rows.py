@@ -24,14 +24,7 @@ from dredge.storage.listing_schema import LISTING_SCHEMA
 
 @contextmanager
 def downloaded(file: InventoryFile) -> Iterator[str]:
-    """Download a file of an inventory for the duration of the block; tasks reach the store by their environment.
-
-    Returns:
-        The path of the copy.
-
-    Raises:
-        FormatError: a missing file, or another size or MD5 than in the manifest.
-    """
+    """Download a file of an inventory for the duration of the block; tasks reach the store by their environment."""
     folder, _, name = file.uri.rpartition("/")
     digest, size = hashlib.md5(usedforsecurity=False), 0
     with tempfile.NamedTemporaryFile(prefix="dredge-inventory-", suffix=f"-{name[-20:]}") as sink:
@@ -80,7 +73,6 @@ def read_rows(path: str, name: str, layout: Layout, counts: Counter[str]) -> Ite
         Batches of `LISTING_SCHEMA`, none empty, keys relative to the namespace; `size` and `last_modified` may be null.
 
     Raises:
-        FormatError: an unreadable file, or a missing column.
         RefusedError: a row of another bucket.
     """
     try:

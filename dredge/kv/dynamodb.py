@@ -3,8 +3,7 @@
     hash key PartitionKey (binary) · range key ItemKey (binary) · attribute ItemValue (binary) · on-demand billing
 
 Gets and queries are consistent reads. The client's own retries are off, because it does not know which requests are
-idempotent: a throttled request had no effect and is always retried, with backoff; after a lost response only a read
-is
+idempotent: a throttled request had no effect and is always retried, with backoff; after a lost response only a read is
 retried. A repeated conditional write would fail because the first write succeeded.
 
 Source: L61 of docs/lakefs-behaviour.md (pkg/kv/dynamodb/store.go).
@@ -18,7 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs
 
 from dredge.causes import (
@@ -34,7 +33,7 @@ from dredge.causes import (
 )
 from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
 from dredge.kv.rows import show_key
 
 PARTITION, KEY, VALUE = "PartitionKey", "ItemKey", "ItemValue"
@@ -66,11 +65,7 @@ class TableAddress:
 
     @classmethod
     def parse(cls, url: str) -> TableAddress:
-        """Parse `dynamodb://TABLE?region=…&endpoint=…`; the default table is lakeFS's `kvstore`.
-
-        Raises:
-            ConfigError: the URL contains credentials or unknown parts.
-        """
+        """Parse `dynamodb://TABLE?region=…&endpoint=…`; the default table is lakeFS's `kvstore`."""
         found = _URL.fullmatch(url)
         asked = parse_qs(found["query"] or "") if found else {}
         region, endpoint = (asked.get(name, [None])[0] for name in ("region", "endpoint"))
@@ -105,13 +100,12 @@ class AwsKeys:
         check_key(self.session_token, "the session token of DynamoDB")
 
 
-class DynamoStore:
+class DynamoStore(Store):
     """A `Store` on a DynamoDB table; thread-safe.
 
     Args:
         url: see `TableAddress.parse`. Credentials are in AWS's environment variables, profiles or instance roles.
         create: create a missing table; otherwise a missing table is a `ConfigError`.
-        keys: credentials in place of the environment's.
     """
 
     def __init__(
@@ -135,12 +129,6 @@ class DynamoStore:
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"DynamoStore({self.location!r})"
 
@@ -148,7 +136,6 @@ class DynamoStore:
         return DynamoStore, (self._url, False)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """See `Store.get`."""
         response = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
         if "Item" not in response:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
@@ -156,15 +143,12 @@ class DynamoStore:
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `Store.scan`."""
         for response in self.pages(partition, start):
             for item in response["Items"]:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
-        """Query a partition from `start` (inclusive), and yield the responses; `more` are arguments of each
-        request.
-        """
+        """Query a partition from `start` (inclusive), and yield the responses; `more` are arguments of each request."""
         names, condition = {"#p": PARTITION}, "#p = :p"
         values = {":p": {"B": partition}}
         if start:  # DynamoDB allows neither an empty key nor a condition on one
@@ -189,15 +173,12 @@ class DynamoStore:
             page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """See `Store.set`."""
         self.call("put_item", Item=item_key(partition, key) | {VALUE: {"B": value}})
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """See `Store.delete`."""
         self.call("delete_item", Key=item_key(partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """See `Store.set_if`."""
         try:
             self.call(
                 "put_item", Item=item_key(partition, key) | {VALUE: {"B": value}}, **condition_on(predicate)
@@ -207,7 +188,6 @@ class DynamoStore:
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """See `Store.delete_if`."""
         try:
             self.call("delete_item", Key=item_key(partition, key), **condition_on(predicate))
         except ConditionFailedError as error:
@@ -215,19 +195,15 @@ class DynamoStore:
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def close(self) -> None:
-        """See `Store.close`."""
         self.client.close()
 
     def call(self, operation: str, repeat: bool = False, **arguments: Any) -> dict[str, Any]:
         """Send one request about the table, with retries.
 
         Args:
-            operation: method of the boto3 client.
             repeat: whether the request is idempotent, so that it may be retried after a lost response.
-            arguments: of the method; the table name is added.
 
         Raises:
-            ConditionFailedError: a condition failed.
             UnavailableError: throttled too often, or no response; a write may have taken effect.
         """
         from botocore.exceptions import BotoCoreError, ClientError

@@ -4,11 +4,9 @@ There are no snapshots. Each read of a view is consistent, and later reads see l
 trash first, and references last.
 
 No index lists the partitions, so the whole table is scanned, several segments in parallel. All reads of all views
-share
-one rate limit. DynamoDB charges a scan for the scanned data, not for the returned data.
+share one rate limit. DynamoDB charges a scan for the scanned data, not for the returned data.
 
-A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each
-has
+A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each has
 its own token, so it can be repeated after a lost response.
 """
 
@@ -71,7 +69,7 @@ class RateLimiter:
 
 
 class DynamoRows:
-    """Access to all rows of a DynamoDB table; it must exist."""
+    """A `RowCleaner` of a DynamoDB table; it must exist."""
 
     guards_max = 40  # of the 100 actions of a transaction
 
@@ -89,29 +87,24 @@ class DynamoRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[DynamoView]:
-        """See `RowReader.view`."""
         yield DynamoView(self._store, self._rate, self._limiter)
 
     def clock(self) -> datetime | None:
-        """See `RowReader.clock`."""
         response = self._store.call("describe_table", repeat=True)
         date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date).astimezone(UTC) if date else None
 
     def own_id(self) -> str:
-        """See `RowReader.own_id`."""
         found: str = self._store.call("describe_table", repeat=True)["Table"].get("TableId", "")
         return found
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for batch in _batches(rows, guards):
             outcomes.extend(self._delete_batch(batch, guards, outcomes))
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """See `RowCleaner.insert_row`."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -119,7 +112,6 @@ class DynamoRows:
         return True
 
     def close(self) -> None:
-        """See `RowReader.close`."""
         self._store.close()
 
     def _delete_batch(self, batch: Sequence[Row], guards: Sequence[Guard], done: list[bool]) -> list[bool]:
@@ -152,7 +144,7 @@ class DynamoRows:
 
 
 class DynamoView:
-    """Reads of a table, each consistent by itself."""
+    """A `RowView` of a table; each read is consistent by itself."""
 
     consistent = False
 
@@ -162,7 +154,6 @@ class DynamoView:
         self._limiter = limiter
 
     def partitions(self) -> Iterator[bytes]:
-        """See `RowView.partitions`."""
         found: set[bytes] = set()
         with ThreadPoolExecutor(self._rate.segments) as threads:
             for part in threads.map(self._segment, range(self._rate.segments)):
@@ -170,7 +161,6 @@ class DynamoView:
         yield from sorted(found)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `RowView.scan`."""
         for response in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
             self._limiter.consume(_units(response))
             for item in response["Items"]:

@@ -1,8 +1,7 @@
 """The interface of the key-value store for all mutable metadata, and a store in memory.
 
 It is narrow on purpose: keys ordered within a partition, and conditional writes and deletes of single keys. A
-partition
-exists while it has keys. There are no transactions across keys and no listing of partitions.
+partition exists while it has keys. There are no transactions across keys and no listing of partitions.
 
 Source: design "lakeFS on KV".
 """
@@ -13,7 +12,6 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
 from dredge.errors import ConflictError, NotFoundError
@@ -53,8 +51,7 @@ class Store(Protocol):
         """Iterate over a partition in ascending byte order of the keys, starting at `start` (inclusive).
 
         A key that exists throughout the scan is yielded exactly once, with a value it had during the scan. A key
-        written or
-        deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
+        written or deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
         """
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
@@ -82,10 +79,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Close files and connections; the store must not be used afterwards."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 _PAGE_KEYS = 256
@@ -102,18 +100,12 @@ class _Partition:
         self.values[key] = value
 
 
-class MemoryKV:
+class MemoryKV(Store):
     """A store in memory, for tests and experiments: partitions as dicts, each with a sorted list of its keys."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._partitions: dict[bytes, _Partition] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def get(self, partition: bytes, key: bytes) -> bytes:
         """See `Store.get`."""

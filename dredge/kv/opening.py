@@ -22,9 +22,6 @@ def open_store(url: str) -> Store:
     Args:
         url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
             `postgresql://user@host/database`, `host=… dbname=…` (PostgreSQL) or `dynamodb://table?region=…`.
-
-    Raises:
-        ConfigError: unknown scheme, or the store cannot be opened.
     """
     scheme = driver_of(url, SCHEMES)
     if scheme in ("postgresql", "postgres"):
@@ -47,11 +44,6 @@ def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None
 
     Args:
         url: `postgresql://…`, `host=… dbname=…` (PostgreSQL), `dynamodb://…` or `sqlite:///…`; the table must exist.
-        rate: limit for scanning a DynamoDB table.
-        keys: AWS credentials in place of the environment's.
-
-    Raises:
-        ConfigError: unknown scheme, or the store does not exist.
     """
     return _open(url, rate, keys, read_only=True)
 

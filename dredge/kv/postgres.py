@@ -12,7 +12,7 @@ import queue
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dredge.causes import (
@@ -27,7 +27,7 @@ from dredge.causes import (
     Cause,
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
 from dredge.kv.rows import show_key
 from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
 from dredge.process import need
@@ -174,12 +174,11 @@ _DELETE = "DELETE FROM kv WHERE partition_key = %s AND key = %s"
 _DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """A `Store` on a PostgreSQL database; thread-safe.
 
-    A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write
-    is not,
-    because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
+    A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write is
+    not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
 
     Args:
         url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
@@ -206,12 +205,6 @@ class PostgresStore:
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"PostgresStore({self.location!r})"
 
@@ -219,7 +212,6 @@ class PostgresStore:
         return PostgresStore, (self._url, False, self._read_only)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """See `Store.get`."""
         rows = self.read(_GET, (partition, key))
         if not rows:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
@@ -227,7 +219,6 @@ class PostgresStore:
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `Store.scan`."""
         rows = self.read(PAGE_FROM, (partition, start, PAGE_ROWS))
         while rows:
             for key, value in rows:
@@ -237,15 +228,12 @@ class PostgresStore:
             rows = self.read(PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """See `Store.set`."""
         self._write(_SET, (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """See `Store.delete`."""
         self._write(_DELETE, (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """See `Store.set_if`."""
         if predicate is None:
             count = self._write(_SET_IF_ABSENT, (partition, key, value))
         else:
@@ -254,12 +242,10 @@ class PostgresStore:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """See `Store.delete_if`."""
         if self._write(_DELETE_IF_EQUAL, (partition, key, predicate)) == 0:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def close(self) -> None:
-        """See `Store.close`."""
         self._closed = True
         if self._pid == os.getpid():
             self._drop_idle()

@@ -1,13 +1,11 @@
 """Rows of a PostgreSQL store: consistent views and conditional deletes.
 
-A view is a REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the next along
-the
+A view is a REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the next along the
 primary key of each table, so the cost grows with the number of partitions, not of rows.
 
 A delete is a short transaction. It locks the guards' rows FOR SHARE (their writers wait until it ends), then deletes
 the rows with an unchanged value. In PostgreSQL's default isolation a concurrently changed row is evaluated again in
-its
-new version, so the condition on the value holds in every interleaving.
+its new version, so the condition on the value holds in every interleaving.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _DELETE = (
 
 
 class PostgresRows:
-    """Access to all rows of a PostgreSQL database; the table must exist."""
+    """A `RowCleaner` of a PostgreSQL database; the table must exist."""
 
     guards_max = 1000
 
@@ -66,7 +64,6 @@ class PostgresRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[PostgresView]:
-        """See `RowReader.view`."""
         import psycopg
 
         connection = self._store.connect()
@@ -83,13 +80,11 @@ class PostgresRows:
             connection.close()
 
     def clock(self) -> datetime:
-        """See `RowReader.clock`."""
         (now,) = self._store.read("SELECT clock_timestamp()", ())[0]
         moment: datetime = now
         return moment.astimezone(UTC)
 
     def own_id(self) -> str:
-        """See `RowReader.own_id`."""
         parts = []
         for statement in _OWN_ID:
             try:
@@ -99,7 +94,6 @@ class PostgresRows:
         return ":".join(parts)
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for first in range(0, len(rows), BATCH_ROWS):
             batch = rows[first : first + BATCH_ROWS]
@@ -114,7 +108,6 @@ class PostgresRows:
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """See `RowCleaner.insert_row`."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -122,12 +115,11 @@ class PostgresRows:
         return True
 
     def close(self) -> None:
-        """See `RowReader.close`."""
         self._store.close()
 
 
 class PostgresView:
-    """A snapshot of a database."""
+    """A `RowView` of a database, a snapshot."""
 
     consistent = True
 
@@ -135,7 +127,6 @@ class PostgresView:
         self._connection = connection
 
     def partitions(self) -> Iterator[bytes]:
-        """See `RowView.partitions`."""
         from psycopg import sql
 
         tables = [name for (name,) in self._connection.execute(_TABLES)] or ["kv"]
@@ -146,7 +137,6 @@ class PostgresView:
         return iter(sorted(found))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `RowView.scan`."""
         rows = self._page(PAGE_FROM, partition, start)
         while rows:
             for key, value in rows:

@@ -9,11 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
 from urllib.parse import unquote
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
 from dredge.kv.urls import absolute_file
 from dredge.process import is_durable
@@ -32,7 +31,7 @@ SELECT name FROM found WHERE name IS NOT NULL
 
 
 class SQLiteRows:
-    """Access to all rows of an existing file (`sqlite:///absolute/path.db`)."""
+    """A `RowCleaner` of an existing file (`sqlite:///absolute/path.db`)."""
 
     guards_max = 1000
 
@@ -45,7 +44,6 @@ class SQLiteRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[SQLiteView]:
-        """See `RowReader.view`."""
         with self._connection() as connection:
             connection.execute("BEGIN")
             yield SQLiteView(connection)
@@ -54,11 +52,9 @@ class SQLiteRows:
         """See `RowReader.clock`."""
 
     def own_id(self) -> str:
-        """See `RowReader.own_id`."""
         return ""
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """See `RowCleaner.delete_rows`."""
         outcomes: list[bool] = []
         for first in range(0, len(rows), BATCH_ROWS):
             with self._connection() as connection:
@@ -76,7 +72,6 @@ class SQLiteRows:
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """See `RowCleaner.insert_row`."""
         with self._connection() as connection:
             return connection.execute("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", row).rowcount == 1
 
@@ -102,7 +97,7 @@ class SQLiteRows:
 
 
 class SQLiteView:
-    """A snapshot of a file."""
+    """A `RowView` of a file, a snapshot."""
 
     consistent = True
 
@@ -110,12 +105,10 @@ class SQLiteView:
         self._connection = connection
 
     def partitions(self) -> Iterator[bytes]:
-        """See `RowView.partitions`."""
         for (name,) in self._connection.execute(_PARTITIONS):
             yield bytes(name)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `RowView.scan`."""
         query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key"
         for key, value in self._connection.execute(query, (partition, start)):
             yield Entry(bytes(key), bytes(value))
@@ -142,11 +135,10 @@ _SCHEMA = """
 """
 
 
-class SQLiteKV:
-    """A store in a SQLite file, with a pool of connections.
+class SQLiteKV(Store):
+    """A `Store` in a SQLite file, with a pool of connections.
 
     Args:
-        path: of the file; created if missing, in an existing folder.
         busy_seconds: wait for other writers before UnavailableError.
     """
 
@@ -160,12 +152,6 @@ class SQLiteKV:
         with self._connection():
             pass  # creates the file now, so that a wrong path is an error here
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"SQLiteKV({self._path!r})"
 
@@ -173,7 +159,6 @@ class SQLiteKV:
         return SQLiteKV, (self._path, self._busy_seconds)
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        """See `Store.get`."""
         with self._connection() as db:
             row = db.execute(
                 "SELECT value FROM kv WHERE partition = ? AND key = ?", (partition, key)
@@ -183,7 +168,6 @@ class SQLiteKV:
         return bytes(row[0])
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """See `Store.scan`."""
         query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key LIMIT ?"
         while True:
             with self._connection() as db:
@@ -195,15 +179,12 @@ class SQLiteKV:
             start = rows[-1][0] + b"\0"
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """See `Store.set`."""
         self._write("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """See `Store.delete`."""
         self._write("DELETE FROM kv WHERE partition = ? AND key = ?", (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """See `Store.set_if`."""
         if predicate is None:
             changed = self._write("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", (partition, key, value))
         else:
@@ -215,13 +196,11 @@ class SQLiteKV:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was written")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """See `Store.delete_if`."""
         statement = "DELETE FROM kv WHERE partition = ? AND key = ? AND value = ?"
         if self._write(statement, (partition, key, predicate)) != 1:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was removed")
 
     def close(self) -> None:
-        """See `Store.close`."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._closed = True

@@ -20,14 +20,7 @@ percent-encoded ends the password early: libpq, lakeFS and Python then take diff
 
 
 def driver_of(url: str, known: Collection[str]) -> str:
-    """The driver of a URL; `postgresql` also for `host=… password=…`, a form of lakeFS's setting.
-
-    Args:
-        known: drivers, in the order of the message.
-
-    Raises:
-        ConfigError: no known driver.
-    """
+    """The driver of a URL; `postgresql` also for `host=… password=…`, a form of lakeFS's setting."""
     found = _SCHEME.match(url)
     if found is None and _WORDS.match(url):
         return "postgresql"
@@ -66,9 +59,8 @@ _WORD = re.compile(r"(\w+)\s*=\s*((?:\\.|[^\s'\\])+|'(?:\\.|[^'\\])*'|)", re.DOT
 def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
     """Remove the words of lakeFS's driver (pgx) from a PostgreSQL connection text.
 
-    libpq does not know them. pgx sends unknown words, such as `search_path`, to the server as settings of the
-    session; here
-    `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words.
+    libpq does not know them. pgx sends unknown words, such as `search_path`, to the server as settings of the session;
+    here `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words.
 
     Returns:
         The text without them, and the removed words with their plain values.

@@ -345,11 +345,8 @@ class LakeFSClient:
         """Get a JSON object.
 
         Args:
-            path: template with `{name}` placeholders for `names`.
-            what: the request, for messages.
             absent: 404 messages that mean "it does not exist"; another 404 is refused. None accepts every 404 of
                 lakeFS.
-            members: required keys of the object.
         """
         response = self._transport.call("GET", path, names=names, query=query, members=members)
         if response.status == 200:

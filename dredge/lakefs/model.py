@@ -36,8 +36,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class CommitText:
-    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus
-    1."""
+    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus 1."""
 
     committer: str
     message: str
@@ -50,11 +49,9 @@ class Commit:
     """A commit.
 
     Attributes:
-        id: 64 hex digits.
         parents: commit ids; `version` decides about the main parent.
         created_at: aware UTC; clients can set it.
         metarange_id: "" for the first commit of a repository.
-        version: of the commit record, 0 or 1.
         text: the other fields of the record; None if they were not read.
     """
 

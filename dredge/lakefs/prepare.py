@@ -51,17 +51,11 @@ def prepare_commits(
 ) -> PreparedCommits | None:
     """Have the server compute the active commits and write them to a file.
 
-    Args:
-        transport: sends requests to the server.
-        deadline_seconds: how long to wait for the result.
-        sleep: waits between polls, in seconds.
-
     Returns:
         The location of the file; None if the repository has no rules, so every commit is active.
 
     Raises:
         RefusedError: no response, or no result; it never means "no commits".
-        UnavailableError: the server is busy or unreachable, or did not finish in time.
     """
     names = {"repository": repository}
     try:

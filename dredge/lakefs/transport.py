@@ -147,14 +147,7 @@ class ForeignResponseError(UnavailableError):
 
 
 class Transport:
-    """Sends requests to a server.
-
-    Args:
-        endpoint: URL of the server, with or without `/api/v1`.
-        connections: size of the connection pool.
-        ca_bundle: PEM file with certificate authorities to trust, in addition to those of the machine and the
-            environment.
-    """
+    """Sends requests to a server."""
 
     def __init__(
         self,
@@ -195,14 +188,12 @@ class Transport:
             path: below `/api/v1`, with `{name}` placeholders for `names`, with values that are not percent-encoded.
             retry: retry if the server is busy or lost, or the response is not lakeFS's; None retries GET only.
             own_connection: use a new connection, so a dropped connection cannot be a stale pooled connection.
-            members: required keys of a success.
             no_content: a success is a 204 without a body. Any proxy can send it, so the caller reads
                 back its write.
 
         Raises:
             UnavailableError: no response; DroppedError if the connection broke after the request was sent,
                 ForeignResponseError if the response is not lakeFS's.
-            UnsupportedCallError: 501.
         """
         retry = method == "GET" if retry is None else retry
         client = self._client() if own_connection else self._shared

@@ -288,12 +288,7 @@ class Pages:
         )
 
     def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
-        """The settings of a restore, from a form.
-
-        Raises:
-            ConfigError: no selection, or no matching deletion.
-            NotFoundError: a place of another kind.
-        """
+        """The settings of a restore, from a form."""
         found = find(self._places, key)
         if found.kind != kind:
             raise NotFoundError("there is no such run")

@@ -69,11 +69,7 @@ class Standing:
         return next((run.live for run in self.runs if run.live is not None), None)
 
     def reclaimed(self, since: datetime | None = None) -> tuple[int, int]:
-        """Objects and bytes deleted by its runs.
-
-        Args:
-            since: start of the first counted run.
-        """
+        """Objects and bytes deleted by its runs."""
         counted = [run.deleted for run in self.runs if since is None or run.started_at >= since]
         return sum(pair[0] for pair in counted), sum(pair[1] for pair in counted)
 
@@ -121,7 +117,6 @@ class Piece:
 
     Attributes:
         left: its start, in percent of the line.
-        width: in percent.
     """
 
     left: float
@@ -134,7 +129,6 @@ class Keeping:
     """The state left for the next run.
 
     Attributes:
-        facts: name and text of further facts.
         covered: intervals of slices without a need for listing.
     """
 
@@ -150,14 +144,10 @@ def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None =
     """Read the state left by the last complete run.
 
     Args:
-        now: this machine's time.
         settings: of the next run, if known; else the defaults.
 
     Returns:
         None for an unknown state: of other kinds, or with only runs known.
-
-    Raises:
-        UnavailableError: the store is unavailable.
     """
     if place.kind != LAKEFS or not place.lease_uri:
         return None
@@ -226,11 +216,7 @@ SHOWN = 30
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
-    """A plan in a list.
-
-    Attributes:
-        made_at: its time.
-    """
+    """A plan in a list."""
 
     plan_id: str
     made_at: datetime
@@ -245,12 +231,7 @@ def expirations_of(place: Place) -> list[Expiration]:
 
 
 def expiration_of(place: Place, plan_id: str) -> dict[str, Any]:
-    """Read a plan.
-
-    Raises:
-        NotFoundError: there is none.
-        FormatError: it is damaged.
-    """
+    """Read a plan."""
     uri = _uri(place, plan_id)
     found = read_json(open_reader(uri, place.options), "plan.json")
     names = ("rule", "threshold", "digest", "snapshots", "released", "edited", "refs_deleted", "refs")
@@ -260,11 +241,7 @@ def expiration_of(place: Place, plan_id: str) -> dict[str, Any]:
 
 
 def history_of(place: Place, plan_id: str) -> str:
-    """Read the history before and after a plan, as text.
-
-    Raises:
-        NotFoundError: there is none.
-    """
+    """Read the history before and after a plan, as text."""
     return open_reader(_uri(place, plan_id), place.options).get("plan.txt").decode(errors="replace")
 
 

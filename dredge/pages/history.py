@@ -47,14 +47,10 @@ class RunRow:
     """A run in a list.
 
     Attributes:
-        started_at: time of its plan, by the store's clock.
         outcome: from the report; "other tool" for a folder of another collector, "damaged" for an unreadable one.
-        headline: its result, in a sentence.
-        deleted: objects and bytes.
         found: deletable objects and bytes.
         held: objects and bytes.
         pending: objects and bytes in the pending list.
-        dry_run: whether it was a dry run.
         live: live objects and bytes; None after a partial listing.
     """
 
@@ -80,24 +76,14 @@ class LeaseState:
 
 
 def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
-    """List the runs of a place, newest first.
-
-    Raises:
-        UnavailableError: the store is unavailable.
-    """
+    """List the runs of a place, newest first."""
     reader = open_reader(place.runs_uri, place.options)
     rows = ordered_map(lambda run_id: _row(place, reader, run_id), run_ids(reader)[:limit], _AT_ONCE)
     return [row for row in rows if row is not None]
 
 
 def report_of(place: Place, run_id: str) -> dict[str, Any]:
-    """The report of a run at present.
-
-    Raises:
-        NotFoundError: no such run.
-        ConfigError: the folder is not a run of Dredge.
-        FormatError: a damaged file.
-    """
+    """The report of a run at present."""
     run_uri = uri_of(place, run_id)
     if place.kind == LAKEFS:
         return read_report(run_uri, place.options)
@@ -136,11 +122,7 @@ def plan_of(place: Place, run_id: str) -> dict[str, Any]:
 
 
 def uri_of(place: Place, run_id: str) -> str:
-    """URI of a run's folder.
-
-    Raises:
-        NotFoundError: the text is not the id of a run.
-    """
+    """URI of a run's folder."""
     try:
         descending_time(run_id)
     except FormatError:
@@ -236,11 +218,7 @@ def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
 
 
 def progress_of(place: Place, run_id: str, report: Mapping[str, Any]) -> str:
-    """The progress of an unfinished run; "" when unknown.
-
-    Args:
-        report: from `report_of`.
-    """
+    """The progress of an unfinished run; "" when unknown."""
     step = next((item["step"] for item in report["steps"] if item["status"] == "not done"), None)
     if report["outcome"] != "unfinished" or step is None:
         return ""

@@ -27,7 +27,6 @@ def find_names(host: str, more: Iterable[str] = ()) -> frozenset[str]:
 
     Args:
         host: listening address or name. An address for all interfaces adds the names of the machine.
-        more: further names, for example of a proxy before it.
     """
     machine = (socket.gethostname(), socket.getfqdn()) if listens_everywhere(host) else ()
     return frozenset(map(_plain, (*LOOPBACK, host, *machine, *more)))
@@ -42,7 +41,6 @@ class OwnNames:
     """Answers only requests with one of the server's names as `Host`, on any port.
 
     Args:
-        names: from `find_names`.
         addresses: accept every IP address as well: another site cannot make a name of it.
     """
 

@@ -37,11 +37,7 @@ class Kept[V]:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Return a value, computed on the first request. An error is raised to all waiting callers, and not kept.
-
-        Args:
-            key: of all inputs of the value.
-        """
+        """Return a value, computed on the first request. An error is raised to all waiting callers, and not kept."""
         with self._lock:
             found = self._values.get(key)
             mine: Future[V] = Future()
@@ -89,8 +85,6 @@ class Filter:
 
     Attributes:
         branch: of the newest expired commit.
-        size_min: bytes.
-        size_max: bytes.
     """
 
     prefix: str = ""
@@ -112,12 +106,7 @@ class Filter:
         return [name for name, wanted in asked.items() if wanted]
 
     def mask(self, rows: pa.Table, of_branch: Hashes) -> pa.Array:
-        """The selected rows.
-
-        Args:
-            rows: with at least `columns`.
-            of_branch: hashes of the addresses of the selected branch.
-        """
+        """The selected rows."""
         mask = pa.repeat(pa.scalar(True), rows.num_rows)
         if self.branch:
             mask = pa.array(contains(of_branch, hash64(rows["address"])))
@@ -150,7 +139,6 @@ class Rows:
 
     Args:
         parts: of the ledger, or of the candidates.
-        is_settled: whether the parts are the ledger's.
         holds: further holds of candidates; None without them.
         of_branch: hashes of the addresses of the selected branch.
     """
@@ -306,15 +294,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def file_body(tables: Iterator[pa.Table], form: str) -> tuple[Iterator[bytes], str]:
-    """The bytes of a file of rows, and its media type: CSV as a stream, parquet after all rows.
-
-    Args:
-        tables: of `SCHEMA`.
-        form: "csv" or "parquet".
-
-    Raises:
-        NotFoundError: another form.
-    """
+    """The bytes of a file of rows, and its media type: CSV as a stream, parquet after all rows."""
     if form == CSV:
         return _csv(tables), "text/csv; charset=utf-8"
     if form == PARQUET:

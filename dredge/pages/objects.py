@@ -50,7 +50,6 @@ class Page:
     """A page of rows.
 
     Attributes:
-        rows: of `SCHEMA`.
         next: position of the next page; "" at the end.
         looked_at: rows searched for this page, or excluded by the bounds of their group.
     """
@@ -65,12 +64,7 @@ _owned: Kept[Owned] = Kept(_OWNED_KEPT)
 
 
 class Objects:
-    """The objects of a run.
-
-    Raises:
-        NotFoundError: no such run.
-        FormatError: its files are damaged.
-    """
+    """The objects of a run."""
 
     def __init__(self, place: Place, run_id: str) -> None:
         self._place = place
@@ -89,11 +83,7 @@ class Objects:
         """Read a page of rows.
 
         Args:
-            sort: of `SORTS`.
             start: `next` of the previous page; "" for the first.
-
-        Raises:
-            ConfigError: an unknown order, or a `start` of another order.
         """
         if sort not in SORTS:
             raise ConfigError("unknown order of objects")
@@ -109,11 +99,7 @@ class Objects:
         return (rows.filter(wanted.mask(rows, source.of_branch)) for rows in tables)
 
     def owned(self) -> Owned:
-        """The candidates by branch; empty for other kinds.
-
-        Raises:
-            DredgeError: an unreadable source.
-        """
+        """The candidates by branch; empty for other kinds."""
         if self._place.kind != LAKEFS:
             return Owned({}, [])
         key = (self._uri, tuple(part.sha256 for part in self.parts))

@@ -26,10 +26,7 @@ class Place:
     """A repository, and the location of its runs.
 
     Attributes:
-        kind: of `KINDS`.
-        runs_uri: URI of the folder with run folders.
         store_uri: URI of the collected data, for KV trash of the cleaner's state folder; "" with only runs known.
-        options: for both; None reads the environment.
         repository: restricts the runs to a lakeFS repository; "" for all.
     """
 
@@ -66,23 +63,14 @@ class Places(Protocol):
 def of_repository(
     name: str, namespace: str, run_root: str | None = None, options: StorageOptions | None = None
 ) -> Place:
-    """The place of a repository of a lakeFS server.
-
-    Args:
-        run_root: folder of its runs; None is the namespace.
-    """
+    """The place of a repository of a lakeFS server."""
     store = namespace.rstrip("/")
     runs = f"{store}/{RUNS}" if run_root is None else run_root.rstrip("/")
     return Place(LAKEFS, name, runs, store, options, name)
 
 
 def find(places: Places, key: str) -> Place:
-    """Find a place by its key.
-
-    Raises:
-        NotFoundError: there is none (any more).
-        UnavailableError: places may be missing.
-    """
+    """Find a place by its key."""
     for place in places.all():
         if place.key == key:
             return place
@@ -101,11 +89,7 @@ class FolderPlaces:
     options: StorageOptions | None = None
 
     def all(self) -> Sequence[Place]:
-        """Search again, so that new repositories appear.
-
-        Raises:
-            ConfigError: no run here.
-        """
+        """Search again, so that new repositories appear."""
         uri = self.uri.rstrip("/")
         reader = open_reader(uri, self.options)
         here = self._at(uri, reader)

@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
-from dredge.gc.restore import foresee_restore
 from dredge.gc.run import PLAN
 from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
+from dredge.gc.undo import foresee_restore
 from dredge.gc.undo_config import REASONS
 from dredge.gc.undo_config import RestoreConfig as LakeFSRestoreConfig
 from dredge.icechunk.collection.check_again import open_swept
@@ -39,12 +39,9 @@ class Undoing:
     """The restore of a kind of collection.
 
     Attributes:
-        form: last part of the form's address.
         command: of the terminal, up to the run.
         command_names_repository: whether the repository precedes the run there.
-        setting: name of the setting for the repository.
         planned: name of the same value in a run's plan.
-        reasons: of deletions, by name, in words.
     """
 
     dag: str
@@ -96,11 +93,7 @@ UNDOING: Mapping[str, Undoing] = {
 
 
 def undoing_of(place: Place) -> Undoing:
-    """The restore for a place.
-
-    Raises:
-        NotFoundError: its runs delete no objects.
-    """
+    """The restore for a place."""
     if place.kind not in UNDOING:
         raise NotFoundError("only deletions of a lakeFS or Icechunk collection can be restored here")
     return UNDOING[place.kind]
@@ -116,12 +109,7 @@ _COUNTED_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class EarlierRestore:
-    """A finished or started restore.
-
-    Attributes:
-        started_at: its time.
-        failed: whether objects were not restored.
-    """
+    """A finished or started restore."""
 
     started_at: datetime
     asked: str
@@ -141,15 +129,7 @@ _lock = threading.Lock()
 
 
 def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreConfig:
-    """Read the fields of a form.
-
-    Args:
-        asked: fields of the form; empty fields are ignored.
-
-    Raises:
-        ConfigError: no selection, or a contradictory one.
-        NotFoundError: runs of this kind delete no objects.
-    """
+    """Read the fields of a form."""
     undoing = undoing_of(place)
     uri = uri_of(place, run_id)
     repository = plan_of(place, run_id)[undoing.planned]
@@ -262,13 +242,6 @@ def row_settings_of(place: Place, run_id: str, partition: str, known: Facts) -> 
 
     The connection is the one of the schedule for the place; the state folder identifies its store, so rows are never
     written to another store.
-
-    Args:
-        partition: to restore; "" is all.
-
-    Raises:
-        NotFoundError: no run of the cleaner.
-        ConfigError: no removed row matches.
     """
     if place.kind != KV:
         raise NotFoundError("only rows of a key-value store are restored here")

@@ -31,10 +31,7 @@ class Schedule:
     """A scheduled collection.
 
     Attributes:
-        settings: of its runs, by name.
         next_at: time of the next run; None when switched off, or while runs are going on.
-        may_backfill: whether past intervals can be backfilled.
-        is_off: whether it is switched off.
     """
 
     dag_id: str
@@ -54,12 +51,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A run awaiting an answer.
-
-    Attributes:
-        since: time of the request.
-        address: of the page for the answer.
-    """
+    """A run awaiting an answer."""
 
     subject: str
     dag_id: str
@@ -73,8 +65,6 @@ class Facts:
     """Facts for a user.
 
     Attributes:
-        is_airflow: whether links may lead into Airflow.
-        may_start: DAGs with the user's permission to start runs.
         form_token: required in each changing form of this user.
         problem: reason for missing facts; "" without a problem.
     """
@@ -98,11 +88,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """A failed run with a waiting successor.
-
-    Attributes:
-        next: id of the waiting run.
-    """
+    """A failed run with a waiting successor."""
 
     run: str
     address: str
@@ -115,7 +101,6 @@ class Gaps:
 
     Attributes:
         starts: of the intervals, the oldest first; None without permission.
-        blocking: failed runs with waiting successors.
     """
 
     schedule: Schedule
@@ -134,12 +119,7 @@ class Surroundings(Protocol):
         """Search for intervals without a run."""
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
-        """Start a run in the name of the user, and return the address of its page.
-
-        Raises:
-            NotAllowedError: the user lacks the permission.
-            DredgeError: the run was not started.
-        """
+        """Start a run in the name of the user, and return the address of its page."""
 
 
 class Alone:
@@ -170,16 +150,7 @@ class ServerAsker:
         self._clock = clock
 
     def lines(self, what: str, place: Place | None) -> list[str]:
-        """The reasons for keeping an object, as lines of text.
-
-        Args:
-            what: an address, or `lakefs://repository/ref/path`.
-            place: of an address without a repository.
-
-        Raises:
-            ConfigError: an ambiguous question.
-            NotFoundError: no such repository or path.
-        """
+        """The reasons for keeping an object, as lines of text."""
         client = self._client(place)
         repository = None if place is None else place.repository or place.name
         options = None if place is None else place.options

@@ -33,11 +33,7 @@ _NO_REPORT = ("dry_run", "of another version")
 
 @dataclass(frozen=True, slots=True)
 class WantedFindings:
-    """The selection of findings; "" selects all.
-
-    Attributes:
-        verdict: "trash", "wait" or "report".
-    """
+    """The selection of findings; "" selects all."""
 
     prefix: str = ""
     kind: str = ""
@@ -53,14 +49,7 @@ class WantedFindings:
 
 
 def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
-    """Read the figures of a run's report under the names of a collection's report.
-
-    Args:
-        reader: on the folder of the runs.
-
-    Raises:
-        FormatError: the report is damaged.
-    """
+    """Read the figures of a run's report under the names of a collection's report."""
     try:
         found = _read(reader, run_id)
     except NotFoundError:
@@ -89,12 +78,7 @@ def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
 
 
 def report_of_trash(place: Place, run_id: str) -> dict[str, Any]:
-    """Read the report of a run.
-
-    Raises:
-        NotFoundError: it has none (yet).
-        FormatError: it is damaged.
-    """
+    """Read the report of a run."""
     try:
         return _read(open_reader(place.runs_uri, place.options), run_id)
     except NotFoundError:
@@ -102,11 +86,7 @@ def report_of_trash(place: Place, run_id: str) -> dict[str, Any]:
 
 
 def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) -> dict[str, Any]:
-    """The values of the page of a run.
-
-    Args:
-        start: number of findings before the page.
-    """
+    """The values of the page of a run."""
     fates = {_name(item): item["fate"] for item in report.get("outcomes", ())}
     fitting = [item for item in report["findings"] if wanted.fits(item)]
     shown = fitting[start : start + PAGE_FINDINGS]

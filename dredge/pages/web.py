@@ -19,15 +19,17 @@ from __future__ import annotations
 import hmac
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Form, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
 
 from dredge.errors import DredgeError, NotFoundError
 from dredge.pages.drawing import HEADERS, Pages
@@ -104,27 +106,45 @@ FilledIn = Annotated[dict[str, str], Depends(_filled)]
 Known = Annotated[Facts, Depends(_known)]
 
 
+class _Route(APIRoute):
+    """A route whose errors become pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def drawn(request: Request) -> Response:
+            pages: Pages = request.app.state.pages
+            try:
+                return await handle(request)
+            except (HTTPException, RequestValidationError):
+                raise  # of FastAPI: no permission, or a field that is too long
+            except DredgeError as error:
+                return await run_in_threadpool(pages.error, request, error)
+            except Exception as error:
+                log.exception("a page could not be drawn: %s", request.url.path)
+                return await run_in_threadpool(pages.error, request, defect("a page", error))
+
+        return drawn
+
+
 def make_router(pages: Pages) -> APIRouter:
     """Make the routes of the pages, to be included behind a check of permissions."""
-    router = APIRouter(default_response_class=HTMLResponse)
+    router = APIRouter(default_response_class=HTMLResponse, route_class=_Route)
 
     @router.get("/")
     def overview(request: Request, known: Known) -> Response:
-        return _drawn(pages, request, lambda: pages.overview(request, known))
+        return pages.overview(request, known)
 
     @router.get("/place/{key}")
     def place(request: Request, key: str, known: Known) -> Response:
-        return _drawn(pages, request, lambda: pages.place(request, key, known))
+        return pages.place(request, key, known)
 
     @router.get("/place/{key}/gaps")
     async def gaps(request: Request, key: str, known: Known) -> Response:
-        async def draw() -> Response:
-            found = await run_in_threadpool(pages.place_of, key)
-            around: Surroundings = request.app.state.surroundings
-            asked = [item for item in known.schedules_of(found) if item.may_backfill]
-            return pages.gaps(request, found, [await around.gaps(request, item) for item in asked])
-
-        return await _drawn_async(pages, request, draw())
+        found = await run_in_threadpool(pages.place_of, key)
+        around: Surroundings = request.app.state.surroundings
+        asked = [item for item in known.schedules_of(found) if item.may_backfill]
+        return pages.gaps(request, found, [await around.gaps(request, item) for item in asked])
 
     @router.get("/place/{key}/run/{run_id}")
     def run(
@@ -136,87 +156,81 @@ def make_router(pages: Pages) -> APIRouter:
         start: Asked = "",
         started: Asked = "",
     ) -> Response:
-        def draw() -> Response:
-            if pages.place_of(key).kind == KV:
-                return pages.trash(request, key, run_id, wanted, start, known, started)
-            return pages.run(request, key, run_id, known)
-
-        return _drawn(pages, request, draw)
+        if pages.place_of(key).kind == KV:
+            return pages.trash(request, key, run_id, wanted, start, known, started)
+        return pages.run(request, key, run_id, known)
 
     @router.get("/place/{key}/run/{run_id}/state")
-    def state(request: Request, key: str, run_id: str) -> Response:
-        return _drawn(pages, request, lambda: JSONResponse(pages.state(key, run_id), headers=HEADERS))
+    def state(key: str, run_id: str) -> Response:
+        return JSONResponse(pages.state(key, run_id), headers=HEADERS)
 
     @router.get("/place/{key}/run/{run_id}/report")
-    def report(request: Request, key: str, run_id: str) -> Response:
-        return _drawn(pages, request, lambda: JSONResponse(pages.report(key, run_id), headers=HEADERS))
+    def report(key: str, run_id: str) -> Response:
+        return JSONResponse(pages.report(key, run_id), headers=HEADERS)
 
     @router.get("/place/{key}/run/{run_id}/objects")
     def objects(
         request: Request, key: str, run_id: str, wanted: Wanted, start: Asked = "", sort: Asked = ""
     ) -> Response:
-        return _drawn(pages, request, lambda: pages.objects(request, key, run_id, wanted, start, sort))
+        return pages.objects(request, key, run_id, wanted, start, sort)
 
     @router.get("/place/{key}/run/{run_id}/objects.{form}")
-    def download(request: Request, key: str, run_id: str, form: str, wanted: Wanted) -> Response:
-        return _drawn(pages, request, lambda: pages.download(key, run_id, wanted, form))
+    def download(key: str, run_id: str, form: str, wanted: Wanted) -> Response:
+        return pages.download(key, run_id, wanted, form)
 
     @router.get("/place/{key}/run/{run_id}/restore")
     def restore(
         request: Request, key: str, run_id: str, known: Known, asked: Chosen, started: Asked = ""
     ) -> Response:
-        return _drawn(pages, request, lambda: pages.restore(request, key, run_id, known, asked, started))
+        return pages.restore(request, key, run_id, known, asked, started)
 
     @router.get("/place/{key}/expiration/{plan_id}")
     def expiration(request: Request, key: str, plan_id: str) -> Response:
-        return _drawn(pages, request, lambda: pages.expiration(request, key, plan_id))
+        return pages.expiration(request, key, plan_id)
 
     @router.get("/run")
     def run_of_dag(request: Request, dag: Asked, run: Asked) -> Response:
-        return _drawn(pages, request, lambda: pages.run_of_dag(request, dag, run))
+        return pages.run_of_dag(request, dag, run)
 
     @router.get("/why")
     def why_page(request: Request, what: Asked = "", place: Asked = "") -> Response:
-        return _drawn(pages, request, lambda: pages.why(request, what, place))
+        return pages.why(request, what, place)
 
     @router.get("/static/{name}")
-    def static(request: Request, name: str) -> Response:
-        return _drawn(pages, request, lambda: _static(name))
+    def static(name: str) -> Response:
+        if name not in STATIC:
+            raise NotFoundError("there is no such file")
+        kept = {**HEADERS, "Cache-Control": "private, max-age=600"}
+        return FileResponse(_HERE / "static" / name, headers=kept)
 
     return router
 
 
 def _restore_router(kind: str, pages: Pages) -> APIRouter:
-    router = APIRouter(default_response_class=HTMLResponse)
+    router = APIRouter(default_response_class=HTMLResponse, route_class=_Route)
     undoing = UNDOING[kind]
 
     @router.post(f"/place/{{key}}/run/{{run_id}}/{undoing.form}")
     async def restore(
         request: Request, key: str, run_id: str, known: Known, asked: FilledIn, form_token: Filled = ""
     ) -> Response:
-        async def change() -> Response:
-            _check_form(known, undoing.dag, form_token)
-            settings = await run_in_threadpool(pages.restore_settings, key, run_id, kind, asked)
-            return await _start(request, undoing.dag, settings, "restore")
-
-        return await _drawn_async(pages, request, change())
+        _check_form(known, undoing.dag, form_token)
+        settings = await run_in_threadpool(pages.restore_settings, key, run_id, kind, asked)
+        return await _start(request, undoing.dag, settings, "restore")
 
     return router
 
 
 def _row_restore_router(pages: Pages) -> APIRouter:
-    router = APIRouter(default_response_class=HTMLResponse)
+    router = APIRouter(default_response_class=HTMLResponse, route_class=_Route)
 
     @router.post("/place/{key}/run/{run_id}/restore-rows")
     async def restore_rows(
         request: Request, key: str, run_id: str, known: Known, partition: Filled = "", form_token: Filled = ""
     ) -> Response:
-        async def change() -> Response:
-            _check_form(known, ROWS_DAG, form_token)
-            settings = await run_in_threadpool(pages.row_restore_settings, key, run_id, partition, known)
-            return await _start(request, ROWS_DAG, settings, f"../{run_id}")
-
-        return await _drawn_async(pages, request, change())
+        _check_form(known, ROWS_DAG, form_token)
+        settings = await run_in_threadpool(pages.row_restore_settings, key, run_id, partition, known)
+        return await _start(request, ROWS_DAG, settings, f"../{run_id}")
 
     return router
 
@@ -254,11 +268,10 @@ def make_app(
 
     Args:
         guards: FastAPI dependencies of every page, called before it reads.
-        surroundings: further facts; None for none.
         changers: additional dependencies of changing routes, by DAG of `CHANGING`; other DAGs cannot be started.
     """
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.surroundings = surroundings or Alone()
+    app.state.surroundings, app.state.pages = surroundings or Alone(), pages
     asked = [Depends(guard) for guard in guards]
     app.include_router(make_router(pages), dependencies=asked)
     for dag_id, more in (changers or {}).items():
@@ -279,33 +292,6 @@ def _load() -> None:
     import pyarrow.parquet
 
     pa.array(np.arange(1))  # imports pandas, the slowest part
-
-
-def _drawn(pages: Pages, request: Request, draw: Callable[[], Response]) -> Response:
-    try:
-        return draw()
-    except Exception as error:
-        return _failed(pages, request, error)
-
-
-async def _drawn_async(pages: Pages, request: Request, drawing: Awaitable[Response]) -> Response:
-    try:
-        return await drawing
-    except Exception as error:
-        return _failed(pages, request, error)
-
-
-def _failed(pages: Pages, request: Request, error: Exception) -> Response:
-    if isinstance(error, DredgeError):
-        return pages.error(request, error)
-    log.error("a page could not be drawn: %s", request.url.path, exc_info=error)
-    return pages.error(request, defect("a page", error))
-
-
-def _static(name: str) -> Response:
-    if name not in STATIC:
-        raise NotFoundError("there is no such file")
-    return FileResponse(_HERE / "static" / name, headers={**HEADERS, "Cache-Control": "private, max-age=600"})
 
 
 def _number(text: str) -> int | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 from dredge.errors import ConflictError, NotFoundError
+from dredge.runs.payload import to_json
 from dredge.storage import ObjectReader, ObjectWriter
+
+_CHANGES_MAX = 5
 
 
 def read_tagged(reader: ObjectReader, key: str) -> tuple[str, bytes] | None:
@@ -39,6 +44,20 @@ def replaced_tag(writer: ObjectWriter, key: str, data: bytes, etag: str | None) 
         return writer.put_if_match(key, data, etag) or ""
     except ConflictError:
         return None
+
+
+def change_file[T](writer: ObjectWriter, key: str, change: Callable[[Any], T]) -> T | None:
+    """Replace a JSON file by the payload that `change` makes of its value, and return the payload; None without the
+    file. Raises ConflictError if others change it all the time.
+    """
+    for _ in range(_CHANGES_MAX):
+        tagged = read_tagged(writer, key)
+        if tagged is None:
+            return None
+        found = change(json.loads(tagged[1]))
+        if replace_tagged(writer, key, json.dumps(to_json(found), sort_keys=True).encode(), tagged[0]):
+            return found
+    raise ConflictError(f"{writer.uri}/{key} was changed at the same moment by another process. Try again.")
 
 
 def replace_again(

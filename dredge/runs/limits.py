@@ -71,23 +71,17 @@ EXAMPLES_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Count and size of a kind of objects; a payload.
-
-    Attributes:
-        byte_days: sum of bytes times the days left of their minimum storage duration.
-    """
+    """Count and size of a kind of objects; a payload."""
 
     objects: int = 0
     size_bytes: int = 0
     examples: tuple[str, ...] = ()
-    byte_days: int = 0
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
             objects=self.objects + other.objects,
             size_bytes=self.size_bytes + other.size_bytes,
             examples=(*self.examples, *other.examples)[:EXAMPLES_MAX],
-            byte_days=self.byte_days + other.byte_days,
         )
 
     def to_details(self) -> dict[str, Any]:

@@ -99,6 +99,11 @@ def ok(check: str, text: str) -> Line:
     return Line(check, "ok", text)
 
 
+def warning(check: str, text: str, todo: str) -> Line:
+    """Return a line with a warning and what to do."""
+    return Line(check, "warning", text, todo)
+
+
 def _ask(checks: Sequence[Check], until: float) -> list[Line]:
     answers: SimpleQueue[tuple[int, list[Line]]] = SimpleQueue()
     for number, check in enumerate(checks):

@@ -31,11 +31,7 @@ def to_bytes(hashes: Hashes) -> bytes:
 
 
 def from_bytes(data: bytes, name: str) -> Hashes:
-    """Parse a file of hashes.
-
-    Raises:
-        FormatError: incomplete, unsorted or repeated values.
-    """
+    """Parse a file of hashes."""
     if len(data) % 8:
         raise FormatError(
             f"{name}: the file is damaged, its {len(data)} bytes are not a multiple of 8. Start a new run."
@@ -115,7 +111,6 @@ class Counted:
     """Hashes, each with a reference count: the number of active ranges with this address.
 
     Attributes:
-        hashes: sorted and distinct.
         counts: of each hash, never 0; negative for more subtractions than additions.
     """
 
@@ -167,11 +162,7 @@ def counted_to_bytes(counted: Counted) -> bytes:
 
 
 def counted_from_bytes(data: bytes, rows: int, name: str) -> Counted:
-    """Parse a file of hashes with counts.
-
-    Raises:
-        FormatError: wrong size or order.
-    """
+    """Parse a file of hashes with counts."""
     if len(data) != rows * 12:
         raise FormatError(f"{name}: {len(data)} bytes are not {rows} hashes with counts.")
     hashes = np.frombuffer(data, "<u8", rows).astype(np.uint64, copy=False)

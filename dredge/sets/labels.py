@@ -45,12 +45,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Hashes with their labels.
-
-    Attributes:
-        hashes: sorted and distinct.
-        columns: as in `Labels`, with a value for each hash.
-    """
+    """Hashes with their labels."""
 
     hashes: Hashes
     columns: tuple[Column, ...]
@@ -61,11 +56,7 @@ class Labelled:
 
 
 def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:
-    """Combine the labels of equal hashes.
-
-    Args:
-        pieces: at least one; hashes in any order and with repetitions.
-    """
+    """Combine the labels of equal hashes."""
     hashes = np.concatenate([piece.hashes for piece in pieces])
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]

@@ -46,11 +46,7 @@ class ShardedSet:
         """Whether the set has each wanted hash.
 
         Args:
-            wanted: any number of arrays, each in any order.
             its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
-
-        Returns:
-            The answers for each array.
         """
         everything = np.concatenate(wanted) if len(wanted) != 1 else wanted[0]
         answer = np.zeros(len(everything), bool)
@@ -71,7 +67,6 @@ class CountedSet:
     ranges). An address is live when its counts in all layers add up to more than 0.
 
     Attributes:
-        bits: for 2**bits shards, by the first bits of the hash.
         layers: files by shard, the complete layer first.
     """
 
@@ -172,7 +167,6 @@ class LiveSet:
     Attributes:
         sets: an address in any of them is live.
         counted: an address with a count is live as well; None when `sets` has all.
-        counted_uri: URI of the folder with the files of `counted`.
     """
 
     sets: tuple[LocatedSet, ...]

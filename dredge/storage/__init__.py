@@ -1,8 +1,7 @@
 """Object storage: local folders, S3, Google Cloud Storage and Azure Blob Storage.
 
-Only this package uses the stores' clients. `open_reader`, `open_writer` and `open_deleter` are the entry;
-`model.py` has
-their methods.
+Only this package uses the stores' clients. `open_reader`, `open_writer` and `open_deleter` are the entry; `model.py`
+has their methods.
 """
 
 from __future__ import annotations

@@ -5,11 +5,9 @@
                                                   └ no clear answer about a key     → again, alone
 
 A driver has the request, its size, and the meaning of its codes. A repeated deletion is harmless. An answer is in
-doubt
-if the request may have been done: the answer was lost, incomplete, or an error of the service. A key missing after
-such
-an answer counts as deleted, with a message; after a clear answer it counts as missing. A request that was not sent
-leaves no doubt.
+doubt if the request may have been done: the answer was lost, incomplete, or an error of the service. A key missing
+after such an answer counts as deleted, with a message; after a clear answer it counts as missing. A request that was
+not sent leaves no doubt.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,20 +24,14 @@ from typing import Any, ClassVar
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
 from dredge.storage.options import StorageOptions
-from dredge.storage.remote import Place
+from dredge.storage.remote import Named
 
 
 class AdaptiveRate:
     """A limit in keys per second, shared by the threads of one deleter.
 
     There is no limit until the store throttles. The first limit is half the reached rate. Further throttling halves
-    it, once
-    per burst; every second without throttling raises it by 5 %.
-
-    Args:
-        floor: minimum in keys per second.
-        monotonic: a clock in seconds.
-        sleep: waits for seconds.
+    it, once per burst; every second without throttling raises it by 5 %.
     """
 
     GROWTH_PER_SECOND = 0.05
@@ -148,8 +140,6 @@ class DeleteLoop[T]:
 
     Args:
         send: makes one attempt; returns an outcome for each item in order, and does not raise for a key.
-        key_of: the key of an item.
-        rate: shared by all threads.
         versioned: whether a deletion makes a version, whose id is lost with the answer.
     """
 
@@ -245,12 +235,8 @@ class DeleteLoop[T]:
         return {item: DeleteOutcome(self._key_of(item), "failed", NOT_SENT) for item in items}
 
 
-class BatchDeleter(Place, ABC):
-    """Deletes objects below a prefix, many per request; for drivers of remote stores.
-
-    Args:
-        rate: None makes a new one.
-    """
+class BatchDeleter(Named):
+    """Deletes objects below a prefix, many per request; for drivers of remote stores."""
 
     BATCH_KEYS: ClassVar[int]
     CODES: ClassVar[Codes]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.storage.options import AzureOptions, StorageOptions
@@ -44,15 +44,7 @@ class Container:
 
 
 def split_uri(scheme: str, rest: str, options: AzureOptions) -> tuple[Container, str]:
-    """Split the URI of a container into container and literal path.
-
-    Args:
-        rest: after `://`.
-        options: with the account of `az://`.
-
-    Raises:
-        ConfigError: it has no container, or contains a secret.
-    """
+    """Split the URI of a container into container and literal path."""
     if _SIGNED.search(rest):
         raise ConfigError("a URI of Azure must not carry a SAS token (sig=…); give it in the connection")
     if scheme in {"az", "azure"}:
@@ -109,6 +101,12 @@ class Location:
     uri: str
 
 
+def below(location: Location, folder: str) -> Location:
+    """The location of a folder below another."""
+    root = f"{location.root}/{folder}" if location.root else folder
+    return replace(location, root=root, uri=f"{location.uri}/{folder}")
+
+
 def parse_uri(uri: str, options: StorageOptions) -> Location:
     """Parse a store's URI. The path is literal: no percent-decoding, no normalisation.
 
@@ -116,10 +114,6 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
         uri: `s3://bucket/prefix` (or s3a, s3n), `file:///abs`, `local:///abs`, `local://name` (below
             `options.local_base`),
             an absolute path, `gs://…`, or a form of Azure (see the module).
-
-    Raises:
-        ConfigError: another form.
-        DredgeError: the options of such a store are unknown; see `StorageOptions.unknown`.
     """
     location = _parsed(uri, options)
     for driver, error in options.unknown:

@@ -1,6 +1,4 @@
-"""Lookups of objects: single ones, and many with names close to each other, as one page of a listing has a
-thousand.
-"""
+"""Lookups of objects: single ones, and many with names close to each other, as one page of a listing has a thousand."""
 
 from __future__ import annotations
 
@@ -41,8 +39,6 @@ class Stretch:
 
     Attributes:
         names: wanted names up to the end of the pages, after those of the stretch before.
-        found: rows of `LISTING_SCHEMA` of existing names.
-        listed: number of objects on the pages.
     """
 
     names: Sequence[str]
@@ -54,7 +50,6 @@ def find_neighbours(reader: ObjectReader, prefix: str, names: Sequence[str]) -> 
     """List from the first to the last of some names; every name is in one stretch. The caller may stop early.
 
     Args:
-        prefix: of all names.
         names: distinct, in byte order, at least one.
 
     Raises:

@@ -1,8 +1,7 @@
 """Types of object storage. A reader cannot write, a writer cannot delete, and a deleter can only delete; each is a
 separate class, so signatures show the rights.
 
-Keys are relative to the opened `uri`, raw text without normalisation: `a//b`, `a/./b` and `dir/` are three keys.
-For a
+Keys are relative to the opened `uri`, raw text without normalisation: `a//b`, `a/./b` and `dir/` are three keys. For a
 key that a store cannot address exactly, the outcome is `not_addressable`, and no request is sent.
 """
 
@@ -26,11 +25,8 @@ class ObjectInfo:
     """Description of an object.
 
     Attributes:
-        key: relative to the store's URI, exact.
-        size: bytes.
         last_modified: by the store's clock, aware UTC.
         etag: without quotes; in some stores a hash of the content (S3, for objects of one request).
-        storage_class: see `STORAGE_CLASS`.
     """
 
     key: str
@@ -128,7 +124,6 @@ class ObjectReader(Protocol):
         """List all keys with a prefix, recursively.
 
         Args:
-            prefix: plain text; "" is everything.
             start_after: only keys strictly greater (in bytes of UTF-8); "" is no bound.
             stop_before: only keys strictly smaller; "" is no bound.
             on_skipped: called for names that are no keys (see `SkippedName`); by default they are logged.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from dredge.errors import ConfigError
-from dredge.storage.drivers import driver_of
-from dredge.storage.location import parse_uri
+from dredge.storage.drivers import Driver, driver_of
+from dredge.storage.location import Location, parse_uri
 from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
 from dredge.storage.undo import (
@@ -19,45 +19,34 @@ from dredge.storage.undo import (
     VersionReader,
 )
 
-_KEEPS_NONE = "{} keeps no versions that Dredge could delete"
-
 
 def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader:
     """Open a store for reading.
 
     The store connects at its first call, so opening is cheap, safe before a fork, and does not check that the store
-    exists.
-    Readers, writers and deleters can be pickled.
+    exists. Readers, writers and deleters can be pickled.
 
     Args:
-        uri: see `location.parse_uri`.
         options: None reads this process's environment.
     """
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).reader(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.reader(location, options)
 
 
 def open_writer(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
     """Open a store for reading and writing; arguments as for `open_reader`."""
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).writer(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.writer(location, options)
 
 
 def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDeleter:
     """Open a store for deleting. Only the sweeps and the cleaner of own files may call this."""
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).deleter(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.deleter(location, options)
 
 
 def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
-    """Open two folders for copies from `source` to `target` under the same key.
-
-    Raises:
-        ConfigError: the store cannot copy between them.
-    """
+    """Open two folders for copies from `source` to `target` under the same key."""
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
     driver, _ = driver_of(from_), driver_of(to)  # both check their buckets
@@ -69,63 +58,48 @@ def open_copier(source: str, target: str, options: StorageOptions | None = None)
 
 def open_versions(uri: str, options: StorageOptions | None = None) -> VersionReader:
     """Open the versions of a store for reading; arguments as for `open_reader`."""
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    return driver_of(location).versions(location, options)
+    driver, location, options = _driver(uri, options)
+    return driver.versions(location, options)
 
 
 def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
-    """Open a store for removing delete markers. Only the restore may call this.
-
-    Raises:
-        ConfigError: a store without versions.
-    """
-    options = options or StorageOptions.from_env()
-    location = parse_uri(uri, options)
-    open_deleter = driver_of(location).marker_deleter
-    if open_deleter is None:
-        raise ConfigError(_KEEPS_NONE.format(location.uri))
-    deleter = open_deleter(location, options)
-    return MarkerRemover(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
+    """Open a store for removing delete markers. Only the restore may call this."""
+    return MarkerRemover(_named("markers", uri, options))
 
 
 def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
-    """Open a store for deleting versions that are not current. Only the purge may call this.
-
-    Raises:
-        ConfigError: a store without versions.
-    """
-    deleter = _version_deleter(uri, options)
-    return OldVersionDeleter(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
+    """Open a store for deleting versions that are not current. Only the purge may call this."""
+    return OldVersionDeleter(_named("versions", uri, options))
 
 
 def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
-    """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so.
-
-    Raises:
-        ConfigError: a store without versions.
-    """
-    return ExactVersionDeleter(_version_deleter(uri, options))
+    """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so."""
+    return ExactVersionDeleter(_version_deleter("versions", uri, options))
 
 
-def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:
+def _driver(uri: str, options: StorageOptions | None) -> tuple[Driver, Location, StorageOptions]:
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    open_deleter = driver_of(location).version_deleter
+    return driver_of(location), location, options
+
+
+def _named(kind: str, uri: str, options: StorageOptions | None) -> NamedVersionDeleter:
+    return NamedVersionDeleter(_version_deleter(kind, uri, options), open_versions(uri, options).versioning)
+
+
+def _version_deleter(kind: str, uri: str, options: StorageOptions | None) -> VersionDeleter:
+    driver, location, options = _driver(uri, options)
+    open_deleter = driver.marker_deleter if kind == "markers" else driver.version_deleter
     if open_deleter is None:
-        raise ConfigError(_KEEPS_NONE.format(location.uri))
+        raise ConfigError(f"{location.uri} keeps no versions that Dredge could delete")
     return open_deleter(location, options)
 
 
 def environment_of_child(options: StorageOptions) -> dict[str, str]:
     """The variables for `StorageOptions.from_env` in a child process, with secrets.
 
-    They contain AWS's configuration of this machine, so that a child uses the same store. Credentials of the
-    machine (a
-    role) are not in them; each machine has its own.
-
-    Raises:
-        ConfigError: AWS's configuration contradicts itself.
+    They contain AWS's configuration of this machine, so that a child uses the same store. Credentials of the machine
+    (a role) are not in them; each machine has its own.
     """
     if not _may_use_aws(options):
         return options.to_env()

@@ -31,17 +31,13 @@ class AzureOptions:
     """Options of Azure Blob Storage; secrets are not in `repr`.
 
     Key and SAS token are used only for their account; other accounts use the service principal, or the machine's
-    identity
-    (managed identity, workload identity, the CLI's login).
+    identity (managed identity, workload identity, the CLI's login).
 
     Attributes:
-        account: storage account of key, SAS token and endpoint.
-        key: of the account, base64.
         sas_token: without the question mark.
         endpoint_url: of the account, if it is not `https://<account>.blob.core.windows.net`: an emulator
             (`http://127.0.0.1:10000/devstoreaccount1`), a private endpoint.
         tenant_id: of a service principal.
-        client_id: of a service principal; without a secret, of a managed identity.
     """
 
     account: str | None = None
@@ -126,12 +122,9 @@ class GcsOptions:
     """Options of Google Cloud Storage; secrets are not in `repr`.
 
     Attributes:
-        credentials_file: path of a key file, or of another file of Google's credentials.
         credentials_json: content of such a file; overrides the path.
-        project: of a signed-in user; None is that of the credentials.
         user_project: project to bill for buckets with requester pays.
         endpoint_url: an emulator or private endpoint; requests to it are unsigned without credentials.
-        retry_seconds: time limit of retries.
     """
 
     credentials_file: str | None = None
@@ -205,21 +198,13 @@ class StorageOptions:
 
     Attributes:
         endpoint_url: of an S3-compatible server, without credentials; None is AWS.
-        region: None lets the client decide.
         access_key_id: None uses the SDK's chain (profile, instance role).
-        session_token: of temporary credentials.
-        profile: in AWS's configuration files, for credentials without a key.
         role: JSON arguments of STS AssumeRole, called with the credentials above.
-        sts_endpoint: None is STS itself.
-        ca_bundle: path of a PEM file with certificate authorities.
-        check_certificates: False trusts any server.
         path_style: bucket in the path instead of the host name; None means "with an endpoint_url".
         config: JSON with additional arguments of botocore's `Config`, such as `{"use_fips_endpoint": true}`.
         is_resolved: AWS's configuration was read (`s3.resolving.resolved`), so None is final, in child
             processes too.
-        requester_pays: for buckets with requester pays.
         local_base: folder of `local://name` URIs.
-        delete_requests: bulk delete requests at once.
         unknown: kinds of stores without usable options, each with the error for opening one.
     """
 

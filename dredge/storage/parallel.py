@@ -60,11 +60,7 @@ def get_ahead(
 def map_ahead[T, R](
     fn: Callable[[T], R], items: Sequence[T], concurrency: int, size: Callable[[R], int]
 ) -> Iterator[R]:
-    """As `ordered_map`, with as many small results in memory as fit into `AHEAD_BYTES` by their mean size.
-
-    Args:
-        size: bytes of a result.
-    """
+    """As `ordered_map`, with as many small results in memory as fit into `AHEAD_BYTES` by their mean size."""
     sizes = count = 0
 
     def window() -> int:

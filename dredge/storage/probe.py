@@ -29,9 +29,7 @@ _PROBES = 256
 
 
 def probe_of(task: str) -> str:
-    """Name of a probe for frequent questions of a task: Google Cloud Storage allows one write per second to an
-    object.
-    """
+    """Name of a probe for frequent questions of a task: Google Cloud Storage allows an object one write per second."""
     return f"{PROBE}-{zlib.crc32(task.encode()) % _PROBES:02x}"
 
 
@@ -85,7 +83,6 @@ class Probed:
 
     Attributes:
         refused: errors by right: `WRITE`, `LIST`, `READ`, `CONDITIONS`, `ORDER`, `DELETE`.
-        now: the store's time; None without a write.
         left: URI of the object, if it could not be deleted; else "".
         has_bulk: whether the store has bulk deletes; None if its driver has no choice.
     """
@@ -130,11 +127,7 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
 
 
 def reaches(uri: str, options: StorageOptions | None = None) -> bool:
-    """Whether the credentials may list the whole bucket of a folder; False for local folders and whole buckets.
-
-    Raises:
-        UnavailableError: the store does not answer.
-    """
+    """Whether the credentials may list the whole bucket of a folder; False for local folders and whole buckets."""
     scheme, separator, rest = uri.partition("://")
     bucket, _, prefix = rest.strip("/").partition("/")
     if not separator or not prefix or scheme in ("file", "local", "memory"):

@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
-from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, ObjectInfo, ObjectStream, always
+from dredge.storage.model import (
+    NOT_SENT,
+    DeleteOutcome,
+    MaySend,
+    ObjectInfo,
+    ObjectStream,
+    SkippedName,
+    always,
+)
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
 
@@ -69,9 +77,13 @@ class Place:
         """The folder, without a trailing slash."""
         return self._location.uri
 
+
+class Named(Place, ABC):
+    """A folder whose objects are asked for by their keys."""
+
+    @abstractmethod
     def _can_name(self, key: str) -> bool:
-        """Whether the store can be asked for exactly this key; those need it who use `_name` or `_target`."""
-        raise NotImplementedError
+        """Whether the store can be asked for exactly this key."""
 
     def _name(self, key: str) -> str:
         """The whole name of an object to read; raises NotFoundError."""
@@ -112,8 +124,7 @@ class MarkerDeleter(Place, ABC):
 
 
 class VersionBatches(Place, ABC):
-    """Deletes single versions in batches; see `VersionDeleter`. The marker for a version disappears with
-    it."""
+    """Deletes single versions in batches; see `VersionDeleter`. The marker for a version disappears with it."""
 
     BATCH_KEYS: ClassVar[int]
     # The store has delete markers with ids of their own.
@@ -153,7 +164,7 @@ class VersionBatches(Place, ABC):
         """Send one request; the outcomes are in the order of the batch."""
 
 
-class RemoteReader(Place, ABC):
+class RemoteReader(Named):
     """The methods of an `ObjectReader` that follow from others."""
 
     is_remote = True
@@ -165,6 +176,20 @@ class RemoteReader(Place, ABC):
     @abstractmethod
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> ObjectStream:
         """Open an object for reading; raises NotFoundError."""
+
+    @abstractmethod
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
+        """List in key order."""
+
+    def list(
+        self,
+        prefix: str = "",
+        start_after: str = "",
+        stop_before: str = "",
+        on_skipped: SkippedName | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """List in key order; see `ObjectReader.list`."""
+        return self._list(prefix, start_after, stop_before)
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
         """Read many objects in order; see `ObjectReader.get_many`."""

@@ -1,7 +1,6 @@
 """The kinds of object stores, by the scheme of their URIs.
 
-Used to parse URIs, to compare storage namespaces, and to resolve lakeFS's physical addresses. A new kind of store
-is a
+Used to parse URIs, to compare storage namespaces, and to resolve lakeFS's physical addresses. A new kind of store is a
 line here, one in `dredge.storage.drivers`, and one in the fixture of `tests/contract/conftest.py`.
 """
 
@@ -59,8 +58,7 @@ def canonical_parts(scheme: str, rest: str) -> tuple[str, str]:
     """Scheme and rest of a URI for comparisons.
 
     Azure has two spellings of one place, `https://account.blob…/container/path` and
-    `abfss://container@account.dfs…/path`;
-    host names have no case. Other text is not changed.
+    `abfss://container@account.dfs…/path`; host names have no case. Other text is not changed.
     """
     canonical = canonical_scheme(scheme)
     if canonical != "https":

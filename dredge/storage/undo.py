@@ -1,8 +1,7 @@
 """Copies inside a store, and the versions of a bucket: the two ways to undo a deletion.
 
-A copier copies under the same key only, so it can neither choose a key nor delete. A reader shows versions.
-Deleters of
-versions come with a limit: only markers, only versions that are not current, or only exact versions.
+A copier copies under the same key only, so it can neither choose a key nor delete. A reader shows versions. Deleters
+of versions come with a limit: only markers, only versions that are not current, or only exact versions.
 """
 
 from __future__ import annotations
@@ -36,16 +35,10 @@ class ObjectCopier(Protocol):
         """Copy one object, and check the copy.
 
         The size and any comparable checksums must be equal. The copy keeps content type, metadata, encryption and
-        storage class
-        if the store has them.
+        storage class if the store has them.
 
         Args:
             if_absent: only if the key is free in the target; without conditional writes, a check before the copy.
-            size: required size of the source; None for any.
-            etag: required etag of the source; None for any.
-
-        Returns:
-            The copy.
 
         Raises:
             NotFoundError: no source.
@@ -57,11 +50,7 @@ class ObjectCopier(Protocol):
 def check_source(
     key: str, found_size: int, found_etag: str | None, size: int | None, etag: str | None
 ) -> None:
-    """Check the size and etag of a source before its copy; None for any.
-
-    Raises:
-        FormatError: it differs.
-    """
+    """Check the size and etag of a source before its copy; None for any."""
     if size is not None and found_size != size:
         raise FormatError(f"{key!r} has {found_size} bytes, not {size}; nothing was copied")
     if etag is not None and found_etag != etag:
@@ -75,7 +64,6 @@ class ObjectVersion:
     Attributes:
         size: bytes; 0 for a marker.
         etag: None for a marker.
-        last_modified: by the store's clock.
     """
 
     version_id: str
@@ -158,7 +146,6 @@ class VersionDeleter(Protocol):
 
         Args:
             wanted: key and version id of each.
-            may_send: see `ObjectDeleter.delete`.
 
         Returns:
             One outcome each, in order.
@@ -265,12 +252,7 @@ class ExactVersionDeleter:
 
 @dataclass(frozen=True, slots=True)
 class StreamedCopier:
-    """See `dredge.storage.undo.ObjectCopier`.
-
-    Attributes:
-        source: copied from.
-        target: copied to.
-    """
+    """See `dredge.storage.undo.ObjectCopier`."""
 
     source: ObjectReader
     target: ObjectWriter

@@ -5,20 +5,25 @@
     first = uploads.put_part(key, upload_id, 1, pieces)
     uploads.complete(key, upload_id, [(1, first.etag)])
 
-Parts are not objects, so no listing has them and no collector deletes them. In S3 they are the store's own multipart
-uploads (the object's time is the *beginning* of the upload), in a folder hidden files.
+In S3 these are the store's own multipart uploads: no listing has the parts, and the object's time is the *beginning* of
+the upload. In other stores the parts are objects in a folder of their own, outside `data/`, where no collector looks.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from dredge.errors import ConfigError
-from dredge.storage.model import ObjectInfo, ObjectWriter
+from dredge.errors import ConfigError, NotFoundError
+from dredge.storage.keys import is_text
+from dredge.storage.model import ObjectDeleter, ObjectInfo, ObjectWriter
 
 PART_NUMBER_MAX = 10_000
 
@@ -29,8 +34,6 @@ class Part:
 
     Attributes:
         number: 1 to PART_NUMBER_MAX, the order of the parts.
-        etag: hash of its content, without quotes.
-        last_modified: by the store's clock, aware UTC.
     """
 
     number: int
@@ -134,3 +137,122 @@ def choose_parts(there: Iterable[Part], wanted: Sequence[tuple[int, str]]) -> li
     if missing or not wanted:
         raise UploadRefusedError("InvalidPart", f"no such parts: {missing[:3]}")
     return [known[pair] for pair in wanted]
+
+
+PARTS = "_dredge_uploads"
+_KEY = "key"
+_ID = re.compile(r"[0-9a-f]{32}")
+# A part has its hash in its name, so it waits until it is read whole: up to this size in memory, else on disk.
+_SPOOL_BYTES = 8 << 20
+
+
+class PartObjects:
+    """Uploads whose parts are objects of the store; see `Uploads`. `deleter` is one on the folder with the parts.
+
+    _dredge_uploads/<upload id>/key            the object's key
+    _dredge_uploads/<upload id>/00003.<md5>    a part
+    """
+
+    def __init__(self, writer: ObjectWriter, deleter: ObjectDeleter) -> None:
+        self._writer = writer
+        self._deleter = deleter
+
+    def begin(self, key: str) -> str:
+        """See `Uploads.begin`."""
+        if not key or not is_text(key):
+            raise ConfigError(
+                f"{key!r} cannot be the name of an object below {self._writer.uri}; nothing was begun"
+            )
+        upload_id = secrets.token_hex(16)
+        self._writer.put(f"{PARTS}/{upload_id}/{_KEY}", key.encode())
+        return upload_id
+
+    def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
+        """See `Uploads.put_part`."""
+        check_part_number(number)
+        self._demand(key, upload_id)
+        digest = hashlib.md5(usedforsecurity=False)
+        with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as spool:
+            for chunk in chunks:
+                digest.update(chunk)
+                spool.write(chunk)
+            spool.seek(0)
+            name = f"{number:05d}.{digest.hexdigest()}"
+            pieces = iter(lambda: spool.read(_SPOOL_BYTES), b"")
+            info = self._writer.put_stream(f"{PARTS}/{upload_id}/{name}", pieces)
+        try:
+            self._demand(key, upload_id)
+        except NotFoundError:  # ended meanwhile
+            self._remove(upload_id, [name])
+            raise
+        earlier = [other for other in self._names(upload_id) if other[:6] == name[:6] and other != name]
+        self._remove(upload_id, earlier)
+        return _part(info)
+
+    def parts(self, key: str, upload_id: str) -> list[Part]:
+        """See `Uploads.parts`."""
+        self._demand(key, upload_id)
+        return self._parts(upload_id)
+
+    def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
+        """See `Uploads.complete`."""
+        self._demand(key, upload_id)
+        try:
+            chosen = choose_parts(self._parts(upload_id), parts)
+        except UploadRefusedError:
+            self._demand(
+                key, upload_id
+            )  # raises if another process completed the upload and is removing its parts
+            raise
+        info = self._writer.put_stream(key, self._contents(upload_id, chosen))
+        self._end(upload_id)
+        return Completed(info, combined_etag(part.etag for part in chosen))
+
+    def abort(self, key: str, upload_id: str) -> None:
+        """See `Uploads.abort`."""
+        self._demand(key, upload_id)
+        self._end(upload_id)
+
+    def open(self) -> list[Upload]:
+        """See `Uploads.open`."""
+        found = []
+        for folder in self._writer.list_level(f"{PARTS}/").folders:
+            with suppress(NotFoundError):  # ended meanwhile
+                begun = self._writer.stat(f"{folder}{_KEY}").last_modified
+                key = self._writer.get(f"{folder}{_KEY}").decode()
+                found.append(Upload(key, folder.split("/")[1], begun))
+        return sorted(found, key=lambda each: (each.key, each.upload_id))
+
+    def _demand(self, key: str, upload_id: str) -> None:
+        """Raise NotFoundError unless the upload is open, and of this key."""
+        with suppress(NotFoundError):
+            if _ID.fullmatch(upload_id) and self._writer.get(f"{PARTS}/{upload_id}/{_KEY}") == key.encode():
+                return
+        raise NotFoundError(f"no upload {upload_id!r} of {key!r} in {self._writer.uri}")
+
+    def _parts(self, upload_id: str) -> list[Part]:
+        found = self._writer.list_level(f"{PARTS}/{upload_id}/").objects
+        return sorted(
+            (_part(item) for item in found if not item.key.endswith(f"/{_KEY}")), key=lambda part: part.number
+        )
+
+    def _names(self, upload_id: str) -> list[str]:
+        return [f"{part.number:05d}.{part.etag}" for part in self._parts(upload_id)]
+
+    def _contents(self, upload_id: str, parts: Iterable[Part]) -> Iterator[bytes]:
+        for part in parts:
+            with self._writer.open_read(f"{PARTS}/{upload_id}/{part.number:05d}.{part.etag}") as stream:
+                yield from stream
+
+    def _end(self, upload_id: str) -> None:
+        # The key comes first, so a half-removed upload is none.
+        self._remove(upload_id, [_KEY])
+        self._remove(upload_id, self._names(upload_id))
+
+    def _remove(self, upload_id: str, names: Iterable[str]) -> None:
+        self._deleter.delete([f"{upload_id}/{name}" for name in names])
+
+
+def _part(info: ObjectInfo) -> Part:
+    number, _, etag = info.key.rpartition("/")[2].partition(".")
+    return Part(int(number), info.size, etag, info.last_modified)

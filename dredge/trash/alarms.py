@@ -1,12 +1,9 @@
 """Removed rows with a new reference in a record: they are restored, and an alarm is written.
 
 A slow operation of the server may reference rows that were unreferenced for the whole grace. So every look compares
-its
-references with all removals of the last 90 days, and verifies a crashed run. An open alarm stops all removals until
-a
-person acknowledges it. Alarms are in the state folder, in the format of collections (`dredge.undo.alarms`); an
-address
-is the name of a partition, or the token of a queue marker.
+its references with all removals of the last 90 days, and verifies a crashed run. An open alarm stops all removals
+until a person acknowledges it. Alarms are in the state folder, in the format of collections (`dredge.undo.alarms`); an
+address is the name of a partition, or the token of a queue marker.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ import pyarrow as pa
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.hashing import hash64
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
-from dredge.runs.consents import check_reason, record_consent
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.apply import Applier, NamedAgainError
 from dredge.trash.findings import TrashFinding
@@ -30,19 +26,9 @@ from dredge.trash.names import parse_instance
 from dredge.trash.state import STORE, TrashState
 from dredge.trash.undo import put_back
 from dredge.trash.waiting import forget
-from dredge.undo.alarms import (
-    NOT_YET,
-    SCHEMA,
-    Acknowledged,
-    Alarm,
-    acknowledge,
-    alarm_error,
-    open_alarms,
-    write_alarm,
-)
+from dredge.undo.alarms import NOT_YET, SCHEMA, write_alarm
 from dredge.xid import new_descending_xid
 
-ACKNOWLEDGE = "acknowledge"
 RESTORED, GONE = "restored", "gone"
 
 log = logging.getLogger("dredge")
@@ -51,9 +37,6 @@ log = logging.getLogger("dredge")
 @contextmanager
 def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Iterator[set[bytes]]:
     """Write an alarm before a restore, and again with the outcomes after it.
-
-    Args:
-        named: the referenced names, with the run that removed each.
 
     Yields:
         A set for names whose rows are lost.
@@ -82,12 +65,7 @@ def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Ite
 def alarm_of(
     state: TrashState, store: RowReader, run_id: str, removed_by: str
 ) -> Callable[[Iterable[bytes]], AbstractContextManager[set[bytes]]]:
-    """The context manager for a restore by an `Applier`.
-
-    Args:
-        run_id: the run of the look.
-        removed_by: the run with the removal.
-    """
+    """The context manager for a restore by an `Applier`."""
 
     @contextmanager
     def of(named: Iterable[bytes]) -> Iterator[set[bytes]]:
@@ -100,43 +78,8 @@ def alarm_of(
     return of
 
 
-def refuse_alarmed(state: ObjectWriter, run_id: str) -> None:
-    """Refuse a removal while an alarm is open.
-
-    Raises:
-        AlarmError: an open alarm.
-        FormatError: an unreadable alarm.
-    """
-    if found := open_alarms(state):
-        raise alarm_error(f"run {run_id} removes nothing", found, f"dredge trash acknowledge {state.uri}")
-
-
-def acknowledge_alarms(state: ObjectWriter, reason: str, who: str | None = None) -> list[Alarm]:
-    """Acknowledge the open alarms of a state folder, and return them.
-
-    Args:
-        reason: kept in the folder.
-        who: None is the login name of this process.
-
-    Raises:
-        ConfigError: no reason was given.
-        FormatError: an unreadable alarm.
-    """
-    reason, found = check_reason(reason), open_alarms(state)
-    if not found:
-        return found
-    said = record_consent(
-        state, ACKNOWLEDGE, state.uri, reason, {"alarms": [alarm.alarm_id for alarm in found]}, who
-    )
-    return acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
-
-
 def check_folder(state: ObjectWriter) -> None:
-    """Refuse any other folder than the state folder of a cleaner.
-
-    Raises:
-        ConfigError: no run used it.
-    """
+    """Refuse any other folder than the state folder of a cleaner."""
     if not any(item.key == STORE for item in state.list_level("").objects):
         raise ConfigError(f"{state.uri} is not a state folder of the cleaner: it has no {STORE}")
 
@@ -191,9 +134,6 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
 
 def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
     """Verify a crashed run: restore its removals with a reference, and remember the others.
-
-    Args:
-        verifier: the run of this look.
 
     Raises:
         NamedAgainError: a removed name is referenced; its rows were restored.

@@ -146,7 +146,6 @@ class Outcome:
     Args:
         fate: `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
             `named`: a record references it now; `busy`: its guards kept changing; `gone`: it had no rows.
-        rows: number of deleted rows.
     """
 
     finding: TrashFinding
@@ -172,7 +171,6 @@ class Applier:
         unrecorded: partitions with the shape of a repository and without a record; the references of their branches
             count too.
         alarm: surrounds a restore, with the referenced names.
-        group_rows: maximum number of rows per request.
     """
 
     def __init__(
@@ -391,7 +389,6 @@ class Applier:
 
 def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashFinding]]:
     # Partitions first, then keys, markers last; small findings share a read of the references.
-
     def place(finding: TrashFinding) -> tuple[bool, bool]:
         return finding.key is not None, finding.partition == MARKERS
 

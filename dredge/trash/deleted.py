@@ -34,11 +34,7 @@ class DeletedOutcome:
     """The outcome of one entry.
 
     Args:
-        entry: its key as text.
         fate: `cleaned`: partition and entry are deleted; `skipped` or `failed`: the entry stays for the next run.
-        rows: number of deleted rows of the partition.
-        message: why it stayed.
-        error: of the store, if it failed.
     """
 
     entry: str
@@ -69,17 +65,9 @@ def clean_deleted(
     """Delete the rows of deleted repositories, entry by entry.
 
     Args:
-        check_right: called right before each deletion; raises if a later try has taken over.
         planned: the planned partitions, each with the digest of its rows in the plan ("" without rows: only the entry
             is deleted). A later entry, or one with other rows, is left for the next plan: it is neither approved nor
             counted by a limit.
-        group_rows: maximum number of rows per request.
-
-    Yields:
-        The outcome of each entry.
-
-    Raises:
-        LeaseHeldError: another run or a later try has taken over.
     """
     with store.view() as view:
         entries = [Row(DELETED, entry.key, entry.value) for entry in view.scan(DELETED, _ENTRY_PREFIX)]

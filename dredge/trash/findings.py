@@ -50,12 +50,8 @@ class TrashFinding:
     Args:
         key: None for the whole partition.
         kind: a key of `KINDS`, or a kind that is never removed.
-        why: the rule, in words.
-        size_bytes: of keys and values.
         digest: of the contents, hex; "" if it is never deleted.
         since: time in its id or record (aware UTC); None if there is none.
-        first_seen: start of its wait.
-        waits_until: end of its wait.
         code: reason of the wait, other than age.
     """
 
@@ -88,7 +84,6 @@ class TrashLimits:
     """Maximum of one run; a plan beyond one of these is refused whole.
 
     Args:
-        size_bytes: of keys and values.
         partition_percent: of all partitions of the store; stores with less than 100 partitions are exempt.
     """
 
@@ -108,10 +103,7 @@ class TrashPlan:
     """Trash for removal.
 
     Args:
-        location: the store, without credentials.
-        made: time of the look (aware UTC).
         findings: trash of the requested kinds, in order of partition and key.
-        partitions: number of partitions of the store.
         attempt: number of the try; 0 without a state folder.
     """
 
@@ -144,11 +136,7 @@ class TrashPlan:
 
 
 def check_kinds(kinds: Iterable[str] | None) -> frozenset[str]:
-    """The requested kinds; None is all.
-
-    Raises:
-        ConfigError: an unknown kind.
-    """
+    """The requested kinds; None is all."""
     asked = frozenset(KINDS if kinds is None else kinds)
     if unknown := asked - set(KINDS):
         raise ConfigError(
@@ -169,14 +157,7 @@ def in_both(plan: Iterable[TrashFinding], again: Iterable[TrashFinding]) -> tupl
 
 
 def check_limits(plan: TrashPlan, limits: TrashLimits, repositories: int) -> None:
-    """Refuse a plan beyond a limit.
-
-    Args:
-        repositories: number of repository records of the store.
-
-    Raises:
-        RefusedError: a limit is exceeded.
-    """
+    """Refuse a plan beyond a limit."""
     whole = sum(finding.key is None for finding in plan.findings)
     share = 100 * whole / plan.partitions if plan.partitions else 0.0
     found = [

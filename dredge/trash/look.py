@@ -55,10 +55,8 @@ class RepositoryRecord:
     """A repository's record.
 
     Args:
-        name: the repository's id.
         uid: xid of this life of the name.
         state: initial: its creation has not ended (the design's step 2).
-        value: the record's bytes.
     """
 
     name: str
@@ -78,10 +76,7 @@ class BranchRecord:
     """A branch's record.
 
     Args:
-        name: the branch's id.
-        commit: its head.
         tokens: staging partitions, current first, then all sealed tokens.
-        value: the record's bytes.
     """
 
     name: str
@@ -94,11 +89,9 @@ class References:
     """Repository and branch records at one point in time (in stores without snapshots: over one period).
 
     Args:
-        repositories: by name.
         branches: by partition, then by name; of every repository partition, with or without a record.
 
     Attributes:
-        partitions: repository records by partition.
         tokens: for each referenced token, the partitions of its branches.
         lives: partitions by repository name, with and without a record.
     """
@@ -127,10 +120,6 @@ def read_references(view: RowView, others: Iterable[bytes] = ()) -> References:
 
     Args:
         others: partitions with the shape of a repository and without a record; their branches are read too.
-
-    Raises:
-        FormatError: an unreadable record.
-        RefusedError: an unknown repository state.
     """
     repositories = {record.name: record for record in _repositories(view)}
     partitions = {record.partition for record in repositories.values()} | set(others)
@@ -176,8 +165,6 @@ class Contents:
     """Summary of rows.
 
     Args:
-        rows: their number.
-        size_bytes: of keys and values.
         digest: SHA-256 over all keys and values in order, hex.
     """
 
@@ -200,10 +187,8 @@ class InstanceLook:
     """A repository's partition.
 
     Args:
-        contents: all of its rows.
         commits: by id; empty for an active repository, which may have millions.
         dangling: commits of an active repository that no branch or tag reaches.
-        tags: commit ids by tag.
         others: all keys but branches, commits and tags, with their values.
         names: every key with the size of its row, in order; empty for an active repository.
     """
@@ -221,7 +206,6 @@ class Look:
     """The state of a store at one time.
 
     Args:
-        partitions: every partition with a row.
         instances: every partition with the shape or the record of a repository.
         staging: every partition with the shape of a token, or referenced as a token; the contents are None if only
             active branches reference it.
@@ -248,11 +232,6 @@ def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None =
 
     Args:
         noted: commits to look up, by the partition of their repository.
-
-    Raises:
-        FormatError: an unreadable repository, branch, tag or commit record.
-        RefusedError: an unknown repository state or schema version.
-        UnavailableError: the store did not answer.
     """
     with reader.view() as view:
         return look_through(view, noted)
@@ -310,11 +289,7 @@ def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = 
 
 
 def check_schema(view: RowView, partitions: Collection[bytes]) -> None:
-    """Refuse a store with rows and another schema version than 4.
-
-    Raises:
-        RefusedError: it has another schema version.
-    """
+    """Refuse a store with rows and another schema version than 4."""
     if not partitions:
         return
     found = next(

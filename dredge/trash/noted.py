@@ -51,15 +51,7 @@ class Noted:
 
 
 def check_known(look: Look, location: str) -> None:
-    """Refuse a store without the commit record of a noted branch head.
-
-    Args:
-        look: read with the noted heads.
-        location: the store, for the message.
-
-    Raises:
-        WitnessError: a record is missing.
-    """
+    """Refuse a store without the commit record of a noted branch head."""
     if not look.lost_commits:
         return
     lost = [

@@ -38,7 +38,6 @@ class Classifier:
 
     Args:
         now: time of the look (aware UTC, of the store's clock within `margins.clock_skew`).
-        noted: references of earlier looks and of this one.
     """
 
     def __init__(self, look: Look, now: datetime, margins: TrashMargins, noted: Noted | None = None) -> None:
@@ -66,9 +65,6 @@ class Classifier:
         """A finding without references, for a wait and then removal.
 
         Args:
-            key: None for the whole partition.
-            why: the rule in words.
-            since: time in its id, if there is one.
             young: why it is too young by that time; "" if it is not.
             held: why it cannot be proved unreferenced; "" if it can.
         """

@@ -26,11 +26,6 @@ def check(
 ) -> Preflight:
     """Check the requirements of a scan and a clean. Writes nothing to lakeFS's database, so the right to delete rows is
     not checked.
-
-    Args:
-        store: opens the key-value store for reading.
-        options: of the state folder; None reads the environment.
-        clock: of this machine.
     """
     return perform(config.state_uri, _groups(config, store, options, clock))
 

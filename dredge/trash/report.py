@@ -26,10 +26,7 @@ class ScanReport:
     """The result of a look.
 
     Args:
-        plan: the trash of the requested kinds.
         findings: all rows that are not plainly live.
-        repositories: number of repository records.
-        notes: remarks about the look, for a person.
     """
 
     plan: TrashPlan
@@ -82,12 +79,9 @@ class CleanReport:
     """The result of a clean.
 
     Args:
-        scan: its first look.
         status: `dry_run`; `done`; `partial`: a part of the plan stayed, the outcomes have the reasons; `stopped`: a
             record references a removal, which was restored; `failed`: the store did not answer.
         outcomes: one for each finding of the plan that was trash in the second look too.
-        deleted: one for each repository handed over to the cleaner.
-        message: of the error that ended the run.
     """
 
     scan: ScanReport

@@ -30,19 +30,8 @@ def restore(
 ) -> dict[str, Any]:
     """Restore the removed rows of a run; existing keys stay unchanged.
 
-    The wait of restored rows begins again. A queue marker is not restored if a branch references its token: the
-    server
+    The wait of restored rows begins again. A queue marker is not restored if a branch references its token: the server
     would delete the branch's acknowledged uploads.
-
-    Args:
-        run_id: of the removing run.
-        partitions: only these; None is all.
-        dry_run: only count.
-
-    Raises:
-        ConfigError: there is no such run, or it removed no row of one of the partitions.
-        FormatError: a damaged undo file, or an unreadable record if markers are to be restored.
-        PartialError: the store stopped allowing the restore part-way.
     """
     asked = None if partitions is None else frozenset(partitions)
     with state.held(f"restore {run_id}") as held:
@@ -102,14 +91,9 @@ def unqueue(
 ) -> list[dict[str, Any]]:
     """Remove the queue markers of live tokens (referenced by a branch of an active repository).
 
-    The server can queue a live token: if the database's answer to the update of a branch is lost, the server
-    reports an
-    error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is always
-    safe. A person starts it, because the marker is the trace of a failure in the server.
-
-    Args:
-        clock: this machine's time (aware UTC).
-        dry_run: only list them.
+    The server can queue a live token: if the database's answer to the update of a branch is lost, the server reports
+    an error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is
+    always safe. A person starts it, because the marker is the trace of a failure in the server.
 
     Returns:
         One entry per marker: `token`, `branches` with a reference, and `fate` (`would remove`, `removed`,

@@ -47,10 +47,6 @@ def classify(
 ) -> tuple[TrashFinding, ...]:
     """Classify all rows of a store.
 
-    Args:
-        now: time of the look.
-        noted: references of earlier looks and of this one; None without memory.
-
     Returns:
         All rows that are not plainly live, in order of partition and key.
     """

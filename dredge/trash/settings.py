@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.kv.rows import name_of
-from dredge.settings import HOURS_MAX, SECONDS_MAX, check_settings, read_settings, setting
+from dredge.settings import HOURS_MAX, SECONDS_MAX, Settings, check_settings, setting
 from dredge.trash.findings import KINDS, TrashLimits
 
 SAFE_GRACE = timedelta(hours=24)
@@ -78,7 +77,7 @@ _GRACE_HOURS = SAFE_GRACE / timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrashConfig:
+class TrashConfig(Settings):
     """Settings of a scan or a clean. Each field is a Param, a key of an operator's `config` and a row in the docs."""
 
     state_uri: str = setting(
@@ -160,18 +159,9 @@ class TrashConfig:
         found: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         return TrashLimits(**found)
 
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> TrashConfig:
-        """Read the Params of a DAG or an operator's `config`, as values or rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrashRestoreConfig:
+class TrashRestoreConfig(Settings):
     """Settings of a restore; like `TrashConfig`."""
 
     state_uri: str = setting("State folder", "URI of the cleaner's folder, which has the undo files.")
@@ -183,19 +173,7 @@ class TrashRestoreConfig:
     )
     dry_run: bool = setting("Dry run", "Only count the rows, **restore nothing**.", default=True)
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     @property
     def partitions(self) -> list[bytes] | None:
         """The requested partitions; None is all."""
         return None if self.partition is None else [name_of(self.partition)]
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> TrashRestoreConfig:
-        """Read the Params of a DAG or an operator's `config`, as values or rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))

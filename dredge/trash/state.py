@@ -74,7 +74,6 @@ class TrashState:
 
     Args:
         right: None may read, and write the files of its run.
-        options: of the folder; None reads the environment.
     """
 
     def __init__(
@@ -124,9 +123,6 @@ class TrashState:
 
         Returns:
             The change, for the report; "" without a change.
-
-        Raises:
-            RefusedError: the folder belongs to another store.
         """
         identity, own = _identity(store), store.own_id()
         known = self._read(STORE)
@@ -235,12 +231,7 @@ class TrashState:
             ) from None
 
     def plan(self, run_id: str) -> TrashPlan:
-        """Read the plan of a run.
-
-        Raises:
-            NotFoundError: the run has no plan.
-            FormatError: the plan was changed.
-        """
+        """Read the plan of a run."""
         known = self._read(f"runs/{run_id}/plan.json")
         if known is None:
             raise NotFoundError(f"{self.writer.uri}: run {run_id} has no plan")

@@ -23,7 +23,6 @@ from dredge.trash.alarms import (
     named_after_removal,
     named_again,
     put_back_named,
-    refuse_alarmed,
     verify_open_run,
 )
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
@@ -45,7 +44,7 @@ from dredge.trash.rules import classify
 from dredge.trash.settings import UNNAMED, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
-from dredge.undo.alarms import open_alarms
+from dredge.undo.alarms import open_alarms, refuse_alarmed
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
@@ -66,14 +65,8 @@ def scan(
 
     Args:
         state: the state folder with the pending list; None for a single look, in which everything waits.
-        clock: this machine's time (aware UTC).
-        kinds: of trash, for the plan; None is all.
         holder: name of the task, the same for all its tries, so that a later try fences the earlier off. None is a
             unique name.
-
-    Raises:
-        RefusedError: the store, its clock or the state folder cannot be trusted.
-        FormatError: an unreadable record.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -101,13 +94,8 @@ def clean(
     """Remove the trash of a store that an earlier run found, and that has waited for the grace since.
 
     Args:
-        clock: this machine's time (aware UTC).
-        kinds: of trash; None is all.
         planned: remove nothing beyond the (approved) plan of this earlier run.
         planned_digest: digest of that plan in the report of its look; None is not compared.
-        dry_run: only report.
-        holder: see `scan`.
-        group_rows: maximum number of rows per request.
 
     Raises:
         RefusedError: see `scan`; or a limit is exceeded; or the digest of the plan differs.
@@ -115,7 +103,6 @@ def clean(
         NamedAgainError: a record references a removal; it was restored.
         AlarmError: an alarm is open.
         UnavailableError: the store stopped answering. The next run verifies the removals and continues.
-        PartialError: the store stopped allowing removals part-way.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
@@ -125,7 +112,8 @@ def clean(
         report, look = _scan(store, held, run_id, clock, margins, asked)
         if not dry_run:
             put_back_named(store, held, look, run_id)
-            refuse_alarmed(held.writer, run_id)
+            command = f"dredge trash acknowledge {held.writer.uri}"
+            refuse_alarmed(held.writer, f"run {run_id} removes nothing", command)
         plan = report.plan
         if planned is not None:
             approved = _approved(held, planned, planned_digest)
@@ -289,11 +277,7 @@ def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:
 
 
 def trusted_now(store: RowReader, machine: datetime, margins: TrashMargins) -> datetime:
-    """The store's time, or this machine's if the store has no clock.
-
-    Raises:
-        RefusedError: they differ by more than `margins.clock_skew`.
-    """
+    """The store's time, or this machine's if the store has no clock."""
     now = store.clock()
     if now is not None and abs(now - machine) > margins.clock_skew:
         raise RefusedError(

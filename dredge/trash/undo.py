@@ -17,12 +17,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 
 class UndoLog:
-    """The undo files of one run.
-
-    Args:
-        writer: the state folder.
-        folder: key prefix of the files.
-    """
+    """The undo files of one run."""
 
     def __init__(self, writer: ObjectWriter, folder: str) -> None:
         self.writer = writer

@@ -29,12 +29,7 @@ def address_of(partition: bytes, key: bytes | None) -> str:
 
 
 def read_waiting(state: TrashState, store: RowReader) -> SmallList:
-    """Read the list of a store; after a change of the database's own id, all waits begin again.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote the list.
-        UnavailableError: the folder does not answer.
-    """
+    """Read the list of a store; after a change of the database's own id, all waits begin again."""
     expected = Expected(subject=store.location, life=store.own_id() or "")
     return SmallList.read(state.writer, expected, state.now())
 
@@ -55,9 +50,6 @@ def advance_waiting(
     """Advance the list by the findings of a look, and return them; trash in its wait gets the verdict `wait`.
 
     Args:
-        findings: those with a digest become rows.
-        marked_at: start of the look, by the store's clock.
-        now: its end.
         margins: of the wait; with a grace of 0 nothing waits.
     """
     turn = Turn(
@@ -86,14 +78,7 @@ def advance_waiting(
 
 
 def leave_waiting(state: TrashState, waiting: SmallList, run_id: str, marked_at: datetime) -> None:
-    """Write the list for the next run.
-
-    Args:
-        marked_at: start of the look.
-
-    Raises:
-        LeaseHeldError: a later try has taken over; its list stays.
-    """
+    """Write the list for the next run."""
     state.check_right()
     try:
         waiting.leave(state.writer, f"{run_id}-{state.attempt}", run_id, marked_at, state.now())
@@ -107,15 +92,7 @@ def leave_waiting(state: TrashState, waiting: SmallList, run_id: str, marked_at:
 def forget(
     state: TrashState, store: RowReader, names: Iterable[tuple[bytes, bytes | None]], run_id: str
 ) -> None:
-    """Remove rows from the list before a restore; their wait begins again.
-
-    Args:
-        names: partitions, each with a key, or None for the whole partition.
-        run_id: the restoring run.
-
-    Raises:
-        LeaseHeldError: a later try has taken over.
-    """
+    """Remove rows from the list before a restore; their wait begins again."""
     waiting = read_waiting(state, store)
     waiting.forget(address_of(*name) for name in names)
     leave_waiting(state, waiting, run_id, state.now())

@@ -19,8 +19,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from dredge.errors import AlarmError, ConfigError, ConflictError, DredgeError, FormatError, UnavailableError
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
+from dredge.runs.conditional import change_file
+from dredge.runs.consents import check_reason, record_consent
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_file, to_json
@@ -29,6 +30,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 
 ALARMS = "alarms"
+COMMAND = "dredge gc acknowledge REPOSITORY"
 EXAMPLES = 5
 SCHEMA = pa.schema(
     [
@@ -42,17 +44,11 @@ SCHEMA = pa.schema(
 # Outcome of an object before the first try to restore it.
 NOT_YET = "not_yet"
 _AT_ONCE = 16
-_CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """A person's acknowledgement of an alarm.
-
-    Attributes:
-        who: login name, or a given name.
-        why: the reason given by the person.
-    """
+    """A person's acknowledgement of an alarm."""
 
     who: str
     at: datetime
@@ -67,8 +63,6 @@ class Alarm:
         alarm_id: run and try of the check.
         run_id: the run of the check.
         deleted_by: number of objects by the run with the deletion.
-        outcomes: number of objects by outcome, such as "restored".
-        rows: file with all of them (`SCHEMA`).
         acknowledged: None while it is open.
     """
 
@@ -96,12 +90,7 @@ class Alarm:
 
 
 def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, rows: pa.Table) -> Alarm:
-    """Write an alarm, or replace it with the outcomes of its objects.
-
-    Args:
-        at: the store's time.
-        rows: of `SCHEMA`.
-    """
+    """Write an alarm, or replace it with the outcomes of its objects."""
     data = parquet_bytes(rows)
     # The name depends on the bytes: a kill between the two writes leaves the old alarm with its old rows.
     digest = hashlib.sha256(data).hexdigest()
@@ -154,21 +143,13 @@ def open_alarms(state: ObjectReader) -> list[Alarm]:
     return [alarm for alarm in read_alarms(state) if alarm.acknowledged is None]
 
 
-def refuse_alarmed(state: ObjectReader, what: str) -> None:
-    """Refuse an action, such as "run … deletes nothing", while an alarm is open.
-
-    Raises:
-        AlarmError: an open alarm.
-        FormatError: an unreadable alarm.
-    """
-    alarms = open_alarms(state)
-    if alarms:
-        raise alarm_error(what, alarms)
+def refuse_alarmed(state: ObjectReader, what: str, command: str = COMMAND) -> None:
+    """Refuse an action, such as "run … deletes nothing", while an alarm is open."""
+    if alarms := open_alarms(state):
+        raise alarm_error(what, alarms, command)
 
 
-def alarm_error(
-    what: str, alarms: Sequence[Alarm], command: str = "dredge gc acknowledge REPOSITORY"
-) -> AlarmError:
+def alarm_error(what: str, alarms: Sequence[Alarm], command: str = COMMAND) -> AlarmError:
     """The error for open alarms; `what` is the refused action as a sentence without its full stop."""
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
@@ -177,38 +158,21 @@ def alarm_error(
     )
 
 
-def acknowledge(state: ObjectWriter, said: Acknowledged) -> list[Alarm]:
-    """Acknowledge every open alarm.
-
-    Args:
-        said: name, time and reason.
-
-    Returns:
-        The open alarms.
-
-    Raises:
-        ConfigError: no reason was given.
-        FormatError: an unreadable alarm.
-        ConflictError: repeated changes by others.
-    """
-    if not said.why.strip():
-        raise ConfigError("no reason was given. Nothing was acknowledged.")
-    found = open_alarms(state)
+def acknowledge_alarms(state: ObjectWriter, subject: str, why: str, who: str | None = None) -> list[Alarm]:
+    """End the open alarms of a repository or state folder, and return them. The statement is kept with the state."""
+    reason, found = check_reason(why), open_alarms(state)
+    if not found:
+        return []
+    what = {"alarms": [alarm.alarm_id for alarm in found]}
+    said = record_consent(state, "acknowledge", subject, reason, what, who)
+    ended = Acknowledged(who=said.who, at=said.at, why=said.why)
     for alarm in found:
-        _acknowledge(state, alarm, said)
+        change_file(
+            state,
+            _key(alarm.alarm_id),
+            lambda value: replace(from_file(Alarm, value), acknowledged=ended),
+        )
     return found
-
-
-def _acknowledge(state: ObjectWriter, alarm: Alarm, said: Acknowledged) -> None:
-    key = _key(alarm.alarm_id)
-    for _ in range(_CHANGES_MAX):
-        tagged = read_tagged(state, key)
-        if tagged is None:
-            return
-        value = replace(from_file(Alarm, json.loads(tagged[1])), acknowledged=said)
-        if replace_tagged(state, key, json.dumps(to_json(value), sort_keys=True).encode(), tagged[0]):
-            return
-    raise ConflictError(f"{state.uri}/{key} was changed at the same moment. Acknowledge again.")
 
 
 def _key(alarm_id: str) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 from dredge.errors import ConfigError
-from dredge.settings import DAYS_MAX, check_settings, read_settings, setting
+from dredge.settings import DAYS_MAX, Settings, check_settings, setting
 
 KEEP_DAYS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreConfig:
+class RestoreConfig(Settings):
     """The deletions to restore, and the end of their pin. Each collector adds the texts for its repositories, prefixes
     and reasons.
     """
@@ -56,18 +54,9 @@ class RestoreConfig:
                 "no selection was given: add an address, a prefix, a reason, or all. Nothing was restored."
             )
 
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> Self:
-        """Read the Params of a DAG, an operator's `config`, or the options of a command.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeConfig:
+class PurgeConfig(Settings):
     """The copies and old versions to purge. Each collector adds the text for its repositories."""
 
     repository: str = setting("Repository", "Name or URI.")
@@ -89,15 +78,3 @@ class PurgeConfig:
         " namespace.",
         default=None,
     )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> Self:
-        """Read the Params of a DAG, an operator's `config`, or the options of a command.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))

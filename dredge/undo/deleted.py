@@ -31,8 +31,6 @@ class SweptRun:
 
     Attributes:
         way: undo way of its plan.
-        folder: its folder; only read.
-        candidates: in the order of the restore.
         below: folders of the repository with its deletions, each with its slash.
     """
 
@@ -47,7 +45,6 @@ class Collected:
     """A repository with collections.
 
     Attributes:
-        state: on the folder with lease and pins.
         open_run: opens a run by the URI of its folder; raises ConfigError for no run, a run without deletions, or a run
             of another repository, and FormatError for damaged files.
         check: called with the id of a run right before it purges; raises RefusedError to stop it.
@@ -61,19 +58,12 @@ class Collected:
     check: Callable[[str], None] = lambda _run_id: None
 
     def run_uri_of(self, run: str) -> str:
-        """URI of a run's folder.
-
-        Args:
-            run: the URI, or the id of a run in the repository's run root.
-        """
+        """URI of a run's folder."""
         return run.rstrip("/") if "://" in run else f"{self.runs_uri}/{run}"
 
 
 def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Table:
     """The candidates of a part, without those known to have stayed.
-
-    Args:
-        below: folders of the repository with its deletions.
 
     Returns:
         Rows with `address`, `size`, `etag` (null for an unlisted object), `hash`, `reason`; `outcome` (null without a
@@ -103,13 +93,7 @@ EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The objects of a restore.
-
-    Attributes:
-        reasons: objects by the reason of their deletion.
-        way: "versions", "quarantine" or "off".
-        why_way: the meaning of the way, half a sentence.
-    """
+    """The objects of a restore."""
 
     objects: int
     size_bytes: int
@@ -125,11 +109,7 @@ class Choice:
 
 
 def preview(config: RestoreConfig, swept: SweptRun) -> Choice:
-    """Count the objects of a restore, from the run's folder alone; the restore itself looks for versions and copies.
-
-    Raises:
-        FormatError: the run's files are damaged.
-    """
+    """Count the objects of a restore, from the run's folder alone; the restore itself looks for versions and copies."""
     objects = size_bytes = 0
     reasons, examples = Counter[str](), list[str]()
     for part in swept.candidates:
@@ -153,13 +133,7 @@ def prefix_of(config: RestoreConfig) -> str:
 
 
 def fitting(rows: pa.Table, prefix: str, is_address: bool, reason: str | None) -> pa.Table:
-    """The selected rows.
-
-    Args:
-        rows: from `swept_rows`.
-        is_address: whether the prefix is a complete address.
-        reason: of the deletion; "" and None for any.
-    """
+    """The selected rows."""
     addresses = rows["address"]
     fits = pc.equal(addresses, prefix) if is_address else pc.starts_with(addresses, prefix)
     if reason:

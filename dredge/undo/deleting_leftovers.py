@@ -18,7 +18,6 @@ def delete_leftovers(
 
     Args:
         chosen: from `Choosing`.
-        may_send: asked right before each request.
     """
     found = list(chosen)
     copies = [i for i, item in enumerate(found) if item.outcome == WOULD_GO and item.way == QUARANTINE]

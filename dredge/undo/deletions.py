@@ -33,7 +33,7 @@ from dredge.errors import (
     OvertakenError,
     UnavailableError,
 )
-from dredge.runs.conditional import read_tagged, replace_again, replace_tagged
+from dredge.runs.conditional import change_file, read_tagged, replace_again, replace_tagged
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest
 from dredge.runs.payload import from_json, from_versioned, to_json
@@ -48,7 +48,6 @@ DELETIONS = "deletions"
 # Rises with the meaning of the hashes: a record of another format cannot be compared, and is reported.
 FORMAT = 2
 _AT_ONCE = 16
-_CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +55,7 @@ class Deletion:
     """The candidates of a deleting run.
 
     Attributes:
-        run_uri: URI of its folder with the ledger.
         at: before the first deletion, by the store's clock.
-        way: undo way: "versions", "quarantine" or "off".
         hashes: file of the sorted hashes of the addresses.
         purged_at: time of a complete purge, by the store's clock; None before.
         expire_days: days until the bucket itself removes old versions; None without such a rule.
@@ -79,11 +76,7 @@ class Deletion:
         return self.hashes.key.rpartition("/")[2].removesuffix(".u64")
 
     def can_come_back(self, now: datetime) -> bool:
-        """Whether objects may still be restorable.
-
-        Args:
-            now: the store's time.
-        """
+        """Whether objects may still be restorable."""
         if self.way == OFF or self.purged_at is not None:
             return False
         return self.expire_days is None or now < self.at + timedelta(days=self.expire_days + 2)
@@ -94,7 +87,6 @@ class Deletions:
     """The records of a repository.
 
     Attributes:
-        found: the readable records, newest run first.
         unread: the error by run, for unreadable records.
     """
 
@@ -117,12 +109,8 @@ class DeletingPlan(RunPlan, Protocol):
 def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
     """Write the record of a sweep before its first deletion; a sweep without candidates has no record.
 
-    Args:
-        hashes: of all its candidates, sorted and distinct.
-
     Raises:
         FormatError: the record of an earlier sweep of this run is unreadable.
-        ConflictError: another try of the sweep wrote its record in the same moment.
     """
     if not len(hashes):
         return
@@ -161,12 +149,7 @@ def _noted_before(state: ObjectReader, key: str, run_id: str) -> tuple[str | Non
 
 
 def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
-    """Write the hashes of a record.
-
-    Args:
-        label: run and try; unique.
-        hashes: sorted and distinct.
-    """
+    """Write the hashes of a record."""
     name, data = f"{DELETIONS}/{label}.u64", to_bytes(hashes)
     state.put(name, data)
     return PartInfo(name, len(hashes), len(data), hashlib.sha256(data).hexdigest(), name)
@@ -182,11 +165,7 @@ def _encode(deletion: Deletion) -> bytes:
 
 
 def read_deletions(state: ObjectReader) -> Deletions:
-    """Read every record of a repository.
-
-    Raises:
-        UnavailableError: the store is unavailable.
-    """
+    """Read every record of a repository."""
     keys = sorted(
         item.key for item in state.list_level(f"{DELETIONS}/").objects if item.key.endswith(".json")
     )
@@ -213,9 +192,6 @@ def first_objects_max(state: ObjectReader, way: str, run_id: str) -> int | None:
 
     Args:
         run_id: the run; its record from an interrupted sweep does not count as an earlier run.
-
-    Raises:
-        UnavailableError: the store is unavailable.
     """
     if way != OFF:
         return None
@@ -225,11 +201,7 @@ def first_objects_max(state: ObjectReader, way: str, run_id: str) -> int | None:
 
 
 def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[Hashes | str]:
-    """Read the hashes of records, in their order; for unreadable hashes, the reason.
-
-    Raises:
-        UnavailableError: the store is unavailable.
-    """
+    """Read the hashes of records, in their order; for unreadable hashes, the reason."""
 
     def read(deletion: Deletion) -> Hashes | str:
         part = deletion.hashes
@@ -244,24 +216,12 @@ def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[
 
 
 def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
-    """Note the complete purge of a run.
-
-    Args:
-        run_id: the deleting run; without a record, no change.
-        at: the store's time.
-
-    Raises:
-        ConflictError: repeated changes by others.
-    """
-    for _ in range(_CHANGES_MAX):
-        tagged = read_tagged(state, _key(run_id))
-        if tagged is None:
-            return
-        found = replace(from_versioned(Deletion, json.loads(tagged[1]), FORMAT), purged_at=at)
-        data = json.dumps(to_json(found), sort_keys=True).encode()
-        if replace_tagged(state, _key(run_id), data, tagged[0]):
-            return
-    raise ConflictError(f"{state.uri}/{_key(run_id)} was changed at the same moment. Purge again.")
+    """Note the complete purge of a run."""
+    change_file(
+        state,
+        _key(run_id),
+        lambda value: replace(from_versioned(Deletion, value, FORMAT), purged_at=at),
+    )
 
 
 def _key(run_id: str) -> str:
@@ -278,7 +238,6 @@ class Checked:
 
     Attributes:
         run_id: the run of the check; "" without a check.
-        sweeps: run and try of each compared sweep.
         live: hashes of deleted addresses live at the check, sorted and distinct.
         etag: of the record; None without a record.
         problem: the reason for an unusable record, so that all deletions are compared again; "" for a usable record.
@@ -292,11 +251,7 @@ class Checked:
 
 
 def read_checked(state: ObjectReader) -> Checked:
-    """Read the last finished check; a damaged record counts as none.
-
-    Raises:
-        UnavailableError: the store is unavailable.
-    """
+    """Read the last finished check; a damaged record counts as none."""
     tagged = read_tagged(state, _KEY)
     if tagged is None:
         return Checked()
@@ -338,12 +293,6 @@ def write_checked(
     live: Hashes,
 ) -> None:
     """Record a finished check.
-
-    Args:
-        label: run and try; unique.
-        at: the store's time.
-        sweeps: run and try of each compared sweep.
-        live: hashes of live deleted addresses, sorted and distinct.
 
     Raises:
         OvertakenError: another run has recorded a check meanwhile.

@@ -56,7 +56,6 @@ class Leftover:
 
     Attributes:
         outcome: `WOULD_GO`, or the reason to keep it.
-        way: "versions" or "quarantine".
         marker: to purge after the version; None with other versions below it.
     """
 
@@ -77,8 +76,6 @@ class Choosing:
     """Selects the leftovers of a run.
 
     Args:
-        namespace: URI of the collected data.
-        run_uri: URI of the folder of the deleting run.
         cutoff: by the store's clock; younger leftovers stay.
     """
 

@@ -32,7 +32,6 @@ class Place:
     """A folder with folders of runs.
 
     Attributes:
-        name: relative to the folder of own files.
         kept: ids of needed runs of any age.
         is_ours: whether the folder of an id belongs to the repository; takes a reader on the place.
     """
@@ -48,7 +47,6 @@ class OldFolders:
 
     Attributes:
         folders: files by folder, relative to the folder of own files; the plan last.
-        left: old folders without a check this time.
     """
 
     folders: dict[str, list[str]] = field(default_factory=dict)
@@ -59,13 +57,7 @@ class OldFolders:
 def find_old_folders(
     run: PlannedRun[Any], reader: ObjectReader, place: Place, oldest: datetime
 ) -> OldFolders:
-    """Find removable folders of runs (read-only).
-
-    Args:
-        run: the current run.
-        reader: on the folder of own files.
-        oldest: removable folders have an earlier id, and only earlier files.
-    """
+    """Find removable folders of runs (read-only)."""
     runs = open_reader(f"{reader.uri}/{place.name}", run.options)
     old = [
         run_id for run_id in run_ids(runs) if run_id not in place.kept and descending_time(run_id) < oldest
@@ -99,11 +91,7 @@ def _has_copies(runs: ObjectReader, run_id: str) -> bool:
 def ended_pins(
     pins: Iterable[Pin], files: ListedFiles, folder: str, is_over: Callable[[Pin], bool]
 ) -> Iterator[str]:
-    """Old files of ended pins, each record before its hashes; and hashes without a record.
-
-    Args:
-        folder: prefix of the pins' folder in the listing.
-    """
+    """Old files of ended pins, each record before its hashes; and hashes without a record."""
     known = {pin.pin_id: pin for pin in pins}
     for key in files.old(f"{folder}{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{folder}{PINS}/").partition("/")

@@ -15,7 +15,6 @@ be listed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -24,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
+from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.runs.clock import Coverage
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import change_file
 from dredge.runs.folder import RunFolder, is_run_id, read_json
 from dredge.runs.payload import from_file, to_json
 from dredge.sets.live import LocatedSet, in_any
@@ -37,7 +36,6 @@ from dredge.xid import descending_time
 PINS = "pins"
 PINNED = "pinned"
 _AT_ONCE = 16
-_CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,6 @@ class Pin:
 
     Attributes:
         pin_id: its id, the id of the restore.
-        run_id: the run with the deletions.
         until: its end, by the store's clock.
         slices: of the objects, and possibly more.
         finished_at: end of the restore, by the store's clock; None when unknown.
@@ -127,14 +124,7 @@ def _records(state: ObjectReader) -> list[str]:
 
 
 def active_pins(state: ObjectReader, now: datetime) -> list[Pin]:
-    """Read the pins in force.
-
-    Args:
-        now: the store's time.
-
-    Raises:
-        FormatError: an unreadable pin.
-    """
+    """Read the pins in force."""
     return [pin for pin in read_pins(state) if pin.until > now]
 
 
@@ -144,15 +134,7 @@ def sets_of(pins: Sequence[Pin]) -> tuple[LocatedSet, ...]:
 
 
 def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
-    """End a pin: the next runs may delete its objects.
-
-    Args:
-        now: the store's time.
-
-    Raises:
-        ConfigError: there is no such pin.
-        ConflictError: repeated changes by others.
-    """
+    """End a pin: the next runs may delete its objects."""
     if _change(state, pin_id, lambda pin: replace(pin, until=now)) is None:
         raise ConfigError(f"there is no pin {pin_id}. Nothing was ended.")
 
@@ -168,14 +150,10 @@ def narrow_pin(
     """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends.
 
     Args:
-        sets: hashes of the restored objects; already written.
         now: the store's time, asked after the last answer of the store.
 
     Returns:
         The new pin; None without a pin.
-
-    Raises:
-        ConflictError: repeated changes by others.
     """
 
     def narrow(pin: Pin) -> Pin:
@@ -186,15 +164,7 @@ def narrow_pin(
 
 
 def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> Pin | None:
-    key = f"{PINS}/{pin_id}.json"
-    for _ in range(_CHANGES_MAX):
-        tagged = read_tagged(state, key)
-        if tagged is None:
-            return None
-        pin = change(from_file(Pin, json.loads(tagged[1])))
-        if replace_tagged(state, key, json.dumps(to_json(pin), sort_keys=True).encode(), tagged[0]):
-            return pin
-    raise ConflictError(f"{state.uri}/{key} was changed at the same moment by another process. Try again.")
+    return change_file(state, f"{PINS}/{pin_id}.json", lambda value: change(from_file(Pin, value)))
 
 
 INTERVALS_MAX = 1000
@@ -221,9 +191,5 @@ def is_seen(pin: Pin, cutoff: datetime) -> bool:
 
 
 def slices_to_list(pins: Iterable[Pin], cutoff: datetime) -> Coverage:
-    """The slices for a run to list in spite of earlier coverage.
-
-    Args:
-        cutoff: of the complete run before it.
-    """
+    """The slices for a run to list in spite of earlier coverage."""
     return unite_slices(pin.slices for pin in pins if not is_seen(pin, cutoff))

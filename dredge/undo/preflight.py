@@ -35,12 +35,7 @@ def check_folders(
     clock: Clock,
     options: StorageOptions | None,
 ) -> list[Check]:
-    """The checks of the folders of a run.
-
-    Args:
-        name: unique to this preflight.
-        skew_seconds_max: limit of the difference between the store's clock and this machine's.
-    """
+    """The checks of the folders of a run."""
     return [
         Check(
             f"store_{what}",
@@ -126,12 +121,7 @@ def check_lock(uri: str, options: StorageOptions | None) -> Iterator[Line]:
 
 
 def estimate_line(what: str, rows: int, seconds: float, is_all: bool) -> Line:
-    """Time, requests and cost of a complete listing, estimated from its first pages.
-
-    Args:
-        seconds: duration of these pages.
-        is_all: whether these pages are complete.
-    """
+    """Time, requests and cost of a complete listing, estimated from its first pages."""
     about, of, each = f"{rows:,} {what}", rows, ""
     if not is_all:
         about, of, each = f"at least {rows:,} {what}", _MANY, f" for each {_MANY:,}"

@@ -82,17 +82,12 @@ def purge(
     """Purge the leftovers of runs.
 
     Args:
-        config: the selection; a dry run only selects.
         holder: of the lease; None is this purge alone.
         find_live: returns hashes of live objects to keep; None without any.
 
     Raises:
-        LeaseHeldError: another run works on the repository.
-        RefusedError: purging is forbidden in this repository.
         UnavailableError: some leftovers could not be deleted; the others were.
-        FormatError: an unreadable pin, so its objects are unknown.
     """
-
     with side_run(
         collected.repository,
         collected.uri,
@@ -125,8 +120,6 @@ def purge_runs(
     """Purge the leftovers of the given runs; the body of a step.
 
     Args:
-        config: the selection; a dry run only selects.
-        runs: from `swept_before`.
         live: hashes of objects to keep, live or possibly live.
     """
     cutoff = _cutoff(run, config)
@@ -212,11 +205,7 @@ def _sum_up(run: PlannedRun[Any], record: StepRecord, tally: Tally, dry_run: boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptPart:
-    """A part of the candidates of a deleting run; a payload.
-
-    Attributes:
-        run_uri: URI of its folder.
-    """
+    """A part of the candidates of a deleting run; a payload."""
 
     run_uri: str
     way: str
@@ -226,12 +215,7 @@ class SweptPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgingConfig:
-    """The configuration of all tasks; a payload.
-
-    Attributes:
-        dry_run: whether the purge only selects.
-        live: hashes of objects to keep, live or possibly live.
-    """
+    """The configuration of all tasks; a payload."""
 
     cutoff: datetime
     dry_run: bool

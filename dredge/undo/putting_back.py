@@ -77,7 +77,6 @@ class Restored:
     """The outcome of an object.
 
     Attributes:
-        outcome: a key of `OUTCOMES`.
         way: "versions" or "quarantine"; "" for neither.
         message: of the store, or the description of another object under the key.
     """
@@ -91,8 +90,6 @@ class PuttingBack:
     """Restores the deletions of a run.
 
     Args:
-        namespace: URI of the collected data.
-        run_uri: URI of the folder of the deleting run.
         way: undo way of its plan; the other way is tried after it.
     """
 
@@ -183,12 +180,7 @@ _BACK = (RESTORED, THERE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A part of a run's deletions.
-
-    Attributes:
-        run_uri: URI of its folder.
-        rows: from `swept_rows`.
-    """
+    """A part of a run's deletions."""
 
     run_id: str
     run_uri: str
@@ -205,10 +197,6 @@ def bring_back(
     options: StorageOptions | None = None,
 ) -> list[Restored]:
     """Restore objects deleted by a run, and pin the restored ones. The caller holds the lease.
-
-    Args:
-        namespace: URI of the collected data.
-        now: returns the store's time.
 
     Returns:
         The outcome of each row, in their order.

@@ -77,17 +77,10 @@ def restore(
 ) -> StepSummary:
     """Restore deletions of a run.
 
-    Args:
-        config: the selection, and the end of the pin.
-        holder: of the lease; None is this restore alone.
-
     Raises:
-        ConfigError: no such run, or no deletion matches.
-        LeaseHeldError: another run works on the repository.
         NotFoundError: no object is restorable any more.
         UnavailableError: some objects were not restored; the others were.
     """
-
     uri = collected.run_uri_of(config.run)
     _demand_run(uri, options)
     with side_run(
@@ -218,10 +211,7 @@ class Chosen:
     """The selected deletions of a run; a payload.
 
     Attributes:
-        run_uri: URI of the folder of the deleting run.
         is_address: whether the prefix is a complete address.
-        reason: of the deletions; "" for any.
-        pin_uri: URI of the folder of the pin.
     """
 
     run_uri: str
@@ -247,12 +237,7 @@ class RestoreTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseResult:
-    """The selection of a task; a payload.
-
-    Attributes:
-        hashes: files in the folder of the pin.
-        slices: of the objects, and possibly more.
-    """
+    """The selection of a task; a payload."""
 
     hashes: list[PartInfo]
     objects: int
@@ -282,11 +267,7 @@ def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutConfig:
-    """The configuration of all tasks; a payload.
-
-    Attributes:
-        way: undo way of the run's plan.
-    """
+    """The configuration of all tasks; a payload."""
 
     chosen: Chosen
     way: str

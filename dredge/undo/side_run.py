@@ -42,7 +42,6 @@ class SidePlan:
     """The plan of such a run.
 
     Attributes:
-        namespace: its URI.
         created_at: the store's time at its start.
     """
 
@@ -102,14 +101,10 @@ def side_run(
     """Begin a run beside collections, and release the lease at its end.
 
     Args:
-        state: on the folder with the lease.
-        place: URI of the parent of this run's folder.
-        what: kind of run, such as "restore".
         holder: of the lease; the same holder gets it again after a crash. None: this run alone.
 
     Raises:
         LeaseHeldError: another run works on the repository.
-        RefusedError: the store's clock and this machine's differ too much.
     """
     before, now = clock(), store_clock(state, "")
     check_clocks((now - before).total_seconds(), CLOCK_SKEW_SECONDS_MAX)
@@ -134,7 +129,6 @@ class Done:
     """The result of a task; a payload.
 
     Attributes:
-        examples: address and message of one object of each outcome.
         left: objects with leftovers, by deleting run.
         back: files in the folder of a pin, with the hashes of possibly restored objects.
     """
@@ -207,10 +201,6 @@ def work_through[C, T](
 
     Args:
         fn: the work of a task; it must pass the gate before each request.
-        config: of all tasks, made from the gate.
-
-    Returns:
-        The outcomes of the objects.
     """
     watched = f"{output.STEP}/_watch/{record.attempt.number:03d}.json"
     gate = gate_of(run.plan.lease, watched)
@@ -226,12 +216,7 @@ def work_through[C, T](
 def note_outcomes(
     record: StepRecord, tally: Tally, outcomes: Mapping[str, str], left: Sequence[str], text: str
 ) -> None:
-    """Note figures, and set an error for unfinished objects.
-
-    Args:
-        left: outcomes of unfinished objects; the first one has examples.
-        text: of the error, with places for `left` and `example`.
-    """
+    """Note figures, and set an error for unfinished objects."""
     record.counts.update({f"{outcome}_objects": tally.objects[outcome] for outcome in outcomes})
     count = sum(tally.objects[outcome] for outcome in left)
     if count:

@@ -42,7 +42,6 @@ class UndoWay:
         """The guaranteed end of undo for a deletion; None without undo, or when only a manual purge ends it.
 
         Args:
-            deleted_at: time of the deletion.
             purge_days: age of deletions purged by runs; None without such purges.
         """
         days = [item for item in (purge_days, self.expire_days) if item is not None]
@@ -58,12 +57,7 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
     """Choose the undo way of a run.
 
     Args:
-        asked: "auto", "off", "versions" or "quarantine".
-        namespace: URI of the collected data.
         run_uri: URI of the run folder.
-
-    Raises:
-        ConfigError: the store does not support the requested way.
     """
     versions = open_versions(namespace, options)
     chosen = _choose(asked, namespace, run_uri, versions, options)
@@ -128,9 +122,6 @@ def way_back(
     """The way to restore a deleted object; "" for none.
 
     Args:
-        namespace: URI of the collected data.
-        run_uri: URI of the folder of the deleting run.
-        marker_id: of the delete marker in the ledger; "" for none.
         by_versions: whether the undo way of the run was versions, so that a version exists even without a known marker.
     """
     try:
@@ -156,7 +147,6 @@ class UndoCost:
     """The cost of an undo way.
 
     Attributes:
-        way: "off", "versions" or "quarantine".
         size_bytes: kept in the store until a purge.
         seconds: in addition to deleting, in one task.
     """

@@ -31,8 +31,6 @@ def azure_options(connection: Connection, options: AzureOptions) -> AzureOptions
     The fields are the provider's: host = account URL (or the account's name as login), password = key; extra
     ``connection_string``, ``sas_token``; ``tenant_id`` with login and password for a service principal;
     ``managed_identity_client_id``.
-
-    :raises ConfigError: contradicting fields, or an unsupported identity
     """
     fields = {
         name.removeprefix(_OLD_AZURE_PREFIX): value
@@ -112,11 +110,7 @@ _NOT_TAKEN_OF_GOOGLE = ("key_secret_name", "impersonation_chain", "idp_issuer_ur
 
 
 def google_options(extra: Mapping[str, Any], options: GcsOptions) -> GcsOptions:
-    """Return the options of a connection; missing fields keep the environment's values.
-
-    :param extra: of the connection; names may have the prefix of older providers
-    :raises ConfigError: an unsupported identity, or an invalid key
-    """
+    """Return the options of a connection; missing fields keep the environment's values."""
     fields = {name.removeprefix(_OLD_GOOGLE_PREFIX): value for name, value in extra.items() if value}
     refused = sorted(fields.keys() & set(_NOT_TAKEN_OF_GOOGLE))
     if refused:

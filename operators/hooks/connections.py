@@ -1,8 +1,7 @@
 """Lookup of Airflow connections.
 
-Airflow tries one secrets backend after another, skips one with an error, and then reports "not found". So a
-missing connection may be an unavailable backend; only default connections may be missing
-(`storage.storage_options`).
+Airflow tries one secrets backend after another, skips one with an error, and then reports "not found". So a missing
+connection may be an unavailable backend; only default connections may be missing (`storage.storage_options`).
 
 Source: P25 of docs/platform-behaviour.md
 """
@@ -30,7 +29,6 @@ def find_connection(conn_id: str) -> Connection | None:
     """Return a connection; None if it does not exist.
 
     :raises UnreadableError: invalid text in the environment variable or the extra
-    :raises ConfigError: access is denied
     :raises UnavailableError: the lookup fails
     """
     _check_environment(conn_id)
@@ -99,11 +97,7 @@ def _check_extra(connection: Connection) -> None:
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:
-    """Return a required connection.
-
-    :raises ConfigError: it does not exist, or access is denied
-    :raises UnavailableError: the lookup fails
-    """
+    """Return a required connection."""
     connection = find_connection(conn_id)
     if connection is None:
         raise ConfigError(

@@ -81,9 +81,8 @@ def _make_client(connection: Connection) -> LakeFSClient:
 def _endpoint(connection: Connection) -> str:
     """Return the URL of the server.
 
-    Airflow reads `https://key:secret@host/path` as type `https`, host `host` and schema `path`. So the scheme
-    may be in the type, the host or the schema; another schema is a path. The default scheme depends on the
-    port.
+    Airflow reads `https://key:secret@host/path` as type `https`, host `host` and schema `path`. So the scheme may be
+    in the type, the host or the schema; another schema is a path. The default scheme depends on the port.
     """
     host, kind, schema = connection.host or "", connection.conn_type or "", connection.schema or ""
     before, found, rest = host.rpartition("://")

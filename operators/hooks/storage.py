@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 def tasks_environment(
     options: StorageOptions | None, more: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Set the environment of a step's tasks in the worker: access to the object store and further variables.
-
-    :param options: access to the store; None if the environment has it already
-    """
+    """Set the environment of a step's tasks in the worker: access to the object store and further variables."""
     variables = (environment_of_child(options) if options is not None else {}) | dict(more or {})
     with environment(variables):
         yield
@@ -59,8 +56,6 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
 
     :param aws_conn_id: connection of type ``aws`` (extra ``endpoint_url``, ``region_name``),
         ``google_cloud_platform`` or ``wasb``
-    :raises ConfigError: the named connection does not exist, or is invalid
-    :raises UnavailableError: the lookup of the named connection fails
     """
     own = StorageOptions.from_env()
     options = _with_default(own, GOOGLE_DEFAULT, GOOGLE_TYPE)
@@ -164,12 +159,7 @@ def _addressing(extra: dict[str, Any]) -> Any:
 
 
 def with_key_pair(options: StorageOptions) -> StorageOptions:
-    """Return the options with the current key pair of their role or profile, for clients that accept only
-    keys.
-
-    :raises ConfigError: the role or the profile has no keys
-    :raises UnavailableError: STS does not answer
-    """
+    """Return the options with the current key pair of their role or profile, for clients that accept only keys."""
     if options.role is None and options.profile is None:
         return options
     from dredge.storage.s3.resolving import with_keys_now

@@ -45,10 +45,7 @@ class IcechunkOperator(BaseOperator):
 
 
 def open_run(run_uri: str, aws_conn_id: str | None) -> Run:
-    """Open a collection with the store of the connection.
-
-    :raises ConfigError: the run does not exist
-    """
+    """Open a collection with the store of the connection."""
     # Imported by tasks of a run only: each task of each DAG imports all operators.
     from dredge.icechunk.collection.steps import Run
 
@@ -58,10 +55,7 @@ def open_run(run_uri: str, aws_conn_id: str | None) -> Run:
 
 
 def need_plan(plan: Any) -> Mapping[str, Any]:
-    """Return the XCom of a plan task.
-
-    :raises ConfigError: the plan task failed
-    """
+    """Return the XCom of a plan task."""
     if not isinstance(plan, Mapping):
         raise ConfigError("there is no plan: an earlier task failed, see its log. Nothing was changed.")
     return plan

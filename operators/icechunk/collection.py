@@ -120,10 +120,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         self.mode = mode
 
     def checked(self) -> CollectConfig:
-        """Return the rendered settings as a config.
-
-        :raises ConfigError: an unknown name, or an invalid value
-        """
+        """Return the rendered settings as a config."""
         config = CollectConfig.from_params({"storage": self.storage, **(self.config or {})})
         if not config.dry_run or not isinstance(self.expiration, Mapping):
             return config
@@ -245,8 +242,7 @@ class IcechunkSaveReportOperator(IcechunkOperator, ReportOperator):
 
 
 class IcechunkReleaseLeaseOperator(IcechunkOperator):
-    """Release the lease if this run still holds it, and stop the run's idle Spark application on this
-    machine.
+    """Release the lease if this run still holds it, and stop the run's idle Spark application on this machine.
 
     :param grant: XCom of the acquire task (templated)
     :param run_uri: folder of the collection; empty without one (templated)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 class IcechunkPlanExpirationOperator(IcechunkOperator):
-    """Plan an expiration, and store the plan as data, text, diagram and page beside the repository. Changes
-    nothing.
+    """Plan an expiration, and store the plan as data, text, diagram and page beside the repository. Changes nothing.
 
     In scheduled and backfilled runs, durations count back from the end of the data interval: a late or
     repeated run expires the same snapshots as a run in time, or fewer.

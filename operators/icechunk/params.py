@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.failures import retry_arguments
+from airflow_dredge.operators.failures import RETRIES
 from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
@@ -41,9 +40,7 @@ FORM = (_STORAGE, *settings_of(ExpireConfig), *settings_of(IcechunkTaskSettings)
 
 #: Arguments of every task.
 RUN_DEFAULTS: dict[str, Any] = {
-    "retries": 3,
-    "retry_delay": timedelta(minutes=1),
-    **retry_arguments(),
+    **RETRIES,
     "storage": "{{ params.storage }}",
     "report_only": "{{ params.dry_run }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan_collection') or {}).get('run_uri', '') }}",
@@ -57,11 +54,6 @@ RUN_DEFAULTS: dict[str, Any] = {
 #: Forms of a restore and a purge.
 RESTORE_FORM = tuple(settings_of(IcechunkRestoreConfig))
 PURGE_FORM = tuple(settings_of(IcechunkPurgeConfig))
-
-#: Arguments of the task of a one-task DAG, and of the tasks for many repositories.
-UNDO_DEFAULTS: dict[str, Any] = {
-    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
-}
 
 #: Form for many repositories: the choice, and the form of one repository.
 FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name not in ("storage", "check_only"))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.failures import retry_arguments
+from airflow_dredge.operators.failures import RETRIES
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
 from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from dredge.settings import setting, settings_of
@@ -38,9 +37,7 @@ FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashConfig), *CHECK)
 RESTORE_FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashRestoreConfig))
 
 _DEFAULTS: dict[str, Any] = {
-    "retries": 3,
-    "retry_delay": timedelta(minutes=1),
-    **retry_arguments(),
+    **RETRIES,
     **templates(settings_of(LakeFSKVTaskSettings)),
 }
 #: Arguments of every task of the cleaner's DAG, and of the restore.

@@ -231,8 +231,7 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
 class LakeFSKVRestoreTrashOperator(LakeFSKVOperator):
     """Restore rows that a run of the cleaner removed; a dry run by default. Existing keys are not changed.
 
-    Parameters: see :class:`LakeFSKVOperator`; ``config`` such as ``{"state_uri": "s3://ops/trash", "run":
-    "g3…"}``.
+    Parameters: see :class:`LakeFSKVOperator`; ``config`` such as ``{"state_uri": "s3://ops/trash", "run": "g3…"}``.
     """
 
     @cached_property

@@ -36,10 +36,7 @@ class ReachesLakeFS:
         return LakeFSHook(self.lakefs_conn_id)
 
     def open_run(self, run_uri: str) -> steps.Run:
-        """Open a run with the server and the stores of the connections.
-
-        :raises ConfigError: the run does not exist
-        """
+        """Open a run with the server and the stores of the connections."""
         if not run_uri:
             raise ConfigError("this run has no plan: an earlier task failed, see its log. Nothing was done.")
         return steps.Run.open(run_uri, storage_options(self.aws_conn_id), self.hook.client)

@@ -17,8 +17,7 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_settings
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
-from dredge.gc.many.choose import ManyConfig, choose_repositories
-from dredge.gc.many.collect import outcome_of
+from dredge.gc.many import ManyConfig, choose_repositories, outcome_of
 from dredge.runs.report import Outcome
 
 if TYPE_CHECKING:
@@ -130,7 +129,8 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
                 self.conf, self.trigger_run_id = dict(self.runs[number]["conf"]), self._ids[number]
                 self.reset_dag_run = state is not None
                 super().execute(context)  # parks the task
-        bad = [name for number, name in enumerate(self._ids) if not self._is_good(context, number)]
+        states = {name: self._state(context, number) for number, name in enumerate(self._ids)}
+        bad = [name for name, state in states.items() if state is not DagRunState.SUCCESS]
         if bad:
             # A retry would not change the runs.
             raise AirflowFailException(f"unsuccessful runs of {self.trigger_dag_id}: {', '.join(bad)}")
@@ -163,9 +163,6 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
     @property
     def _ids(self) -> list[str]:
         return [str(run["trigger_run_id"]) for run in self.runs]
-
-    def _is_good(self, context: Context, number: int) -> bool:
-        return self._state(context, number) is DagRunState.SUCCESS
 
     def _state(self, context: Context, number: int) -> DagRunState | None:
         ti: Any = context["ti"]

@@ -30,8 +30,7 @@ class LakeFSSliceListingOperator(LakeFSSparkOperator):
 
 
 class LakeFSMarkUncommittedOperator(LakeFSKVRunOperator):
-    """Read the uncommitted addresses of a repository, from the server and from its key-value store if
-    configured.
+    """Read the uncommitted addresses of a repository, from the server and from its key-value store if configured.
 
     The task runs between listing and commits: an object moves from staging into a commit, never back.
     """

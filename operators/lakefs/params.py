@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.failures import retry_arguments
+from airflow_dredge.operators.failures import RETRIES
 from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from airflow_dredge.operators.schedules import read_schedules, read_settings
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
-from dredge.gc.many.choose import ManyConfig
+from dredge.gc.many import ManyConfig
 from dredge.gc.steps import MetadataConfig, PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
 
@@ -49,19 +48,12 @@ PURGE_FORM = tuple(settings_of(PurgeConfig))
 METADATA = tuple(settings_of(MetadataConfig))
 METADATA_FORM = (*METADATA, *(found for found in FORM if found.name == "kv_conn_id"))
 
-#: Arguments of every task: its run, and enough retries for a restart of a server.
+#: Arguments of every task.
 RUN_DEFAULTS: dict[str, Any] = {
-    "retries": 3,
-    "retry_delay": timedelta(minutes=1),
-    **retry_arguments(),
+    **RETRIES,
     "repository": "{{ params.repository }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan') or {}).get('run_uri', '') }}",
     **templates(settings_of(LakeFSTaskSettings)),
-}
-
-#: Arguments of the task of a one-task DAG, and of the tasks for all repositories.
-UNDO_DEFAULTS: dict[str, Any] = {
-    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
 }
 
 #: Argument `config` of the plan task.
@@ -89,10 +81,7 @@ GC_SCHEDULES = "dredge_gc_schedules"
 
 
 def gc_schedules() -> dict[str, dict[str, Any]]:
-    """Return the settings of each scheduled collection, by DAG id.
-
-    :raises ConfigError: the Variable is invalid; Airflow shows it as an import error
-    """
+    """Return the settings of each scheduled collection, by DAG id."""
     return read_schedules(GC_SCHEDULES, "repository")
 
 

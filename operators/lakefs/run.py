@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 
 class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # type: ignore[misc]
-    """Run the preflight of a collection if asked to: the checks of `dredge gc check`, and a Spark job on
-    executors.
+    """Run the preflight of a collection if asked to: the checks of `dredge gc check`, and a Spark job on executors.
 
     :param config: as for ``LakeFSPlanRunOperator`` (templated)
     :param kv_conn_id: connection of lakeFS's key-value store (templated)
@@ -124,7 +123,6 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         """Return the rendered settings as a config.
 
         :param window: begin and end of the listed slices; None lists all slices without an earlier run
-        :raises ConfigError: an unknown name, or an invalid value
         """
         config = steps.GCConfig.from_params(self.config, storage_options(self.aws_conn_id))
         if is_given(self.kv_conn_id):
@@ -184,8 +182,7 @@ class LakeFSSaveReportOperator(LakeFSOperator, ReportOperator):
 
 
 class LakeFSReleaseLeaseOperator(LakeFSOperator):
-    """Release the lease if this run still holds it, and stop the run's idle Spark application on this
-    machine.
+    """Release the lease if this run still holds it, and stop the run's idle Spark application on this machine.
 
     :param grant: XCom of the acquire task (templated)
     :param run_uri: folder of the run; empty without a plan (templated)

@@ -325,11 +325,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, when_asked: Callable[[int], None]) 
 
 
 def test_second_run_waits_until_the_first_has_ended(
-    airflow: Airflow,
-    planted: PlantedLake,
-    held: Held,
-    jobs: InProcess,
-    monkeypatch: pytest.MonkeyPatch,
+    airflow: Airflow, planted: PlantedLake, held: Held, jobs: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted.age(2)
     seen: list[int] = []

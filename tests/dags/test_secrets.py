@@ -45,10 +45,7 @@ _EXTRA = dict.fromkeys(
 def lake(tmp_path: Path) -> Iterator[Lake]:
     whole = {"login": SECRET, "password": SECRET, "extra": _EXTRA}
     key_pair = {"login": KEY_PAIR.access_key_id, "password": KEY_PAIR.secret_access_key}
-    with (
-        open_store(f"sqlite://{tmp_path}/kv.db") as kv,
-        lakefs_server(tmp_path / "lake", kv=kv) as found,
-    ):
+    with open_store(f"sqlite://{tmp_path}/kv.db") as kv, lakefs_server(tmp_path / "lake", kv=kv) as found:
         main = found.repository().branch("main")
         main.object("a").upload(b"kept")
         main.commit("first")

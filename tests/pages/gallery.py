@@ -190,11 +190,7 @@ def _around(world: World, place: Place) -> Around:
         f"Delete 3 objects of {place.name}?", "lakefs_gc", "manual__1", now, "dags/lakefs_gc/runs/manual__1"
     )
     known = Facts(
-        is_airflow=True,
-        schedules=(daily,),
-        waiting=(asks,),
-        may_start=frozenset(CHANGING),
-        form_token="own",
+        is_airflow=True, schedules=(daily,), waiting=(asks,), may_start=frozenset(CHANGING), form_token="own"
     )
     return Around(known, [now - timedelta(days=number) for number in range(3)])
 

@@ -39,13 +39,7 @@ def test_a_clean_run_deletes_exactly_what_is_listed_and_not_alive(
     source: type[Snapshots | WithoutSnapshots] | None,
 ) -> None:
     # Everything small, so that there are several parts, shards, rounds and groups.
-    small = {
-        "candidate_rows": 3,
-        "part_rows": 2,
-        "delete_keys": 2,
-        "listing_rows_max": 2,
-        "shard_values": 2,
-    }
+    small = {"candidate_rows": 3, "part_rows": 2, "delete_keys": 2, "listing_rows_max": 2, "shard_values": 2}
     world = make_world(tuning=small)
     world.runner = Parallel()
     defects = frozenset({"active_walk_early_stop"} if loses_commits else set())

@@ -9,14 +9,13 @@ spec.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,7 +25,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import DredgeError
-from dredge.icechunk.collection import deleting, steps
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.state import StateStore
 from dredge.icechunk.format.manifests import parse_manifest
@@ -37,10 +36,9 @@ from dredge.icechunk.repository import read_history
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, ObjectDeleter, open_reader
-from dredge.storage.local.store import LocalWriter
-from dredge.storage.model import MaySend, always
+from dredge.storage import open_reader
 from tests.support.depth import depth
+from tests.support.folder_store import DiedError, dying_before_a_write, dying_while_deleting
 from tests.support.icechunk import local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
 
@@ -50,10 +48,6 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CELLS = 6
 ROUNDS = 4
 MOVES = ("amend", "rebase", "abandon", "fork", "fork", "unfork", "reset", "upgrade", "others_collect")
-
-
-class KilledError(Exception):
-    """The process is gone."""
 
 
 class World:
@@ -260,56 +254,20 @@ def collect_or_die(config: CollectConfig, kill_at: int) -> bool:
                 return False
             step()
         return True
-    except (KilledError, DredgeError):
+    except (DiedError, DredgeError):
         return False
     finally:
         steps.release_lease(run)
 
 
-class Dying:
-    """Deletes some keys and dies."""
-
-    def __init__(self, inner: ObjectDeleter, left: int) -> None:
-        self.inner, self.left, self.uri = inner, left, inner.uri
-
-    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        some = list(keys)[: self.left]
-        self.left -= len(some)
-        found = self.inner.delete(some, may_send) if some else []
-        if len(some) < len(keys):
-            raise KilledError
-        return found
-
-
-@contextmanager
-def dying_before_a_write(monkeypatch: pytest.MonkeyPatch, left: int) -> Iterator[None]:
-    """Let this process die before the write after so many: it writes nothing any more."""
-    writes = itertools.count()
-
-    def patched(name: str) -> Callable[..., Any]:
-        real = getattr(LocalWriter, name)
-
-        def write(*args: Any, **more: Any) -> Any:
-            if next(writes) >= left:
-                raise KilledError
-            return real(*args, **more)
-
-        return write
-
-    with monkeypatch.context() as patch:
-        for name in ("put", "put_if_absent", "put_if_match"):
-            patch.setattr(LocalWriter, name, patched(name))
-        yield
-
-
-def kill_an_expiration(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def kill_an_expiration(world: World) -> None:
     """Start an expiration that dies before any of its writes."""
-    with suppress(KilledError), dying_before_a_write(monkeypatch, world.chance.randrange(1, 6)):
+    with suppress(DiedError), dying_before_a_write(world.chance.randrange(1, 6)):
         world.expire(by_library=False)
     world.lease_ends()
 
 
-def kill_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def kill_a_run(world: World) -> None:
     """Start a run that dies: between steps, before a write, or while it deletes."""
     mode = world.chance.choice(("auto", "auto", "clean"))
     if world.chance.random() < 0.3:
@@ -317,13 +275,11 @@ def kill_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         return
     if world.chance.random() < 0.5:
         config = world.config(mode)
-        with suppress(KilledError), dying_before_a_write(monkeypatch, world.chance.randrange(5, 80)):
+        with suppress(DiedError), dying_before_a_write(world.chance.randrange(5, 80)):
             collect_or_die(config, 99)
         world.lease_ends()
         return
-    real, left = deleting.open_deleter, world.chance.choice((0, 1, 3, 8, 20))
-    with monkeypatch.context() as patch:
-        patch.setattr(deleting, "open_deleter", lambda uri: Dying(real(uri), left))
+    with dying_while_deleting(world.chance.choice((0, 1, 3, 8, 20))):
         collect_or_die(world.config(mode), 99)
 
 
@@ -350,9 +306,7 @@ def collect_beside_a_clean_run(world: World, copies: Path) -> None:
 @pytest.mark.hunt
 @pytest.mark.parametrize("spec", [1, 2])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_optimized_run_leaves_what_a_clean_run_leaves(
-    seed: int, spec: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_optimized_run_leaves_what_a_clean_run_leaves(seed: int, spec: int, tmp_path: Path) -> None:
     chance = random.Random(seed * 2 + spec)
     world = World(tmp_path / "repo", spec, chance)
     moves = [(name, partial(getattr(World, name), world)) for name in MOVES]
@@ -372,9 +326,9 @@ def test_optimized_run_leaves_what_a_clean_run_leaves(
             if chance.random() < 0.4:
                 world.pass_time()
         if chance.random() < 0.3:
-            kill_an_expiration(world, monkeypatch)
+            kill_an_expiration(world)
         if chance.random() < 0.5:
-            kill_a_run(world, monkeypatch)
+            kill_a_run(world)
         if chance.random() < 0.3:
             steps.collect(world.config("auto", dry_run=True))
         if chance.random() < 0.3:

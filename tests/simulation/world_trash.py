@@ -270,10 +270,7 @@ def _servers(
     simulation: Simulation, chance: random.Random, kv: WatchedKV, life_cycle: LifeCycle
 ) -> list[Server]:
     settings = make_settings(
-        Settings(
-            life_cycle=life_cycle,
-            branch_cache=timedelta(seconds=chance.choice((0.0, 0.5))),
-        )
+        Settings(life_cycle=life_cycle, branch_cache=timedelta(seconds=chance.choice((0.0, 0.5))))
     )
     scheduler = simulation.scheduler
     return [

@@ -12,9 +12,9 @@ import pytest
 
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
-from dredge.gc.restore import restore
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
+from dredge.gc.undo import restore
 from dredge.gc.undo_config import RestoreConfig
 from dredge.lakefs import LakeFSClient
 from dredge.runs.payload import from_json

@@ -41,4 +41,4 @@ def check_of(run: Run, **counts: dict[str, int]) -> Check:
     holds = HoldFiles(size_verdicts=verdicts[0], served=verdicts[1], cleared=cleared)
     sample: Future[list[canaries.Canary]] = Future()
     sample.set_result(canaries.sample(run, CheckLimitsOutput.STEP))
-    return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(0, {}, [], Waits()), sample)
+    return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(0, {}, {}, [], Waits()), sample)

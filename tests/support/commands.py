@@ -13,6 +13,7 @@ from dredge.cli import main
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
+ORPHAN = "data/orphan"
 # Settings of a run that deletes garbage which is a second old.
 COLLECT_NOW = [
     "--unsafe-min-age-seconds=1",

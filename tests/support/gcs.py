@@ -16,17 +16,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.parser import BytesParser
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
-from xml.etree import ElementTree
+from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from demo.stores.fake_gcs import fake_gcs_process, make_bucket
 from dredge.storage import StorageOptions
 from dredge.storage.options import GcsOptions
-from tests.support.gcs_state import Bucket, Generation, PartsUpload, Refused
+from tests.support.gcs_state import Bucket, Generation, Refused
 from tests.support.http import HTTPServer
 
 __all__ = ["Answer", "Fault", "GcsServer", "Query", "fake_gcs", "make_gcs_bucket"]
@@ -47,7 +45,6 @@ class GcsServer(HTTPServer):
         self.page_rows = 1000
         self.rewrite_bytes = 1 << 40
         self.packs = False
-        self._begun: dict[str, tuple[str, Query, bytearray]] = {}
         self._tokens: dict[str, int] = {}
 
     def handle(self, request: BaseHTTPRequestHandler) -> None:
@@ -96,7 +93,7 @@ class GcsServer(HTTPServer):
         if path == "/batch/storage/v1":
             return self._batch(headers, body)
         if path.startswith("/upload/storage/v1/b/"):
-            return self._upload(method, unquote(path.split("/")[5]), query, headers, body)
+            return self._upload(unquote(path.split("/")[5]), query, headers, body)
         if path.startswith("/storage/v1/b"):
             return self._object(method, [unquote(part) for part in path.split("/")[4:]], query, headers, body)
         _, bucket, name = path.split("/", 2)
@@ -168,14 +165,8 @@ class GcsServer(HTTPServer):
         target.write(made, query.get("ifGenerationMatch"))
         return _json({**told, "done": True, "resource": made.resource(parts[5])})
 
-    def _upload(self, method: str, name: str, query: Query, headers: dict[str, str], body: bytes) -> Answer:
+    def _upload(self, name: str, query: Query, headers: dict[str, str], body: bytes) -> Answer:
         bucket = self._bucket(name)
-        if "upload_id" in query:
-            return self._piece(method, name, bucket, query["upload_id"], headers, body)
-        if query["uploadType"] == "resumable":
-            upload_id = uuid.uuid4().hex
-            self._begun[upload_id] = (query["name"], query, bytearray())
-            return 200, {"Location": f"{self.url}/upload/storage/v1/b/{name}/o?upload_id={upload_id}"}, b""
         head, data = _related(headers["content-type"], body)
         expected = head.pop("md5Hash", None)
         if (
@@ -185,26 +176,6 @@ class GcsServer(HTTPServer):
             raise Refused(400, "invalid", "Provided MD5 hash doesn't match calculated MD5 hash.")
         made = Generation(head.pop("name"), data, head)
         return _json(bucket.write(made, query.get("ifGenerationMatch")).resource(name))
-
-    def _piece(
-        self, method: str, name: str, bucket: Bucket, upload_id: str, headers: dict[str, str], body: bytes
-    ) -> Answer:
-        if upload_id not in self._begun:
-            raise Refused(404, "notFound", "no such upload")
-        key, query, held = self._begun[upload_id]
-        if method == "DELETE":
-            del self._begun[upload_id]
-            return 499, {}, b""
-        span, _, total = headers["content-range"].removeprefix("bytes ").partition("/")
-        if span != "*":
-            assert int(span.partition("-")[0]) <= len(held), "a gap"
-            del held[int(span.partition("-")[0]) :]
-            held += body
-            assert total != "*" or len(held) % (256 << 10) == 0, "only the last piece may have any length"
-        if total != "*" and len(held) == int(total):
-            made = bucket.write(Generation(key, bytes(held), {}), query.get("ifGenerationMatch"))
-            return _json(made.resource(name))
-        return 308, ({"Range": f"bytes=0-{len(held) - 1}"} if held else {}), b""
 
     def _batch(self, headers: dict[str, str], body: bytes) -> Answer:
         answers = []
@@ -228,59 +199,14 @@ class GcsServer(HTTPServer):
     def _xml(
         self, method: str, bucket: Bucket, name: str, query: Query, headers: dict[str, str], body: bytes
     ) -> Answer:
-        if "uploads" in query and method == "GET":
-            return _xml_answer(_open_uploads(bucket, query.get("prefix", "")))
-        if "uploads" in query:
-            upload_id = uuid.uuid4().hex
-            bucket.uploads[upload_id] = PartsUpload(name)
-            return _xml_answer(f"<R><UploadId>{upload_id}</UploadId></R>")
-        if "uploadId" in query:
-            return _about_upload(method, bucket, name, query, body)
         if method == "PUT":  # by a signed URL
             bucket.write(Generation(name, body, {}))
             return 200, {}, b""
         return _media(bucket.get(name).data, headers)
 
 
-def _about_upload(method: str, bucket: Bucket, name: str, query: Query, body: bytes) -> Answer:
-    upload = bucket.uploads.get(query["uploadId"])
-    if upload is None or upload.name != name:
-        return _xml_answer("<Error><Code>NoSuchUpload</Code></Error>", 404)
-    if method == "PUT":
-        etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
-        upload.parts[int(query["partNumber"])] = body, etag
-        return 200, {"ETag": f'"{etag}"', "Date": formatdate(usegmt=True)}, b""
-    if method == "GET":
-        shown = "".join(
-            f"<Part><PartNumber>{number}</PartNumber><LastModified>{upload.begun}</LastModified>"
-            f"<ETag>&quot;{etag}&quot;</ETag><Size>{len(data)}</Size></Part>"
-            for number, (data, etag) in sorted(upload.parts.items())
-        )
-        return _xml_answer(f"<R><IsTruncated>false</IsTruncated>{shown}</R>")
-    del bucket.uploads[query["uploadId"]]
-    if method == "DELETE":
-        return 204, {}, b""
-    numbers = [int(item.text or "") for item in ElementTree.fromstring(body).iter("PartNumber")]
-    whole = b"".join(upload.parts[number][0] for number in numbers)
-    bucket.write(Generation(name, whole, {}, composed=True))
-    return _xml_answer("<R/>")
-
-
-def _open_uploads(bucket: Bucket, prefix: str) -> str:
-    shown = "".join(
-        f"<Upload><Key>{quote(item.name)}</Key><UploadId>{each}</UploadId><Initiated>{item.begun}</Initiated></Upload>"
-        for each, item in bucket.uploads.items()
-        if item.name.startswith(prefix)
-    )
-    return f"<R><IsTruncated>false</IsTruncated>{shown}</R>"
-
-
 def _json(value: Any, status: int = 200) -> Answer:
     return status, {"Content-Type": "application/json"}, json.dumps(value).encode()
-
-
-def _xml_answer(text: str, status: int = 200) -> Answer:
-    return status, {"Content-Type": "application/xml"}, text.encode()
 
 
 def _media(data: bytes, headers: dict[str, str]) -> Answer:

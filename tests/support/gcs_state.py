@@ -65,15 +65,6 @@ class Generation:
 
 
 @dataclass
-class PartsUpload:
-    """A multipart upload of the XML API."""
-
-    name: str
-    begun: str = field(default_factory=now_text)
-    parts: dict[int, tuple[bytes, str]] = field(default_factory=dict)
-
-
-@dataclass
 class Bucket:
     """A bucket; conditions and versions are as in the service."""
 
@@ -81,7 +72,6 @@ class Bucket:
     soft_delete_seconds: int = 0
     live: dict[str, Generation] = field(default_factory=dict)
     older: dict[str, list[Generation]] = field(default_factory=dict)
-    uploads: dict[str, PartsUpload] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def get(self, name: str, generation: str | None = None) -> Generation:

@@ -8,9 +8,10 @@ from typing import Any
 
 from dredge.gc.run import Run
 from dredge.gc.save_report.own_files import ROOT
-from dredge.runs.cleanup import OwnFilesDeleter
 from dredge.storage import DeleteOutcome
 from tests.support.gc import World
+from tests.support.memory_store import MemoryDeleter
+from tests.support.stand_ins import standing_in
 
 
 @contextmanager
@@ -20,24 +21,24 @@ def removing(
 ) -> Iterator[list[str]]:
     """Record removals of own files; may raise before each group, or fail single keys."""
     seen: list[str] = []
-    honest = OwnFilesDeleter.delete
     groups = 0
 
-    def delete(self: OwnFilesDeleter, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(
+        honest: Callable[..., list[DeleteOutcome]], deleter: MemoryDeleter, keys: Sequence[str], *gate: Any
+    ) -> list[DeleteOutcome]:
         nonlocal groups
+        if "/_lakefs/" not in deleter.uri:
+            return honest(deleter, keys, *gate)
         groups += 1
         before(groups, keys)
         failed = {key: code for key in keys if (code := answer(key)) is not None}
         rest = [key for key in keys if key not in failed]
         seen.extend(rest)
-        done = {outcome.key: outcome for outcome in honest(self, rest)}
+        done = {outcome.key: outcome for outcome in honest(deleter, rest, *gate)}
         return [done[key] if key in done else DeleteOutcome(key, "failed", failed[key]) for key in keys]
 
-    OwnFilesDeleter.delete = delete  # type: ignore[method-assign]
-    try:
+    with standing_in(MemoryDeleter.delete, delete):
         yield seen
-    finally:
-        OwnFilesDeleter.delete = honest  # type: ignore[method-assign]
 
 
 def below(world: World, prefix: str) -> set[str]:

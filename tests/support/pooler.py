@@ -22,10 +22,7 @@ def pooler(url: str) -> Iterator[str]:
     """Run a pooler in front of a database."""
     parts = urlsplit(url)
     user, database = parts.username or "postgres", parts.path.lstrip("/")
-    with (
-        socket.socket(socket.AF_UNIX) as server,
-        socket.create_server(("127.0.0.1", 0)) as listener,
-    ):
+    with socket.socket(socket.AF_UNIX) as server, socket.create_server(("127.0.0.1", 0)) as listener:
         server.connect(f"{parse_qs(parts.query)['host'][0]}/.s.PGSQL.5432")
         words = b"user\0" + user.encode() + b"\0database\0" + database.encode() + b"\0\0"
         server.sendall(struct.pack("!II", len(words) + 8, _PROTOCOL) + words)

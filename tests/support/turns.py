@@ -53,8 +53,7 @@ class TurnStore:
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
         self._do(
-            Operation("set_if", partition, key),
-            lambda: self._store.set_if(partition, key, value, predicate),
+            Operation("set_if", partition, key), lambda: self._store.set_if(partition, key, value, predicate)
         )
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:

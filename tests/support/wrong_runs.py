@@ -20,8 +20,9 @@ from dredge.gc.witness import mark, owner
 from dredge.gc.witness.unnamed import Unnamed
 from dredge.kv.model import MemoryKV
 from dredge.storage import ObjectWriter
-from dredge.undo.alarms import Acknowledged, Alarm, acknowledge
+from dredge.undo.alarms import Alarm, acknowledge_alarms
 from tests.support.gc import CatalogClient, World, make_world
+from tests.support.kept import built_once
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
 
@@ -62,6 +63,7 @@ def two_servers(
     return world, rehearsal, live
 
 
+@built_once
 def wrong_run(way: str = "quarantine", objects: int = 20, **settings: object) -> tuple[World, set[str]]:
     """Production after a collection of a rehearsal with an older database on production's namespace."""
     world, rehearsal, lost = two_servers(way, objects, **settings)
@@ -72,6 +74,7 @@ def wrong_run(way: str = "quarantine", objects: int = 20, **settings: object) ->
     return world, lost
 
 
+@built_once
 def expired_world(way: str = "quarantine", **settings: object) -> tuple[World, str, set[str]]:
     """A table was replaced, its commit has expired, and a run has deleted the objects of this commit only."""
     world = undo_store(way, **settings)
@@ -109,8 +112,7 @@ REUSES: dict[str, Reuse] = {
 
 
 def say_acknowledged(world: World, why: str = "the rehearsal is stopped") -> list[Alarm]:
-    said = Acknowledged(who="somebody", at=world.lake.clock(), why=why)
-    return acknowledge(state_of(world), said)
+    return acknowledge_alarms(state_of(world), "lake", why, "somebody")
 
 
 def state_of(world: World) -> ObjectWriter:

@@ -111,11 +111,7 @@ def test_a_given_key_pair_is_used_and_never_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "env"),
-    [
-        ([], {}),
-        (["--data", "lake"], {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush"}),
-    ],
+    ("args", "env"), [([], {}), (["--data", "lake"], {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush"})]
 )
 def test_wrong_input_ends_it_with_2_and_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], env: dict[str, str]

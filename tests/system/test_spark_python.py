@@ -89,8 +89,7 @@ def test_settings_of_spark_submit_count_and_a_cluster_is_not_taken_for_this_mach
 
 
 @pytest.mark.parametrize(
-    "daemon",
-    [pytest.param("pyspark.daemon", marks=pytest.mark.long), "airflow_dredge.spark_jobs.daemon"],
+    "daemon", [pytest.param("pyspark.daemon", marks=pytest.mark.long), "airflow_dredge.spark_jobs.daemon"]
 )
 def test_executors_without_dredge_are_named_and_not_tried_again(tmp_path: Path, daemon: str) -> None:
     packages = tmp_path / "packages"  # what executors need besides

@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import NamedAgainError
+from dredge.undo.alarms import acknowledge_alarms
 from lakefs_embedded.errors import GravelerError, NotUniqueError
 from tests.support.depth import depth
 from tests.support.kv_hunt import Crash, Ground, hunting_ground
@@ -202,7 +202,7 @@ class CleanerLoop(threading.Thread):
             report = self.ground.clean()
         except NamedAgainError as error:
             self.put_back.append(str(error))
-            acknowledge_alarms(self.ground.state.writer, "looked into")
+            acknowledge_alarms(self.ground.state.writer, "trash", "looked into")
             return
         except UnavailableError:
             return  # a writer held a row for too long; the next run goes on

@@ -87,10 +87,10 @@ def test_a_plain_url_is_taken(url: str, server: str) -> None:
     check_key(None, "the key")
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_lakefs_that_does_not_answer_is_named_without_path_and_key(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
     caplog.set_level("DEBUG")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port, seconds in ((1, 1.0), (silent.getsockname()[1], 0.2)):

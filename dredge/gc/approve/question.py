@@ -16,9 +16,9 @@ from dredge.approve.records import Asked
 from dredge.errors import DredgeError
 from dredge.gc.approve import find_question
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
-from dredge.gc.index.ranges import Ranges
-from dredge.gc.insight.addresses import Amount, addresses_of, with_metaranges
-from dredge.gc.insight.base_run import History, read_history
+from dredge.gc.index.ranges import Ranges, with_metaranges
+from dredge.gc.index.store import addresses_of
+from dredge.gc.insight.base_run import Amount, History, read_history
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.active import Line, find_lines
 from dredge.gc.run import Run
@@ -33,28 +33,16 @@ _FOLDER = r"^(?P<folder>.*/)"
 
 @dataclass(slots=True)
 class Largest:
-    """The largest parts of the candidates.
+    """The largest parts of the candidates."""
 
-    Attributes:
-        folders: by name, the largest first.
-        num_folders: the number of all folders.
-        branches: expired commits by branch, the largest number first.
-    """
-
-    folders: dict[str, Amount] = field(default_factory=dict)
-    num_folders: int = 0
+    folders: dict[str, Amount] = field(default_factory=dict)  # by name, the largest first
+    num_folders: int = 0  # the number of all folders
+    # expired commits by branch, the largest number first
     branches: dict[str, int] = field(default_factory=dict)
 
 
 def find_largest(run: Run, guards: CheckLimitsOutput, count: int) -> Largest:
-    """Find the largest folders and branches of the candidates. Candidates are read one file after the other.
-
-    Args:
-        count: limit of folders and branches.
-
-    Raises:
-        FormatError: a damaged file.
-    """
+    """Find the largest folders and branches of the candidates. Candidates are read one file after the other."""
     folders = _folders(run, guards)
     first = sorted(folders, key=lambda name: (-folders[name].size_bytes, name))[:count]
     branches = _branches(run)
@@ -97,16 +85,8 @@ _LARGEST = 10
 
 
 def make_question(run: Run, report: str) -> Question:
-    """Format the request of a run, and keep the lease for its wait.
-
-    Args:
-        run: this run; `approve` awaits an answer.
-        report: URI of the page of its report so far.
-
-    Raises:
-        RefusedError: no request.
-        LeaseHeldError: another run has taken over.
-    """
+    """Format the request of a run that awaits an answer, with the URI of its report's page, and keep the lease for
+    the wait."""
     asked = find_question(run)
     repository = f"lakeFS repository {run.plan.repository}"
     return word_question(run, asked, repository, _lines(run, asked, report), report)
@@ -164,16 +144,11 @@ type Branches = tuple[str, ...]
 
 @dataclass(slots=True)
 class ByBranch:
-    """Candidates by the branches of the newest expired commit with them.
-
-    Attributes:
-        unknown: candidates in none of the commits read.
-        unread: limits and unreadable sources, as sentences.
-    """
+    """Candidates by the branches of the newest expired commit with them."""
 
     named: dict[Branches, Amount] = field(default_factory=dict)
-    unknown: Amount = field(default_factory=Amount)
-    unread: list[str] = field(default_factory=list)
+    unknown: Amount = field(default_factory=Amount)  # candidates in none of the commits read
+    unread: list[str] = field(default_factory=list)  # limits and unreadable sources, as sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,26 +185,14 @@ def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Candidates by the branch of the newest expired commit with them; also held candidates.
+    """Candidates by the branch of the newest expired commit with them; also held candidates."""
 
-    Attributes:
-        hashes: sorted, by branch; deleted branches share a name.
-        unread: limits and unreadable sources, as sentences.
-    """
-
-    hashes: dict[str, Hashes]
-    unread: list[str]
+    hashes: dict[str, Hashes]  # sorted, by branch; deleted branches share a name
+    unread: list[str]  # limits and unreadable sources, as sentences
 
 
 def owned_by_branch(run: Run) -> Owned:
-    """The candidates of a run by branch, for a filter by branch.
-
-    Args:
-        run: any run, also a finished one.
-
-    Raises:
-        DredgeError: an unreadable source.
-    """
+    """Find the candidates of any run, also a finished one, by branch. Raises DredgeError: an unreadable source."""
     found = ByBranch()
     candidates = _candidates(run, None, found)
     pieces: dict[str, list[Hashes]] = {}

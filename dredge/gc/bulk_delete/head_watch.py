@@ -84,11 +84,7 @@ def _of_referring(run: Run, subtracted: Subtracted, published: Published) -> Ite
 
 
 def check_sharing(run: Run) -> frozenset[str]:
-    """The folders below `data/` of other repositories; no object is deleted there.
-
-    Raises:
-        RefusedError: another repository shares the namespace since the guards; its commits were not read.
-    """
+    """The folders below `data/` of other repositories; no object is deleted there."""
     return refuse_sharing(run.plan.repository, run.plan.namespace, _namespaces(run))
 
 
@@ -97,12 +93,8 @@ def _namespaces(run: Run) -> dict[str, str]:
 
 
 def look_at_namespaces(run: Run, kept: frozenset[str], referring: Collection[Referred] = ()) -> str | None:
-    """Check the namespaces of all repositories; returns the reason to stop the round, or None.
-
-    Args:
-        kept: folders of other repositories, known to the workers.
-        referring: repositories that refer to this one, as read by the re-check.
-    """
+    """Check the namespaces of all repositories against the folders known to the workers and the repositories read by
+    the re-check; returns the reason to stop the round, or None."""
     namespaces = _namespaces(run)
     try:
         new = refuse_sharing(run.plan.repository, run.plan.namespace, namespaces) - kept
@@ -127,11 +119,7 @@ def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:
 
 
 def look_at_refs(new: NewCommits) -> str | None:
-    """Follow the refs of a repository; returns the reason to stop the round, or None.
-
-    Raises:
-        UnavailableError: branches and tags could not be checked.
-    """
+    """Follow the refs of a repository; returns the reason to stop the round, or None."""
     client, plan = new.run.client, new.run.plan
     try:
         with at_once() as ask:
@@ -155,19 +143,14 @@ class _StopError(Exception):
 
 
 class Published:
-    """Hashes of newly live addresses, published by the driver to the workers of a round.
-
-    Attributes:
-        number: of the newest publication; 0 for none.
-        parts: its files of hashes.
-    """
+    """Hashes of newly live addresses, published by the driver to the workers of a round."""
 
     def __init__(self, folder: RunFolder, where: str) -> None:
-        self.number = 0
+        self.number = 0  # of the newest publication; 0 for none
         self._folder = folder
         self._where = where
         self._hashes = NONE
-        self.parts: list[PartInfo] = []
+        self.parts: list[PartInfo] = []  # its files of hashes
 
     def add(self, found: Hashes) -> None:
         """Publish new hashes."""
@@ -230,7 +213,6 @@ class NewCommits:
         return commit_id in self._subtracted.commits or commit_id in self._commits
 
     def _find_new(self, ref: Ref, found: dict[str, Commit]) -> None:
-        """Add the commits between a ref and known commits."""
         waiting: set[str] = set()
         self._wait_for(ref, [ref.commit_id], waiting, found)
         if not waiting:
@@ -303,7 +285,6 @@ class NewCommits:
         return 0 if rules is None else rules.branches.get(branch, rules.default_retention_days)
 
     def _new_ranges(self, commits: Iterable[Commit]) -> Ranges:
-        """The ranges of commits outside all active metaranges."""
         metaranges = {commit.metarange_id for commit in commits} - {""}
         try:
             named = read_files(self.run.reader, sorted(metaranges)).select(metaranges)

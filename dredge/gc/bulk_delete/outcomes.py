@@ -27,15 +27,11 @@ from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE, words_of_not_copi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Objects with the same reason, outcome and code; a payload.
-
-    Attributes:
-        code: of the hold, or of the store's error; "" for none.
-    """
+    """Objects with the same reason, outcome and code; a payload."""
 
     reason: str
     outcome: str
-    code: str
+    code: str  # of the hold, or of the store's error; "" for none
     objects: int
     size_bytes: int
 
@@ -118,20 +114,6 @@ _FATE = ("reason", "outcome", "code")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettleConfig:
-    """The limit of failures in a result; a payload."""
-
-    failures_max: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettleTask:
-    """Files of candidates; a payload."""
-
-    candidates: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SettleResult:
     """Files of the ledger, groups of each file, and some failures; a payload."""
 
@@ -143,21 +125,12 @@ class SettleResult:
 def settle(
     run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
 ) -> DredgeError | None:
-    """Settle the ledger of a sweep, and count its outcomes.
-
-    Args:
-        parts: of the candidates.
-        complete: the sweep is complete, so every candidate must have an outcome.
-
-    Returns:
-        The error to end with when objects could not be deleted.
-
-    Raises:
-        FormatError: the ledger does not fit the candidates.
-    """
-    tasks = [SettleTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
-    config = SettleConfig(failures_max=_FAILURES_MAX)
-    results = run.spread(runner, BulkDeleteOutput.STEP, settle_parts, config, tasks, "parts", len(parts))
+    """Settle the ledger of a sweep, and count its outcomes; after a complete sweep every candidate must have one.
+    Returns the error to end with when objects could not be deleted."""
+    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
+    results = run.spread(
+        runner, BulkDeleteOutput.STEP, settle_parts, _FAILURES_MAX, tasks, "parts", len(parts)
+    )
     record.parts.extend(part for result in results for part in result.settled)
     failures = [failure for result in results for failure in result.failures]
     groups = _add_up(group for result in results for group in result.groups)
@@ -211,14 +184,14 @@ def _failure(
 
 
 @partition_function
-def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> SettleResult:
+def settle_parts(run: WorkerRun, failures_max: int, candidates: list[PartInfo]) -> SettleResult:
     """Write the settled ledger of some files: a row for each object."""
     settled: list[PartInfo] = []
     groups: list[Group] = []
     failures: list[Failure] = []
-    for part in task.candidates:
+    for part in candidates:
         rows = _best(run.folder, part)
-        found = ledger.settle_rows(run.folder, part, rows, _FATE, config.failures_max)
+        found = ledger.settle_rows(run.folder, part, rows, _FATE, failures_max)
         settled.append(found.part)
         groups.extend(map(Group.of, found.groups))
         failures.extend(Failure(**failure) for failure in found.failures)

@@ -39,28 +39,19 @@ log = logging.getLogger("dredge")
 
 @dataclass(slots=True)
 class Subtracted:
-    """The live data subtracted from the candidates so far.
+    """The live data subtracted from the candidates so far."""
 
-    Attributes:
-        commits: metarange id by id of each active commit.
-        ranges: ids of ranges.
-        by_path: kept sets about paths, each with its commits.
-        live: hashes found live since the mark.
-        branches: branches with their heads during the last re-check.
-        unnamed: metaranges counted as active commits.
-        expired: ids of commits in the history of refs that were expired in the mark.
-        rules: retention rules during the last re-check.
-        referring: repositories that refer to this one, as read by the last re-check.
-    """
-
-    commits: dict[str, str]
-    ranges: set[str]
-    by_path: set[tuple[str, str]]
-    live: list[ShardedSet] = field(default_factory=list)
+    commits: dict[str, str]  # metarange id by id of each active commit
+    ranges: set[str]  # ids of ranges
+    by_path: set[tuple[str, str]]  # kept sets about paths, each with its commits
+    live: list[ShardedSet] = field(default_factory=list)  # hashes found live since the mark
+    # branches with their heads during the last re-check
     branches: set[tuple[str, str]] = field(default_factory=set)
-    unnamed: set[str] = field(default_factory=set)
+    unnamed: set[str] = field(default_factory=set)  # metaranges counted as active commits
+    # ids of commits in the history of refs that were expired in the mark
     expired: frozenset[str] = frozenset()
-    rules: Rules | None = None
+    rules: Rules | None = None  # retention rules during the last re-check
+    # repositories that refer to this one, as read by the last re-check
     referring: list[Referred] = field(default_factory=list)
 
     @classmethod
@@ -102,17 +93,8 @@ class Subtracted:
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
-    """Read new live data, and add it to `subtracted`.
-
-    Args:
-        where: folder of the files, relative to the run folder.
-
-    Returns:
-        Figures by name, for the report.
-
-    Raises:
-        RefusedError: staging or commits cannot be read completely.
-    """
+    """Read new live data, write it to the folder `where` of the run, and add it to `subtracted`; returns figures by
+    name."""
     # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
     # so heads and tags of the time of the scan count too.
     tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []

@@ -25,13 +25,14 @@ from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
 from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, settle
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
-from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
+from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
+from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
 from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
@@ -108,7 +109,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     if not parts:
         return
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
-    tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
+    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
     for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)
@@ -145,7 +146,7 @@ def _delete(
     run: Run,
     runner: TaskRunner,
     record: StepRecord,
-    tasks: Sequence[SweepTask],
+    tasks: Sequence[list[PartInfo]],
     subtracted: Subtracted,
     turn: int,
 ) -> Watch | None:
@@ -164,7 +165,7 @@ def _delete(
         ]
         sharing, pins_read = ask(lambda: check_sharing(run)), ask(read_pins, run.state)
         approval = ask(approval_of, run, record, ApproveOutput)
-        at = store_clock(run.state, "")
+        asked, at = running_seconds(), store_clock(run.state, "")
     kept = sharing.result()
     for check in checks:
         check.result()
@@ -182,10 +183,12 @@ def _delete(
         undo=run.plan.undo.way,
         nested=tuple(sorted(kept)),
     )
-    rows = sum(part.rows for task in tasks for part in task.candidates)
-    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto, at) as watch:
+    rows = sum(part.rows for task in tasks for part in task)
+    is_recent = running_seconds() - asked < run.plan.config.safety.heads_every_seconds
+    first = at if is_recent else None  # an old look would close the gate
+    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto, first) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
-    return watch if any(result.stopped for result in results) else None
+    return watch if any(results) else None
 
 
 def _hold(run: Run, record: StepRecord) -> None:

@@ -41,44 +41,22 @@ _FIRST_GROUP = 16_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepConfig:
-    """The config of a round of deleting; a payload.
-
-    Attributes:
-        turn: number of the round.
-        delete_keys: longest group of keys.
-        alive: hashes found live since the mark.
-        pinned: hashes of restored objects.
-        undo: the undo way.
-        nested: folders of other repositories.
-    """
+    """The config of a round of deleting; a payload."""
 
     gate: GateConfig
-    turn: int
-    delete_keys: int
-    alive: list[ShardedSet]
+    turn: int  # number of the round
+    delete_keys: int  # longest group of keys
+    alive: list[ShardedSet]  # hashes found live since the mark
     holds: HoldFiles
-    pinned: tuple[LocatedSet, ...] = ()
-    undo: str = OFF
-    nested: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepTask:
-    """Files of candidates; a payload."""
-
-    candidates: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepResult:
-    """`stopped`: the gate closed before the end of the task; a payload."""
-
-    stopped: bool
+    pinned: tuple[LocatedSet, ...] = ()  # hashes of restored objects
+    undo: str = OFF  # the undo way
+    nested: tuple[str, ...] = ()  # folders of other repositories
 
 
 @partition_function
-def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepResult:
-    """Delete the candidates of some files, except live, held and done candidates."""
+def sweep_parts(run: WorkerRun, config: SweepConfig, candidates: list[PartInfo]) -> bool:
+    """Delete the candidates of some files, except live, held and done candidates; return whether the gate closed before
+    the end."""
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
     used = InUse(run.folder)
     deleter = open_deleter(run.stores.store_uri)
@@ -87,15 +65,15 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
     holds = Holds.of(run.folder, config.holds)
     with at_once() as ask:  # the first part is read beside the first check of the gate
         ask(deleting.is_open)
-        first = [deleting.undone(part, DATA) for part in task.candidates[:1]]
-    for part in task.candidates:
+        first = [deleting.undone(part, DATA) for part in candidates[:1]]
+    for part in candidates:
         rows = first.pop() if first else deleting.undone(part, DATA)
         kept = _codes_of_kept(run, config, holds, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
         doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.part_stem(part)}")
         if not deleting.delete(part, _Groups(doomed, keys_max, config.gate.trusted_seconds)):
-            return SweepResult(stopped=True)
-    return SweepResult(stopped=False)
+            return True
+    return False
 
 
 class InUse:
@@ -106,11 +84,7 @@ class InUse:
         self._read: dict[str, Hashes] = {}
 
     def codes_of(self, parts: Sequence[PartInfo], rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate of a new commit; null for others.
-
-        Args:
-            parts: all published files.
-        """
+        """The code of each candidate of a new commit; null for others."""
         self._read = {
             part.sha256: self._read[part.sha256]
             if part.sha256 in self._read

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -53,12 +54,11 @@ _OFF = "restore_off"
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The last finished check, the records of deletions, and a message for each run whose record is missing and cannot
-    be made."""
+    """What earlier runs deleted."""
 
-    checked: Checked
+    checked: Checked  # the last finished check
     known: Deletions
-    unread: list[str]
+    unread: list[str]  # a message for each run whose record is missing and cannot be made
 
 
 def read_earlier(run: Run) -> Earlier | None:
@@ -78,14 +78,7 @@ def read_earlier(run: Run) -> Earlier | None:
 
 
 def find_again(run: Run, runner: TaskRunner, record: StepRecord, earlier: Earlier) -> Found:
-    """Compare the deletions of earlier runs with the live set.
-
-    Args:
-        record: of check_limits, with a complete mark.
-
-    Raises:
-        UnavailableError: the store does not answer.
-    """
+    """Compare the deletions of earlier runs with the live set of this complete mark."""
     if earlier.checked.problem:
         record.warn(f"{earlier.checked.problem}. All deletions are compared again")
     found = find_hits(run, runner, record, earlier.checked, earlier.known)
@@ -94,25 +87,13 @@ def find_again(run: Run, runner: TaskRunner, record: StepRecord, earlier: Earlie
 
 
 def check_again(run: Run, record: StepRecord, checked: Checked, found: Found) -> AlarmError | None:
-    """Restore deleted objects that are live again, and raise alarms. The mark has passed its witnesses.
-
-    Args:
-        record: of check_limits.
-        checked: the last finished check.
-
-    Returns:
-        The error that this run must end with, or None.
-
-    Raises:
-        UnavailableError: the store does not answer.
-        OvertakenError: another run has checked meanwhile.
-        FormatError: an alarm of an earlier run cannot be read.
-    """
+    """Restore deleted objects that are live in this mark, which has passed its witnesses, and raise alarms. Returns the
+    error that this run must end with, or None."""
     judged = [_judge(run, hits) for hits in found.hits]
     raised = _raise_alarm(run, judged)
     unfinished = unite([_bring_back(run, item) for item in judged])
     if raised is not None:
-        raised = _finish_alarm(run, raised, judged)
+        raised = _write_alarm(run, raised.alarm_id, raised.at, judged)
     _record(record, checked.run_id, found, judged)
     with at_once() as ask:
         opened = ask(alarms.open_alarms, run.state)
@@ -146,18 +127,10 @@ def _is_owner(run: Run) -> bool:
 
 @dataclass(slots=True)
 class _Judged:
-    """The hits of a deleting run.
-
-    Attributes:
-        benign: mask of the rows explained by an expired commit.
-        known: mask of the rows with an acknowledged alarm.
-        became: the outcome of each row.
-    """
-
     hits: Hits
-    benign: npt.NDArray[np.bool_]
-    known: npt.NDArray[np.bool_]
-    became: list[Restored]
+    benign: npt.NDArray[np.bool_]  # mask of the rows explained by an expired commit
+    known: npt.NDArray[np.bool_]  # mask of the rows with an acknowledged alarm
+    became: list[Restored]  # the outcome of each row
 
     @property
     def alarming(self) -> npt.NDArray[np.bool_]:
@@ -185,7 +158,6 @@ def _judge(run: Run, hits: Hits) -> _Judged:
 
 
 def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
-    """The mask of the rows with an acknowledged alarm about this deletion."""
     found = np.zeros(hits.rows.num_rows, bool)
     for alarm in alarms.read_alarms(run.state):
         if alarm.acknowledged is None or hits.deletion.run_id not in alarm.deleted_by:
@@ -200,18 +172,15 @@ def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
 
 def _raise_alarm(run: Run, judged: Sequence[_Judged]) -> Alarm | None:
     """Write the alarm before restoring: a restored object is no hit in a later check."""
-    tables = [table for item in judged if (table := item.alarm_rows()).num_rows]
-    if not tables:
+    if not any(item.alarming.any() for item in judged):
         return None
     log.error("run %s: live objects had been deleted", run.plan.run_id)
-    return alarms.write_alarm(
-        run.state, run.folder.label, run.plan.run_id, run.store_now(), pa.concat_tables(tables)
-    )
+    return _write_alarm(run, run.folder.label, run.store_now(), judged)
 
 
-def _finish_alarm(run: Run, alarm: Alarm, judged: Sequence[_Judged]) -> Alarm:
-    tables = [table for item in judged if (table := item.alarm_rows()).num_rows]
-    return alarms.write_alarm(run.state, alarm.alarm_id, run.plan.run_id, alarm.at, pa.concat_tables(tables))
+def _write_alarm(run: Run, alarm_id: str, at: datetime, judged: Sequence[_Judged]) -> Alarm:
+    rows = pa.concat_tables([item.alarm_rows() for item in judged])
+    return alarms.write_alarm(run.state, alarm_id, run.plan.run_id, at, rows)
 
 
 def _bring_back(run: Run, item: _Judged) -> Hashes:
@@ -252,7 +221,6 @@ def _brought(run: Run, item: _Judged, places: Sequence[int], reason: str) -> Ite
 
 
 def _record(record: StepRecord, before: str, found: Found, judged: Sequence[_Judged]) -> None:
-    """Record counts and warnings."""
     became = [
         (row, kind) for item in judged for row, kind in zip(item.became, item.benign.tolist(), strict=True)
     ]
@@ -325,11 +293,8 @@ def _words(item: _Judged) -> str:
 
 
 def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
-    """Write the missing records of earlier deleting runs, from their folders: lost, or never written by older versions.
-
-    Returns:
-        A message for each unreadable run that may have deleted, and whether a record was written.
-    """
+    """Write the missing records of earlier deleting runs from their folders. Returns a message for each unreadable
+    run that may have deleted, and whether a record was written."""
     have = {item.run_id for item in known.found} | known.unread.keys()
     unread, has_adopted = list[str](), False
     for folder, plan in earlier_runs(run):

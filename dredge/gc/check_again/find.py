@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import NO_ANSWER, CheckLimitsOutput, ask_about
-from dredge.gc.index.ranges import Metaranges, Ranges, read_facts, read_files
+from dredge.gc.index.ranges import Ranges, read_facts, read_leniently
 from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -33,6 +33,7 @@ from dredge.runs.payload import from_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
+from dredge.storage import exists
 from dredge.storage.parallel import ordered_map
 from dredge.undo import deletions
 from dredge.undo.deleted import SweptRun, swept_rows
@@ -55,61 +56,41 @@ _ROWS = pa.schema(
 
 @dataclass(slots=True)
 class Hits:
-    """Deleted addresses of a run, live now and missing in the store.
-
-    Attributes:
-        rows: from `swept_rows`; only address and hash without a readable ledger.
-        swept: the run's ledger; None when unreadable.
-        unclaimed: mask of `_unclaimed`.
-    """
+    """Deleted addresses of a run, live now and missing in the store."""
 
     deletion: Deletion
-    rows: pa.Table
-    swept: SweptRun | None = None
+    rows: pa.Table  # from `swept_rows`; only address and hash without a readable ledger
+    swept: SweptRun | None = None  # the run's ledger; None when unreadable
+    # mask of `_unclaimed`
     unclaimed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
 
 @dataclass(slots=True)
 class Found:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        hits: by run, newest first; each address for the newest deletion of it.
-        sweeps: run and try of each compared sweep.
-        live: hashes of all live deleted addresses, also of existing ones.
-        compared: number of deleted addresses.
-        there: number of new ones that exist again.
-        same_hash: number of addresses with the hash of a live one, but another name.
-        asked: number of deleted objects that branches were asked about.
-        unanswered: number of paths without an answer.
-        unread: a message for each deletion that could not be compared.
-    """
-
+    # by run, newest first; each address for the newest deletion of it
     hits: list[Hits] = field(default_factory=list)
-    sweeps: set[str] = field(default_factory=set)
+    sweeps: set[str] = field(default_factory=set)  # run and try of each compared sweep
+    # hashes of all live deleted addresses, also of existing ones
     live: Hashes = field(default_factory=lambda: NONE)
-    compared: int = 0
-    there: int = 0
-    same_hash: int = 0
-    asked: int = 0
-    unanswered: int = 0
-    unread: list[str] = field(default_factory=list)
+    compared: int = 0  # number of deleted addresses
+    there: int = 0  # number of new ones that exist again
+    same_hash: int = 0  # number of addresses with the hash of a live one, but another name
+    asked: int = 0  # number of deleted objects that branches were asked about
+    unanswered: int = 0  # number of paths without an answer
+    unread: list[str] = field(default_factory=list)  # a message for each deletion that could not be compared
 
 
 def find_hits(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, known: deletions.Deletions
 ) -> Found:
-    """Find deleted objects, live now and new since the last finished check.
-
-    Args:
-        record: its inputs are the mark.
-        known: records of deletions.
-    """
+    """Find deleted objects, live in this mark and new since the last finished check."""
     found = Found(unread=list(known.unread.values()))
     todo = list(_compare(run, record, checked, known.found, found))
     todo = [_unseen(run, runner, record, checked, item, found) for item in todo]
     seen = NONE
-    lookup = Lookup(run)
+    lookup = Lookup.of(run)
     for item in todo:  # the newest first
         hits = item.only(~contains(seen, item.hashes))
         seen = unite([seen, hits.hashes])
@@ -120,17 +101,12 @@ def find_hits(
 
 @dataclass(slots=True)
 class _Todo:
-    """The live and new hashes of a deletion. All hashes are sorted and distinct.
-
-    Attributes:
-        deletable: hashes of all candidates of the run.
-        served: those of `hashes` served by a branch.
-    """
+    """The live and new hashes of a deletion. All hashes are sorted and distinct."""
 
     deletion: Deletion
-    deletable: Hashes
+    deletable: Hashes  # hashes of all candidates of the run
     hashes: Hashes
-    served: Hashes = field(default_factory=lambda: NONE)
+    served: Hashes = field(default_factory=lambda: NONE)  # those of `hashes` served by a branch
 
     def only(self, which: npt.NDArray[np.bool_]) -> _Todo:
         return replace(self, hashes=self.hashes[which])
@@ -192,11 +168,8 @@ def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: F
     swept, rows = _rows(run, item, found)
     if swept is None:
         rows = _named_rows(run, record, item.hashes, lookup)
-    there = list(
-        ordered_map(
-            lambda address: _exists(run, address), rows["address"].to_pylist(), run.plan.config.tuning.threads
-        )
-    )
+    addresses, threads = rows["address"].to_pylist(), run.plan.config.tuning.threads
+    there = list(ordered_map(lambda address: exists(run.reader, address), addresses, threads))
     gone = rows.filter(pc.invert(pa.array(there, pa.bool_())))
     found.there += rows.num_rows - gone.num_rows
     if not gone.num_rows:
@@ -234,14 +207,6 @@ def _named_rows(run: Run, record: StepRecord, hashes: Hashes, lookup: Lookup) ->
     }
     columns |= {"address": addresses, "hash": pa.array(hash64(addresses), pa.uint64())}
     return pa.table(columns, schema=_ROWS)
-
-
-def _exists(run: Run, address: str) -> bool:
-    try:
-        run.reader.stat(address)
-    except NotFoundError:
-        return False
-    return True
 
 
 def _is_named(run: Run, record: StepRecord, item: _Todo, rows: pa.Table, lookup: Lookup) -> list[bool]:
@@ -311,7 +276,7 @@ def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Itera
     """The exact addresses with some hashes in a referring repository."""
     for rows in run.folder.read_parts(item.addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
-    other = Lookup(open_referring(run, item.repository, item.namespace))
+    other = Lookup.of(open_referring(run, item.repository, item.namespace))
     ranges = dict(read_facts(run.folder.read_part(item.ranges)))
     yield other.addresses_in(other.ranges_with(ranges, wanted), wanted)
     lookup.unread |= other.unread
@@ -355,24 +320,6 @@ def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64
         return nothing
     known = pa.concat_tables([history, carried.cast(history.schema)])
     expired = known.filter(pc.invert(pc.is_in(known["commit_id"], active.combine_chunks())))
-    metaranges = _read(run, sorted({item for item in expired["metarange_id"].to_pylist() if item}))
-    lookup = Lookup(run)
+    metaranges, _ = read_leniently(run.reader, sorted(filter(None, {*expired["metarange_id"].to_pylist()})))
+    lookup = Lookup.of(run)
     return lookup.addresses_in(lookup.ranges_with(metaranges.ranges, wanted), wanted)
-
-
-def _read(run: Run, metaranges: list[str]) -> Metaranges:
-    """Read metaranges at once, or separately when some are unreadable."""
-    try:
-        return read_files(run.reader, metaranges)
-    except UnavailableError:
-        raise
-    except DredgeError:
-        found = Metaranges()
-    for item in metaranges:
-        try:
-            found.add(read_files(run.reader, [item]))
-        except UnavailableError:
-            raise
-        except DredgeError:
-            continue
-    return found

@@ -43,21 +43,15 @@ _REPLACED = "\ufffd"
 
 @dataclass(slots=True)
 class Answers:
-    """The entries served by branches.
+    """The entries served by branches."""
 
-    Attributes:
-        served: hashes of wanted objects.
-        shown: branch and path of some of them, by address.
-        unanswered: code by row, for each path without an answer from every branch.
-        requests: number of requests.
-        problem: the first error.
-    """
-
-    served: Hashes = field(default_factory=lambda: NONE)
+    served: Hashes = field(default_factory=lambda: NONE)  # hashes of wanted objects
+    # branch and path of some of them, by address
     shown: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # code by row, for each path without an answer from every branch
     unanswered: dict[int, str] = field(default_factory=dict)
-    requests: int = 0
-    problem: str = ""
+    requests: int = 0  # number of requests
+    problem: str = ""  # the first error
 
 
 class Asker:
@@ -249,14 +243,8 @@ class Question:
 
 
 def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question] | None:
-    """Choose between single paths and pages.
-
-    Args:
-        ranks: of the wanted paths in the branch's head, ascending and distinct.
-
-    Returns:
-        Questions about every wanted path exactly once, in order; None when they cost more than `most`.
-    """
+    """Choose between single paths and pages for the ascending ranks of wanted paths in a head. Returns questions
+    about each path exactly once, in order; None when they cost more than `most`."""
     ends = np.searchsorted(ranks, ranks + PAGE).tolist()
     questions: list[Question] = []
     at = cost = 0
@@ -272,31 +260,19 @@ def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question]
 
 @dataclass(frozen=True, slots=True)
 class BranchQuestions:
-    """The questions to branches with the same head.
-
-    Attributes:
-        rows: of the wanted paths, in key order.
-        ranks: of these paths in the head.
-        questions: about indices of `rows`.
-    """
+    """The questions to branches with the same head."""
 
     branches: Sequence[str]
-    rows: Numbers
-    ranks: Numbers
-    questions: Sequence[Question]
+    rows: Numbers  # of the wanted paths, in key order
+    ranks: Numbers  # of these paths in the head
+    questions: Sequence[Question]  # about indices of `rows`
 
 
 def choose(
     places: Places, heads: list[Head], order: Hashes, cost_max: int
 ) -> tuple[Hashes, list[BranchQuestions]]:
-    """Choose as many sizes as the limit of costs allows, from the first on, and plan the questions.
-
-    Args:
-        order: sizes, by priority.
-
-    Returns:
-        The chosen sizes, and the questions about all of their entries.
-    """
+    """Choose as many sizes as the limit of costs allows, from the first of `order` on. Returns the chosen sizes, and
+    the questions about all of their entries."""
     turn = np.full(len(places.sizes), len(order), np.int64)
     if len(order) and len(places.sizes):
         by_size = np.argsort(order)
@@ -319,7 +295,6 @@ def choose(
 def _plan(
     places: Places, heads: list[Head], wanted: npt.NDArray[np.bool_], cost_max: int
 ) -> list[BranchQuestions] | None:
-    """The questions about all wanted places; None when they cost too much."""
     left, found = cost_max, []
     for head in heads:
         rows, ranks = head.rows(places, wanted)

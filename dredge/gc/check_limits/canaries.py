@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -25,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.index.files import get_file, get_files
+from dredge.gc.index.ranges import get_file, get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -37,7 +36,7 @@ from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
-from dredge.storage.parallel import at_once
+from dredge.storage.parallel import at_once, ordered_map
 
 _AT_ONCE = 64
 # Objects listed from each place.
@@ -46,18 +45,13 @@ _FROM_A_PLACE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Limits of a sample.
+    """Limits of a sample."""
 
-    Attributes:
-        page: objects or changes of one request.
-        decoded_bytes: total size of ranges read for their keys; of other ranges only the first and the last key are
-            known, and places between them are guessed.
-        decoded_files: number of ranges read: each takes a request.
-    """
-
-    page: int = 1000
+    page: int = 1000  # objects or changes of one request
+    # total size of ranges read for their keys; of other ranges only the first and the last key are known, and
+    # places between them are guessed
     decoded_bytes: int = 4 << 20
-    decoded_files: int = 16
+    decoded_files: int = 16  # number of ranges read: each takes a request
 
 
 _SIZES = Sizes()
@@ -83,11 +77,7 @@ class _Place:
 
 
 def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
-    """Sample live objects of some branches.
-
-    Args:
-        seed: makes the choice repeatable, together with the run's id.
-    """
+    """Sample live objects of some branches; the seed and the run's id make the choice repeatable."""
     plan = run.plan
     safety = plan.config.safety
     chance = random.Random(f"{plan.run_id}-{seed}")
@@ -110,7 +100,6 @@ def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
 
 
 def _choose(run: Run, chance: random.Random) -> list[Ref]:
-    """The default branch, and others by chance."""
     plan = run.plan
     branches = run.client.branches(plan.repository)
     main = [branch for branch in branches if branch.id == plan.default_branch]
@@ -171,7 +160,6 @@ def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
 def _tables(
     run: Run, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
 ) -> dict[str, SeekableTable]:
-    """Some of the ranges, read, by id."""
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
     left, small = sizes.decoded_bytes, list[str]()
@@ -193,7 +181,6 @@ def _tables(
 def _changed(
     run: Run, branches: Sequence[Ref], places: Sequence[_Place], each: int, chance: random.Random, page: int
 ) -> list[tuple[str, str]]:
-    """Branch and path of some uncommitted objects."""
     repository = run.plan.repository
 
     def changes(branch: str, amount: int, after: str) -> list[Change]:
@@ -244,8 +231,7 @@ def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Itera
 
 
 def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="canaries") as pool:
-        return list(pool.map(ask, items))  # the first error cancels the rest
+    return list(ordered_map(ask, items, _AT_ONCE))
 
 
 def meant(run: Run, canary: Canary) -> list[str]:
@@ -264,12 +250,7 @@ def keys_in_store(reader: ObjectReader, keys: Sequence[str]) -> list[str]:
 
 
 def ambiguous(run: Run, dead: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
-    """The canaries among `dead` with another possible key outside the candidates.
-
-    Args:
-        dead: canaries to be deleted.
-        hash_parts: files with the hashes of the candidates to be deleted.
-    """
+    """The canaries among `dead` with another possible key outside the candidates to be deleted."""
     found = []
     for canary in dead:
         others = [Canary(key, canary.branch, canary.path) for key in meant(run, canary)]

@@ -39,38 +39,26 @@ _PATHS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """A sample of objects shown by branches.
+    """A sample of objects shown by branches."""
 
-    Attributes:
-        living: the sample.
-        dead: those among the candidates to be deleted.
-        ambiguous: those among the candidates where the server may mean another key, which stays; they are held.
-    """
-
-    living: list[Canary]
-    dead: list[Canary]
+    living: list[Canary]  # the sample
+    dead: list[Canary]  # those among the candidates to be deleted
+    # those among the candidates where the server may mean another key, which stays; they are held
     ambiguous: list[Canary]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A run before its deletion, for the guards.
-
-    Attributes:
-        record: of check_limits; guards add counts and warnings.
-        doomed: files with the hashes of all candidates to be deleted, now or after their wait.
-        known: the pending list before this run.
-        pending: the list after it.
-    """
+    """A run before its deletion, for the guards."""
 
     run: Run
-    record: StepRecord
+    record: StepRecord  # of check_limits; guards add counts and warnings
     proof: Proof
     tally: Tally
-    doomed: list[PartInfo]
+    doomed: list[PartInfo]  # files with the hashes of all candidates to be deleted, now or after their wait
     holds: HoldFiles
-    known: Known
-    pending: Advanced
+    known: Known  # the pending list before this run
+    pending: Advanced  # the list after it
     sample: Future[list[Canary]]
 
     @cached_property
@@ -110,12 +98,7 @@ class Check:
 def must(
     rule: str, holds: bool, figure: float | int | str, limit: float | int | str | None, text: str
 ) -> Finding:
-    """A finding: passed if `holds`, else refused.
-
-    Args:
-        figure: the measured value; the message begins with it.
-        text: the rest of the message.
-    """
+    """A finding: passed if `holds`, else refused; its message is the measured value and the text."""
     return Finding(rule, "passed" if holds else "refused", figure, limit, f"{figure} {text}")
 
 
@@ -204,7 +187,6 @@ def staging_not_gone(check: Check) -> Finding:
 
 
 def _branch_with_changes(run: Run) -> str | None:
-    """A sampled branch with uncommitted objects in this namespace."""
     plan = run.plan
     chance = random.Random(f"{plan.run_id}-staged")
     branches = run.client.branches(plan.repository)
@@ -222,7 +204,6 @@ def _branch_with_changes(run: Run) -> str | None:
 
 
 def _is_ours(run: Run, branch: str, path: str) -> bool:
-    """Whether an uncommitted object may be in this namespace."""
     try:
         address = run.client.stat(run.plan.repository, branch, path).address
     except NotFoundError:

@@ -63,23 +63,15 @@ _FREE = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldFiles:
-    """Files of the proofs about held candidates; a payload. `Holds` reads them.
+    """Files of the proofs about held candidates; a payload. `Holds` reads them."""
 
-    Attributes:
-        size_verdicts: rows of verdicts by size.
-        served: sorted hashes of the candidates read by a branch.
-        cleared: sorted hashes of the candidates whose hold is lifted.
-        ambiguous: sorted hashes of candidates whose address lakeFS shows for another key; None for none.
-        confirmed: files of sorted hashes of the candidates that have waited.
-        waits: all other candidates wait.
-    """
-
-    size_verdicts: PartInfo
-    served: PartInfo
-    cleared: PartInfo
+    size_verdicts: PartInfo  # rows of verdicts by size
+    served: PartInfo  # sorted hashes of the candidates read by a branch
+    cleared: PartInfo  # sorted hashes of the candidates whose hold is lifted
+    # sorted hashes of candidates whose address lakeFS shows for another key; None for none
     ambiguous: PartInfo | None = None
-    confirmed: tuple[PartInfo, ...] = ()
-    waits: bool = True
+    confirmed: tuple[PartInfo, ...] = ()  # files of sorted hashes of the candidates that have waited
+    waits: bool = True  # all other candidates wait
 
 
 class CheckLimitsOutput(GuardsOutput):
@@ -129,25 +121,15 @@ class Verdicts:
 
     A verdict is about a size: once every possible path on every branch was asked, all its candidates are cleared except
     those in an answer.
-
-    Attributes:
-        sizes: of the verdicts, sorted and distinct.
-        codes: of each, as an index into (None, *UNSETTLED); None clears.
-        served: hashes of the addresses read by a branch, sorted and distinct.
     """
 
-    sizes: Hashes
-    codes: npt.NDArray[np.int8]
-    served: Hashes
+    sizes: Hashes  # of the verdicts, sorted and distinct
+    codes: npt.NDArray[np.int8]  # of each, as an index into (None, *UNSETTLED); None clears
+    served: Hashes  # hashes of the addresses read by a branch, sorted and distinct
 
     @classmethod
     def make(cls, sizes: Hashes, held: dict[str, Hashes], served: Hashes) -> Verdicts:
-        """Make verdicts.
-
-        Args:
-            sizes: sorted and distinct.
-            held: sizes by the code that holds them; the last code counts.
-        """
+        """Make verdicts about sorted distinct sizes from those that a code holds; the last code counts."""
         found = np.full(len(sizes), _FREE, np.int8)
         for code, some in held.items():
             found[contains(np.sort(some), sizes)] = _CODES.index(code)
@@ -184,17 +166,13 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The held candidates of a run. All hashes are sorted and distinct.
-
-    Attributes:
-        cleared: hashes of candidates whose hold for their size is lifted.
-        ambiguous: hashes of candidates whose address lakeFS shows for another key.
-        confirmed: hashes of candidates that have waited; None where no candidate has to.
-    """
+    """The held candidates of a run. All hashes are sorted and distinct."""
 
     verdicts: Verdicts
-    cleared: Hashes
+    cleared: Hashes  # hashes of candidates whose hold for their size is lifted
+    # hashes of candidates whose address lakeFS shows for another key
     ambiguous: Hashes = field(default_factory=lambda: NONE)
+    # hashes of candidates that have waited; None where no candidate has to
     confirmed: Hashes | None = field(default_factory=lambda: NONE)
 
     @classmethod
@@ -206,11 +184,7 @@ class Holds:
         return cls(verdicts, read_hashes(folder, files.cleared), ambiguous, confirmed)
 
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate; null if the sweep may delete it.
-
-        Raises:
-            FormatError: a missing column of `HOLD_COLUMNS`.
-        """
+        """The code of each candidate; null if the sweep may delete it. Raises FormatError: a column is missing."""
         if missing := sorted(set(HOLD_COLUMNS) - set(rows.column_names)):
             raise FormatError(f"candidates without {', '.join(missing)}: their holds are unknown")
         codes_found = self._without_ambiguous(rows)
@@ -228,7 +202,6 @@ class Holds:
         return pc.replace_with_mask(found, same_size, self._proved(rows.filter(same_size)))
 
     def _proved(self, rows: pa.Table) -> pa.StringArray:
-        """The code of each candidate held for its size; null if cleared."""
         found = self.verdicts.codes_of(rows)
         # Another object may have the hash of a cleared one, so the verdict must be about this one too.
         cleared = pa.array(contains(self.cleared, rows["hash"].to_numpy()))
@@ -247,14 +220,11 @@ def why_held(code: str) -> str:
 
 @dataclass(slots=True)
 class Held:
-    """Some held candidates.
-
-    Attributes:
-        examples: a few of them: `address`, `size`, and `branch` and `path` where a branch serves it.
-    """
+    """Some held candidates."""
 
     objects: int = 0
     size_bytes: int = 0
+    # a few of them: `address`, `size`, and `branch` and `path` where a branch serves it
     examples: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, sizes: npt.NDArray[np.int64]) -> None:
@@ -265,18 +235,13 @@ class Held:
 
 @dataclass(slots=True)
 class Tally:
-    """The held candidates, counted.
-
-    Attributes:
-        by_reason: the same candidates as in `by_code`, by the reason why they are garbage.
-        cleared: hashes of candidates whose hold is lifted.
-        rows_with_hold: candidates held by subtract.
-    """
+    """The held candidates, counted."""
 
     by_code: dict[str, Held] = field(default_factory=dict)
+    # the same candidates as in `by_code`, by the reason why they are garbage
     by_reason: dict[str, Held] = field(default_factory=dict)
-    cleared: Hashes = field(default_factory=lambda: NONE)
-    rows_with_hold: int = 0
+    cleared: Hashes = field(default_factory=lambda: NONE)  # hashes of candidates whose hold is lifted
+    rows_with_hold: int = 0  # candidates held by subtract
 
     @property
     def objects(self) -> int:
@@ -289,12 +254,8 @@ class Tally:
         return sum(held.size_bytes for held in self.by_code.values())
 
     def add(self, rows: pa.Table, codes: pa.StringArray, shown: Mapping[str, tuple[str, str]]) -> None:
-        """Count candidates with a code.
-
-        Args:
-            codes: of each row; null for rows that are not held.
-            shown: branch and path of served objects, by address.
-        """
+        """Count candidates with a code; it is null for rows that are not held. `shown` has branch and path of served
+        objects."""
         held = rows.append_column("code", codes).filter(pc.is_valid(codes))
         for column, sums in (("code", self.by_code), ("reason", self.by_reason)):
             for value in sorted(pc.unique(held[column]).to_pylist()):
@@ -341,14 +302,8 @@ def _examples(rows: pa.Table, shown: Mapping[str, tuple[str, str]]) -> Iterator[
 def count_held(
     run: Run, candidates: SubtractOutput, verdicts: Verdicts, shown: Mapping[str, tuple[str, str]]
 ) -> Tally:
-    """Count the candidates held by subtract, and find those cleared by the verdicts.
-
-    Args:
-        shown: branch and path of served objects, by address.
-
-    Raises:
-        FormatError: subtract counted other holds.
-    """
+    """Count the candidates held by subtract, and find those cleared by the verdicts; `shown` has branch and path of
+    served objects, by address."""
     tally, cleared = Tally(), list[Hashes]()
     for part in candidates.with_holds:
         rows = run.folder.read_part(part, ["address", "reason", *HOLD_COLUMNS])
@@ -374,12 +329,7 @@ def count_ambiguous(
     shown: Mapping[str, tuple[str, str]],
     holds: Holds,
 ) -> None:
-    """Count candidates with an ambiguous address.
-
-    Args:
-        shown: branch and path in lakeFS, by address.
-        holds: other holds; their candidates are counted already.
-    """
+    """Count candidates with an ambiguous address and no other hold; `shown` has their branch and path in lakeFS."""
     for part in candidates.candidates:
         rows = run.folder.read_part(part, ["address", "reason", *HOLD_COLUMNS])
         rows = rows.filter(pa.array(contains(ambiguous, rows["hash"].to_numpy())))

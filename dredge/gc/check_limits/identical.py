@@ -64,17 +64,8 @@ def prove(run: Run, runner: TaskRunner, record: StepRecord) -> Proof:
 def ask_about(
     run: Run, runner: TaskRunner, record: StepRecord, hashes: Hashes, sizes: Hashes, where: str
 ) -> Proof:
-    """Ask branches about other objects than candidates of this run.
-
-    Args:
-        record: its inputs are the mark.
-        hashes: of the addresses.
-        sizes: of the objects, in the same order.
-        where: folder of the files, relative to the run folder.
-
-    Returns:
-        The proof; sizes without an entry in a branch head are not asked about and hold no object.
-    """
+    """Ask branches about other objects of the mark than candidates of this run, given by hash and size. Sizes without
+    an entry in a branch head are not asked about and hold no object."""
     if record.input(MarkUncommittedOutput).exact:
         return Proof(0)  # all staging records were read: no staged entry is hidden
     (of_a_head,) = in_any(record.input(ListCommittedOutput).sizes, [sizes])
@@ -112,11 +103,7 @@ class _SameSize:
 
 
 def _ask(
-    run: Run,
-    runner: TaskRunner,
-    record: StepRecord,
-    wanted: _SameSize,
-    where: str = CheckLimitsOutput.STEP,
+    run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, where: str = CheckLimitsOutput.STEP
 ) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
     places = find_places(run, runner, record, wanted.sizes, where)

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput
-from dredge.gc.index.files import get_file, get_files
-from dredge.gc.index.ranges import decode_entries, read_facts
+from dredge.gc.index.ranges import decode_entries, get_file, get_files, read_facts
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
@@ -43,34 +42,20 @@ type Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Entries of branch heads, in key order within each range.
+    """Entries of branch heads, in key order within each range."""
 
-    Attributes:
-        ranges: rows of each range.
-        ranks: position of each entry in its range.
-        skipped: sizes with too many entries; these entries are left out.
-    """
-
-    ranges: dict[str, range]
-    ranks: Numbers
+    ranges: dict[str, range]  # rows of each range
+    ranks: Numbers  # position of each entry in its range
     paths: pa.LargeBinaryArray
     sizes: Hashes
-    skipped: Hashes
+    skipped: Hashes  # sizes with too many entries; these entries are left out
 
 
 def find_places(
-    run: Run,
-    runner: TaskRunner,
-    record: StepRecord,
-    sizes: Hashes,
-    where: str = _STEP,
+    run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes, where: str = _STEP
 ) -> Places:
-    """Find all entries of branch heads with the given sizes.
-
-    Args:
-        sizes: sorted and distinct.
-        where: folder of the files, relative to the run folder.
-    """
+    """Find all entries of branch heads with the given sizes (sorted and distinct); files go to the folder `where` of
+    the run."""
     folder = run.folder
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
     counts = {range_id: facts.count for range_id, facts in read_facts(table) if facts.head}
@@ -78,8 +63,7 @@ def find_places(
     config = SearchConfig(
         where=where, sizes=write_hashes(folder, f"{where}/sizes.u64", sizes), places_max=_PLACES_MAX
     )
-    shares = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
-    tasks = [SearchTask(index=index, jobs=share) for index, share in enumerate(shares)]
+    tasks = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
     results = run.spread(runner, _STEP, search_ranges, config, tasks, "ranges", len(counts))
     parts = [result.places for result in results]
     record.parts.extend(parts)
@@ -99,25 +83,11 @@ class RangeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """The config of the search; a payload.
+    """The config of the search; a payload."""
 
-    Attributes:
-        where: folder of the files, relative to the run folder.
-        sizes: file of the wanted ones.
-        places_max: entries that a task holds at once.
-    """
-
-    where: str
-    sizes: PartInfo
-    places_max: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchTask:
-    """A task; a payload."""
-
-    index: int
-    jobs: list[RangeJob]
+    where: str  # folder of the files, relative to the run folder
+    sizes: PartInfo  # file of the wanted ones
+    places_max: int  # entries that a task holds at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,18 +116,18 @@ def _job(part: IndexPart | None, range_ids: list[str], counts: dict[str, int]) -
 
 
 @partition_function
-def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
+def search_ranges(run: WorkerRun, config: SearchConfig, jobs: list[RangeJob]) -> SearchResult:
     """Search ranges for entries with the given sizes."""
     reader, state = run.open_store(), run.open_state()
     sizes = read_hashes(run.folder, config.sizes)
     found = _Found(config.places_max, NONE)
-    for job in task.jobs:
+    for job in jobs:
         for range_id in _with_size(state, job, sizes):
             found.add(_places_in(reader, range_id, job.counts[range_id], sizes))
             run.progress.add(1)
     return SearchResult(
-        places=run.folder.write_table(config.where, task.index, found.table(), "paths"),
-        skipped=write_hashes(run.folder, f"{config.where}/skipped-{task.index:05d}.u64", found.skipped),
+        places=run.folder.write_table(config.where, int(run.task), found.table(), "paths"),
+        skipped=write_hashes(run.folder, f"{config.where}/skipped-{run.task}.u64", found.skipped),
     )
 
 
@@ -260,11 +230,7 @@ def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[st
 
 
 def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> list[Head]:
-    """Find the heads with wanted entries.
-
-    Args:
-        seen: branches with metaranges of their heads.
-    """
+    """Find the heads with wanted entries among branches with metaranges of their heads."""
     branches: dict[str, list[str]] = defaultdict(list)
     for branch, metarange in dict.fromkeys(seen):
         if metarange:

@@ -157,7 +157,6 @@ def _prove(
 
 
 def _hold_ambiguous(check: Check) -> None:
-    """Hold candidates with an ambiguous address, and write them for the sweep."""
     found = check.sampled.ambiguous
     if not found:
         return
@@ -189,7 +188,6 @@ def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
 
 
 def _held_counts(check: Check) -> dict[str, int]:
-    """Held objects by code, and figures of the pending list and the proofs."""
     by_code = dict.fromkeys(WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
     waiting = check.tally.by_code.get(WAITING, Held())
     pending = check.pending.waits.to_details(check.known.grace)
@@ -208,7 +206,6 @@ def _held_counts(check: Check) -> dict[str, int]:
 
 
 def _would_delete(check: Check) -> list[dict[str, Any]]:
-    """The candidates to be deleted by reason, with examples."""
     found = []
     for reason, figures in check.candidates.reasons.items():
         held = check.tally.by_reason.get(reason, Held())

@@ -1,6 +1,6 @@
 """The committed index: the address hashes and sizes of every range, decoded once.
 
-ranges    range and metarange files, decoded
+ranges    range and metarange files, read and decoded
 store     the files of the index, and searches in it
 upkeep    compaction, verification, repair
 """

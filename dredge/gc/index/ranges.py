@@ -1,7 +1,12 @@
-"""Range and metarange files, decoded."""
+"""Range and metarange files, read and decoded.
+
+Their names are hashes of their contents, so a process that does several steps reads each file once: small files stay
+in the cache of the namespace's URI (`PlannedRun.going_on`).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.index.files import get_files
+from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -22,13 +26,16 @@ from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_ad
 from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
+from dredge.runs.parts import get_part_cache
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
 from dredge.sets.hashes import Hashes, unite
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import get_ahead
 
-# The driver itself reads up to this many metaranges; the start of a job would take longer.
-_INLINE = 64
+log = logging.getLogger("dredge")
+
+_AT_ONCE = 16
 _COLUMNS = ("address_type", "address_hash", "size")
 
 SCHEMA = pa.schema(
@@ -40,6 +47,35 @@ SCHEMA = pa.schema(
         pa.field("head", pa.bool_(), nullable=False),
     ]
 )
+
+
+def get_files(reader: ObjectReader, ids: Sequence[str], lenient: bool = False) -> Iterator[tuple[str, bytes]]:
+    """Read files; yields keys and contents in the order of the ids. `lenient` leaves unreadable files out."""
+    kept = get_part_cache(reader.uri)
+    keys = [METADATA + item for item in ids]
+    found = {} if kept is None else {key: data for key in keys if (data := kept.get(key)) is not None}
+    unread = [key for key in keys if key not in found]
+
+    def read(key: str) -> bytes:
+        try:
+            return reader.get(key)
+        except DredgeError as error:
+            log.info("%s cannot be read: %s", key, error)
+            return b""
+
+    files = get_ahead(read, unread, _AT_ONCE) if lenient else reader.get_many(unread)
+    for key in keys:
+        if (data := found.pop(key, None)) is None:
+            _, data = next(files)
+            if kept is not None and data:
+                kept.put(key, data)
+        if data or not lenient:
+            yield key, data
+
+
+def get_file(reader: ObjectReader, file_id: str) -> bytes:
+    """Read a file. Raises NotFoundError."""
+    return next(get_files(reader, [file_id]))[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +148,11 @@ def share_ranges(table: PartInfo, num_tasks: int) -> list[RangeShare]:
 
 
 def find_range_files(reader: ObjectReader, read_before: Iterable[str]) -> tuple[Ranges, list[str]]:
-    """Find the range files of the namespace, with or without a metarange, for repositories without rules.
+    """Find the range files of the namespace, with or without a metarange, for repositories without rules; return them
+    and the names of the opened files.
 
-    The content of a file decides: metaranges, refs dumps and files that are not tables are skipped.
-
-    Args:
-        read_before: names of files below `_lakefs/` to skip: known ranges and metaranges, and files opened by earlier
-            runs (files there never change).
-
-    Returns:
-        The ranges, and the names of the opened files.
-
-    Raises:
-        FormatError: a damaged file with the name of a table.
+    The content of a file decides: metaranges, refs dumps and files that are not tables are skipped. Files in
+    `read_before` (ranges, metaranges, files opened by earlier runs) never change and are not opened.
     """
     have = set(read_before)
     files = reader.list_level(METADATA).objects
@@ -164,6 +192,10 @@ class Metaranges:
         rows = np.array([place[range_id] for range_id in other.ranges], np.int32)
         self.named.update((metarange_id, rows[found]) for metarange_id, found in other.named.items())
 
+    def lacking(self, metaranges: Iterable[str]) -> list[str]:
+        """Return the ids that are not in `named`, in order; "" is skipped."""
+        return sorted({item for item in metaranges if item and item not in self.named})
+
     def select(self, metaranges: Iterable[str], heads: Collection[str] = ()) -> Ranges:
         """Return the ranges of metaranges, all in `named` ("" is skipped), with those of `heads` marked."""
         ids = list(self.ranges)
@@ -197,21 +229,6 @@ class Metaranges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetarangeConfig:
-    """The parameters of all tasks: the folder of the files, in the run folder."""
-
-    where: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetarangeTask:
-    """A task: metarange ids, and a number for the names of its files."""
-
-    number: int
-    ids: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetarangeResult:
     """The tables of `Metaranges.to_tables`, as files."""
 
@@ -220,31 +237,15 @@ class MetarangeResult:
 
 
 def read_metaranges(
-    run: Run,
-    runner: TaskRunner,
-    where: str,
-    metaranges: Iterable[str],
-    earlier: Metaranges | None = None,
+    run: Run, runner: TaskRunner, where: str, metaranges: Iterable[str], earlier: Metaranges | None = None
 ) -> Metaranges:
-    """Read metaranges that `earlier` lacks, in tasks if they are many; return both together.
-
-    Args:
-        metaranges: ids; "" is skipped.
-        earlier: metaranges read by an earlier run, which cannot have changed; extended.
-
-    Raises:
-        RefusedError: a missing metarange.
-        FormatError: a damaged metarange, or two that disagree about a range.
-    """
+    """Read metaranges that `earlier` lacks, in tasks if they are many; add them to it and return all. "" is skipped."""
     found = earlier or Metaranges()
-    ids = sorted({metarange for metarange in metaranges if metarange and metarange not in found.named})
+    ids = found.lacking(metaranges)
     if len(ids) <= _INLINE:
-        found.add(read_files(run.reader, ids))
-        return found
-    shares = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
-    tasks = [MetarangeTask(number=number, ids=share) for number, share in enumerate(shares)]
-    config = MetarangeConfig(where=where)
-    for result in run.spread(runner, where, list_ranges, config, tasks, "metaranges", len(ids)):
+        return with_metaranges(run.reader, found, ids)
+    tasks = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
+    for result in run.spread(runner, where, list_ranges, where, tasks, "metaranges", len(ids)):
         tables = run.folder.read_parts([result.ranges, result.named])
         found.add(Metaranges.from_tables(*tables))
     return found
@@ -257,22 +258,18 @@ def read_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Iterable[s
 
 
 @partition_function
-def list_ranges(run: WorkerRun, config: MetarangeConfig, task: MetarangeTask) -> MetarangeResult:
-    """Read metaranges and write their ranges."""
-    ranges, named = read_files(run.open_store(), task.ids, run.progress).to_tables(task.ids)
+def list_ranges(run: WorkerRun, where: str, ids: list[str]) -> MetarangeResult:
+    """Read metaranges and write their ranges; `where` is the folder of the files, in the run folder."""
+    ranges, named = read_files(run.open_store(), ids, run.progress).to_tables(ids)
+    number = int(run.task)
     return MetarangeResult(
-        ranges=run.folder.write_table(config.where, task.number, ranges, "ranges"),
-        named=run.folder.write_table(config.where, task.number, named, "metaranges"),
+        ranges=run.folder.write_table(where, number, ranges, "ranges"),
+        named=run.folder.write_table(where, number, named, "metaranges"),
     )
 
 
 def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
-    """Read metaranges in this process.
-
-    Raises:
-        RefusedError: a missing metarange.
-        FormatError: a damaged metarange, or two that disagree about a range.
-    """
+    """Read metaranges in this process."""
     # Successive commits share most ranges, so equal records are decoded once.
     place: dict[bytes, int] = {}
     infos: list[RangeInfo] = []
@@ -301,6 +298,32 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
     return Metaranges(ranges, {metarange_id: final[found] for metarange_id, found in named.items()})
 
 
+def with_metaranges(reader: ObjectReader, known: Metaranges, wanted: Iterable[str]) -> Metaranges:
+    """Add metaranges to the known ones, and return all; "" is skipped."""
+    unread = known.lacking(wanted)
+    if unread:
+        known.add(read_files(reader, unread))
+    return known
+
+
+def read_leniently(reader: ObjectReader, ids: Sequence[str]) -> tuple[Metaranges, dict[str, DredgeError]]:
+    """Read metaranges; return the readable ones, and the error of each other one. Raises UnavailableError."""
+    try:
+        return read_files(reader, ids), {}
+    except UnavailableError:
+        raise
+    except DredgeError:
+        found, errors = Metaranges(), dict[str, DredgeError]()
+    for item in ids:
+        try:
+            found.add(read_files(reader, [item]))
+        except UnavailableError:
+            raise
+        except DredgeError as error:
+            errors[item] = error
+    return found, errors
+
+
 @dataclass(frozen=True, slots=True)
 class RangeHashes:
     """A range in the committed index."""
@@ -315,16 +338,9 @@ class RangeHashes:
 def decode(
     files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str, own: bool = True
 ) -> Iterator[RangeHashes]:
-    """Decode range files.
-
-    Args:
-        files: key relative to the namespace, and content; fastest in the order of their first keys.
-        ranges: their facts, from metaranges.
-        own: whether the ranges are of the repository of that namespace (`Keys`).
-
-    Raises:
-        FormatError: damaged, or not the range of its name and metarange.
-    """
+    """Decode range files (key and content; fastest in the order of their first keys) and compare them with their
+    facts from metaranges; `own` as in `Keys`. Raises FormatError: damaged, or not the range of its name and
+    metarange."""
     expected = {
         METADATA + range_id: Expected(facts.count, facts.max_key) for range_id, facts in ranges.items()
     }

@@ -18,18 +18,19 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError, UnavailableError
-from dredge.gc.index.ranges import RangeHashes, Ranges, decode, decode_keys
-from dredge.gc.namespaces import METADATA, canonical_namespace
+from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
+from dredge.gc.index.ranges import RangeHashes, Ranges, decode, decode_keys, get_files
+from dredge.gc.namespaces import METADATA, Keys, canonical_namespace
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
@@ -43,6 +44,8 @@ log = logging.getLogger("dredge")
 
 # Changes whenever the same range would give other hashes. No run then builds on older counts.
 FORMAT = 4
+# Addresses and sizes in a part.
+PART_VALUES = 2_000_000
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"
 CHECKPOINTS = "index/checkpoints"
@@ -79,11 +82,8 @@ class NewPart:
 
 
 def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> NewPart:
-    """Write decoded ranges as a part of the index; it counts after `CommittedIndex.add`.
-
-    Args:
-        name: of the part; a repeated task must give the same.
-    """
+    """Write decoded ranges as a part of the index; it counts after `CommittedIndex.add`. A repeated task must give
+    the same name."""
     ids = pa.array([item.range_id for item in ranges], pa.string())
     addresses = pa.table(
         {
@@ -101,15 +101,23 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
     return NewPart(part, [item.range_id for item in ranges], [item.count for item in ranges])
 
 
+def batches(ranges: Iterable[RangeHashes]) -> Iterator[list[RangeHashes]]:
+    """Yield ranges in lists of the size of a part."""
+    batch: list[RangeHashes] = []
+    values = 0
+    for item in ranges:
+        batch.append(item)
+        values += len(item.addresses) + len(item.sizes)
+        if values >= PART_VALUES:
+            yield batch
+            batch, values = [], 0
+    if batch:
+        yield batch
+
+
 def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[RangeHashes]:
-    """Read a part, with the sizes of some ranges.
-
-    Args:
-        with_sizes: whether the sizes of a range id are wanted; without any, the file of sizes is not read.
-
-    Raises:
-        FormatError: missing or damaged; decode its ranges again.
-    """
+    """Read a part, with the sizes of the wanted range ids; without any, the file of sizes is not read. Raises
+    FormatError: missing or damaged, so its ranges must be decoded again."""
     table = _read(reader, part.addresses)
     ids = table["range_id"].to_pylist()
     sizes = [NONE] * len(ids)
@@ -124,22 +132,17 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
 
 
 class CommittedIndex:
-    """The ranges of the index, and their parts.
-
-    Attributes:
-        parts: by name.
-        places: by range id, its part and number of records. Use `part_of` and `group`.
-        distrusted: keys of skipped manifests and checkpoints.
-        superseded: keys of manifests in the newest checkpoint, and of older checkpoints.
-    """
+    """The ranges of the index, and their parts."""
 
     def __init__(self, state: ObjectWriter, namespace: str) -> None:
         self._state = state
         # Ranges decoded for another namespace (a copied bucket) are not used.
         self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
-        self.parts: dict[str, IndexPart] = {}
+        self.parts: dict[str, IndexPart] = {}  # by name
+        # by range id, its part and number of records. Use `part_of` and `group`.
         self.places: dict[str, tuple[str, int]] = {}
-        self.distrusted: list[str] = []
+        self.distrusted: list[str] = []  # keys of skipped manifests and checkpoints
+        # keys of manifests in the newest checkpoint, and of older checkpoints
         self.superseded: set[str] = set()
         self._manifests: set[str] = set()
 
@@ -176,6 +179,20 @@ class CommittedIndex:
             name = self.part_of(range_id)
             (lacking if name is None else groups[name]).append(range_id)
         return dict(sorted(groups.items())), lacking
+
+    def read(self, ranges: Iterable[str], lacking: set[str]) -> Iterator[RangeHashes]:
+        """Yield the ranges in the index, without sizes; add those missing or in damaged parts to `lacking`."""
+        groups, missing = self.group(ranges)
+        lacking.update(missing)
+        for name, ids in groups.items():
+            try:
+                found = read_part(self._state, self.parts[name], lambda _: False)
+            except FormatError as error:
+                log.warning("the index's part %s is left out: %s", name, error)
+                lacking.update(ids)
+                continue
+            wanted = set(ids)
+            yield from (item for item in found if item.range_id in wanted)
 
     def add(self, label: str, written: Iterable[NewPart]) -> None:
         """Record new parts in a manifest; `label` (run id and step) must be new, or have the same content as before."""
@@ -276,61 +293,74 @@ def _arrays(column: pa.ChunkedArray) -> list[Hashes]:
     return arrays
 
 
+def addresses_of(
+    reader: ObjectReader, state: ObjectWriter, namespace: str, ranges: Ranges
+) -> Iterator[RangeHashes]:
+    """Yield the addresses of ranges, each range once, in any order; ranges missing in the index are not added to it."""
+    lacking = set[str]()
+    yield from CommittedIndex.load(state, namespace).read(ranges, lacking)
+    ordered = sorted(lacking, key=lambda item: (ranges[item].min_key, item))  # neighbours share blocks
+    try:
+        yield from decode(get_files(reader, ordered), ranges, namespace)
+    except NotFoundError as error:
+        raise RefusedError(
+            f"a range is missing: {error}. The addresses of its commits are unknown."
+        ) from None
+
+
 @dataclass(slots=True)
 class Lookup:
     """Finds addresses in ranges."""
 
-    run: Run
-    unread: set[str] = field(default_factory=set)  # ids of unreadable ranges, whose addresses are unknown
+    reader: ObjectReader
+    state: ObjectWriter  # the folder of the index
+    keys: Keys
+    # by id of unreadable ranges, whose addresses are unknown
+    unread: dict[str, DredgeError] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run) -> Lookup:
+        """Look up addresses for a run."""
+        return cls(run.reader, run.state, run.keys)
 
     def ranges_with(self, ranges: Ranges, wanted: Hashes) -> dict[str, Hashes]:
         """Find the ranges with wanted hashes (sorted and distinct); return those hashes by range id."""
-        index = CommittedIndex.load(self.run.state, self.run.keys.namespace)
-        groups, lacking = index.group(ranges)
+        lacking = set[str]()
+        index = CommittedIndex.load(self.state, self.keys.namespace)
         found: dict[str, Hashes] = {}
-        for name, ids in groups.items():
-            try:
-                items = read_part(self.run.state, index.parts[name], lambda _: False)
-            except UnavailableError:
-                raise
-            except FormatError:
-                lacking += ids
-                continue
-            asked = set(ids)
-            found |= {item.range_id: item.addresses for item in items if item.range_id in asked}
-            found = _naming(found, wanted)
-        return found | _naming(self._decoded(ranges, lacking), wanted)
+        for item in chain(index.read(ranges, lacking), self._decode(ranges, lacking)):
+            hits = wanted[contains(item.addresses, wanted)]
+            if len(hits):
+                found[item.range_id] = hits
+        return found
 
     def addresses_in(self, ranges: Collection[str], wanted: Hashes) -> pa.StringArray:
         """Return the addresses with wanted hashes (sorted and distinct), exactly as ranges name them."""
-        found, keys = [pa.nulls(0, pa.string())], self.run.keys
+        found, keys = [pa.nulls(0, pa.string())], self.keys
         for range_id in sorted(ranges):
             key = METADATA + range_id
-            try:
-                named = decode_keys(self.run.reader.get(key), key, keys.namespace, keys.own)
-            except UnavailableError:
-                raise
-            except DredgeError:
-                self.unread.add(range_id)
-                continue
-            found.append(with_hashes(named, wanted))
+            with self._noting(range_id):
+                named = decode_keys(self.reader.get(key), key, keys.namespace, keys.own)
+                found.append(with_hashes(named, wanted))
         return pc.unique(pa.concat_arrays(found))
 
-    def _decoded(self, ranges: Ranges, ids: Collection[str]) -> dict[str, Hashes]:
-        found: dict[str, Hashes] = {}
-        keys = self.run.keys
-        for range_id in ids:
-            key = METADATA + range_id
-            try:
-                file = [(key, self.run.reader.get(key))]
-                items = list(decode(file, {range_id: ranges[range_id]}, keys.namespace, keys.own))
-            except UnavailableError:
-                raise
-            except DredgeError:
-                self.unread.add(range_id)
-                continue
-            found |= {item.range_id: item.addresses for item in items}
-        return found
+    def _decode(self, ranges: Ranges, ids: Collection[str]) -> Iterator[RangeHashes]:
+        for range_id in sorted(ids):
+            key, found = METADATA + range_id, list[RangeHashes]()
+            with self._noting(range_id):
+                file = [(key, self.reader.get(key))]
+                found += decode(file, {range_id: ranges[range_id]}, self.keys.namespace, self.keys.own)
+            yield from found
+
+    @contextmanager
+    def _noting(self, range_id: str) -> Iterator[None]:
+        """Note an unreadable range and continue, unless the store does not answer."""
+        try:
+            yield
+        except UnavailableError:
+            raise
+        except DredgeError as error:
+            self.unread[range_id] = error
 
 
 def with_hashes(addresses: pa.Array | pa.ChunkedArray, wanted: Hashes) -> pa.StringArray:
@@ -338,8 +368,3 @@ def with_hashes(addresses: pa.Array | pa.ChunkedArray, wanted: Hashes) -> pa.Str
     hit = addresses.filter(pa.array(contains(wanted, hash64(addresses)), pa.bool_())).cast(pa.string())
     chunks = hit.chunks if isinstance(hit, pa.ChunkedArray) else [hit]
     return pa.concat_arrays([pa.nulls(0, pa.string()), *chunks])
-
-
-def _naming(found: dict[str, Hashes], wanted: Hashes) -> dict[str, Hashes]:
-    hits = {range_id: wanted[np.isin(wanted, hashes)] for range_id, hashes in found.items()}
-    return {range_id: hashes for range_id, hashes in hits.items() if len(hashes)}

@@ -14,47 +14,43 @@ import numpy as np
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.ranges import RangeFacts, RangeHashes, Ranges, decode
-from dredge.gc.index.store import CommittedIndex, NewPart, read_part, write_part
+from dredge.gc.index.store import PART_VALUES, CommittedIndex, NewPart, batches, read_part, write_part
 from dredge.gc.namespaces import METADATA
 from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
 
-_PART_VALUES = 2_000_000
-_SMALL_BYTES = _PART_VALUES * 8 // 4
+_SMALL_BYTES = PART_VALUES * 8 // 4
 
 
 def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
-    """Unite small parts if there are more than `parts_max`, and write a checkpoint; return the number of united parts.
-
-    Args:
-        label: run id, for names.
-        ranges: ids of ranges still in use; other parts stay as they are.
-    """
+    """Unite small parts with ranges still in use if there are more than `parts_max`, and write a checkpoint; return
+    the number of united parts. `label` is the run id."""
     index = CommittedIndex.load(state, namespace)
     groups, _ = index.group(ranges)
     small = [name for name in groups if index.parts[name].size_bytes < _SMALL_BYTES]
     if len(small) <= parts_max:
         return 0
-    written: list[NewPart] = []
-    united = 0
-    for batch, names in _batches(state, index, groups, small):
-        written.append(write_part(state, f"{label}-compacted-{len(written):04d}", batch))
-        united += names
+    united = list[str]()
+    written = [
+        write_part(state, f"{label}-compacted-{number:04d}", batch)
+        for number, batch in enumerate(batches(_read(state, index, groups, small, united)))
+    ]
     index.add(f"{label}-", written)
     index.checkpoint(label)
-    log.info("committed index: %d parts united into %d", united, len(written))
-    return united
+    log.info("committed index: %d parts united into %d", len(united), len(written))
+    return len(united)
 
 
-def _batches(
-    state: ObjectReader, index: CommittedIndex, groups: dict[str, list[str]], names: Sequence[str]
-) -> Iterator[tuple[list[RangeHashes], int]]:
-    """Yield the wanted ranges of parts, in lists of the size of a part, with their number of parts; skip damaged
-    parts."""
-    batch: list[RangeHashes] = []
-    values = count = 0
+def _read(
+    state: ObjectReader,
+    index: CommittedIndex,
+    groups: dict[str, list[str]],
+    names: Sequence[str],
+    united: list[str],
+) -> Iterator[RangeHashes]:
+    """Yield the wanted ranges of parts, and add the names of the undamaged parts to `united`."""
     for name in names:
         wanted = set(groups[name])
         try:
@@ -62,15 +58,8 @@ def _batches(
         except FormatError as error:
             log.warning("%s is not compacted: %s", name, error)
             continue
-        taken = [item for item in ranges if item.range_id in wanted]
-        batch += taken
-        count += 1
-        values += sum(len(item.addresses) + len(item.sizes) for item in taken)
-        if values >= _PART_VALUES:
-            yield batch, count
-            batch, values, count = [], 0, 0
-    if batch:
-        yield batch, count
+        united.append(name)
+        yield from (item for item in ranges if item.range_id in wanted)
 
 
 @dataclass(slots=True)
@@ -118,27 +107,17 @@ def rebuild_index(
     damaged = (item for name in verified.damaged for item in groups.get(name, ()))
     # Ranges lost or replaced by another run since are skipped: a missing range is decoded when needed.
     todo = sorted({*verified.wrong, *damaged} & index.places.keys())
-    written: list[NewPart] = []
-    batch: list[RangeHashes] = []
-    done = 0
-    for number, range_id in enumerate(todo, 1):
-        try:
-            batch.append(_decode(reader, namespace, range_id, index.places[range_id][1]))
-            done += 1
-        except DredgeError as error:
-            log.warning("range %s is left out of the index: %s", range_id, error)
-        if batch and (number == len(todo) or len(batch) >= 256):
-            written.append(write_part(state, f"{label}-rebuilt-{len(written):04d}", batch))
-            batch = []
-    index.add(f"{label}-", written)
-    return done
+    fresh = (_decode(reader, namespace, item, index.places[item][1]) for item in todo)
+    done = list[NewPart]()
+    for number, batch in enumerate(batches(filter(None, fresh))):
+        done.append(write_part(state, f"{label}-rebuilt-{number:04d}", batch))
+    index.add(f"{label}-", done)
+    return sum(len(part.ids) for part in done)
 
 
 def _compare(reader: ObjectReader, namespace: str, indexed: RangeHashes, verified: Verified) -> None:
-    try:
-        fresh = _decode(reader, namespace, indexed.range_id, indexed.count)
-    except DredgeError as error:
-        log.warning("range %s cannot be compared: %s", indexed.range_id, error)
+    fresh = _decode(reader, namespace, indexed.range_id, indexed.count)
+    if fresh is None:
         verified.unread.append(indexed.range_id)
         return
     same = (fresh.count, fresh.outside) == (indexed.count, indexed.outside) and all(
@@ -148,8 +127,13 @@ def _compare(reader: ObjectReader, namespace: str, indexed: RangeHashes, verifie
         verified.wrong.append(indexed.range_id)
 
 
-def _decode(reader: ObjectReader, namespace: str, range_id: str, count: int) -> RangeHashes:
+def _decode(reader: ObjectReader, namespace: str, range_id: str, count: int) -> RangeHashes | None:
+    """Decode a range; None if it is missing or damaged."""
     key = METADATA + range_id
-    data = reader.get(key)
-    facts: Ranges = {range_id: RangeFacts(count, b"", read_envelope(data, key, None, None).max_key)}
-    return next(iter(decode([(key, data)], facts, namespace)))
+    try:
+        data = reader.get(key)
+        facts: Ranges = {range_id: RangeFacts(count, b"", read_envelope(data, key, None, None).max_key)}
+        return next(iter(decode([(key, data)], facts, namespace)))
+    except DredgeError as error:
+        log.warning("range %s cannot be decoded: %s", range_id, error)
+        return None

@@ -1,32 +1,33 @@
-"""The analysed run: its listing, staging and history; commits from lakeFS's key-value store.
+"""The analysed run: its listing, staging and history; listed objects beside the labels of their addresses.
 
 All of it describes the same moment, so figures from it fit together; they are as old as the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, DredgeError
 from dredge.gc.config import CLEAN
 from dredge.gc.index.ranges import Metaranges
 from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
-from dredge.gc.mark_uncommitted import KVAccess, MarkUncommittedOutput
-from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred
-from dredge.gc.run import PLAN, RUNS, Plan, Run, open_state, parse_plan
+from dredge.gc.run import PLAN, RUNS, Plan, Run, open_state, parse_plan, read_plan
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.kv.rows import RowView
 from dredge.lakefs import Commit, Ref, Rules
-from dredge.lakefs.files import records
-from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
-from dredge.runs.folder import RunFolder, read_json, run_ids
+from dredge.runs.folder import RunFolder, run_ids
 from dredge.runs.payload import from_json
-from dredge.sets.hashes import Hashes, read_hashes
+from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import Hashes, read_hashes, shard_of
+from dredge.sets.labels import Labelled, LabelledSets
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 
@@ -36,11 +37,7 @@ _LOOK_BACK = 200
 
 @dataclass(slots=True)
 class BaseRun:
-    """The results of a run.
-
-    Attributes:
-        state: the folder of lease and index; only read.
-    """
+    """The results of a run."""
 
     plan: Plan
     folder: RunFolder
@@ -48,7 +45,7 @@ class BaseRun:
     staged: MarkUncommittedOutput
     committed: ListCommittedOutput
     reader: ObjectReader
-    state: ObjectWriter
+    state: ObjectWriter  # the folder of lease and index; only read
 
     @property
     def text(self) -> str:
@@ -77,11 +74,7 @@ class BaseRun:
                 yield read_hashes(self.folder, part)
 
     def referring_with(self, hashed: np.uint64) -> list[str]:
-        """Names of other repositories that named an address; of the run's own settings.
-
-        Args:
-            hashed: hash of the address.
-        """
+        """Names of other repositories that named an address; of the run's own settings."""
         found = [from_json(Referred, item) for item in self.committed.referring]
         wanted = [np.array([hashed], np.uint64)]
         return [item.repository for item in found if item.live.find(self.folder, wanted)[0].any()]
@@ -95,24 +88,17 @@ class BaseRun:
 
 @dataclass(slots=True)
 class History:
-    """Refs, commits and active commits of a run.
+    """Refs, commits and active commits of a run."""
 
-    Attributes:
-        graph: every commit reachable from refs.
-        active: metarange id by commit id, of the active commits; those outside the graph are dangling.
-        heads: ids of all branch heads seen during the run.
-        metaranges: of the active commits, with their ranges.
-        unnamed: ids of the metaranges counted as active commits.
-        ranges_table: rows of the active ranges, including ranges without a known commit.
-    """
-
-    graph: Graph
+    graph: Graph  # every commit reachable from refs
     branches: list[Ref]
     tags: list[Ref]
+    # metarange id by commit id, of the active commits; those outside the graph are dangling
     active: dict[str, str]
-    heads: set[str]
-    metaranges: Metaranges
-    unnamed: set[str]
+    heads: set[str]  # ids of all branch heads seen during the run
+    metaranges: Metaranges  # of the active commits, with their ranges
+    unnamed: set[str]  # ids of the metaranges counted as active commits
+    # rows of the active ranges, including ranges without a known commit
     ranges_table: pa.Table = field(repr=False)
 
     @property
@@ -127,11 +113,7 @@ class History:
 
 
 def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:
-    """Read the history noted by a run.
-
-    Raises:
-        FormatError: a damaged file.
-    """
+    """Read the history noted by a run."""
     folder.read_ahead(
         [
             committed.commits,
@@ -173,21 +155,10 @@ def _commits(table: pa.Table) -> Iterator[tuple[str, Commit]]:
 
 
 def open_base(run_uri: str, options: StorageOptions | None = None) -> BaseRun:
-    """Open a run by the URI of its folder.
-
-    Raises:
-        ConfigError: no run at the URI, or a run without a complete mark.
-        FormatError: the run is damaged.
-    """
-    folder_uri = run_uri.rstrip("/")
-    writer = open_writer(folder_uri, options)
-    try:
-        plan = parse_plan(read_json(writer, PLAN))
-    except NotFoundError:
-        raise ConfigError(
-            f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
-        ) from None
-    found = _open(RunFolder(writer, folder_uri.rpartition("/")[2]), plan, options)
+    """Open a run by the URI of its folder. Raises ConfigError: no run at the URI, or a run without a complete mark."""
+    plan = read_plan(run_uri.rstrip("/"), options)
+    folder = RunFolder(open_writer(run_uri.rstrip("/"), options), plan.run_id)
+    found = _open(folder, plan, options)
     if found is None:
         raise ConfigError(f"{run_uri} has no complete mark. Start a new run.")
     return found
@@ -201,12 +172,8 @@ def base_of_run(run: Run) -> BaseRun | None:
 def find_base(
     root: str, repository: str, options: StorageOptions | None = None, whole: bool = True
 ) -> BaseRun | None:
-    """Find the newest run of a repository with a complete mark.
-
-    Args:
-        root: URI of a storage namespace, or the run root.
-        whole: only a run with a complete listing.
-    """
+    """Find the newest run of a repository with a complete mark, and with a complete listing if `whole`, below a
+    storage namespace or run root."""
     for folder, plan in runs_below(root, options):
         if plan.repository != repository or (whole and plan.mode != CLEAN):
             continue
@@ -220,11 +187,8 @@ def find_base(
 
 
 def runs_below(root: str, options: StorageOptions | None = None) -> Iterator[tuple[RunFolder, Plan]]:
-    """Yield the newest runs with their plans, newest first; runs of other collectors and formats are left out.
-
-    Args:
-        root: URI of a storage namespace, or the run root.
-    """
+    """Yield the newest runs below a storage namespace or run root with their plans, newest first; runs of other
+    collectors and formats are left out."""
     place = root.rstrip("/")
     ids = run_ids(open_reader(place, options))
     if not ids:
@@ -260,49 +224,57 @@ def _open(folder: RunFolder, plan: Plan, options: StorageOptions | None) -> Base
     )
 
 
-_COMMITS = b"commits/"
+@dataclass(slots=True)
+class Amount:
+    """A number of objects and bytes."""
+
+    objects: int = 0
+    size_bytes: int = 0
+
+    def add(self, objects: int, size_bytes: int) -> None:
+        """Add objects and bytes; negative numbers subtract."""
+        self.objects += objects
+        self.size_bytes += size_bytes
 
 
-def repository_record(view: RowView, location: str, repository: str, namespace: str) -> Repository:
-    """Read the record of a repository.
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A part of the listed objects."""
 
-    Args:
-        namespace: URI of its storage namespace, from the server.
+    hashes: Hashes  # of their addresses, in any order
+    sizes: npt.NDArray[np.int64]  # in bytes
 
-    Raises:
-        RefusedError: the store belongs to another server.
+
+def listed_shards(
+    folder: RunFolder, parts: Sequence[PartInfo], sets: LabelledSets
+) -> Iterator[tuple[Labelled, Listed]]:
+    """Yield every listed object once, each with the labels of its shard.
+
+    With one shard, parts of the listing are read one after the other; else they are first sorted into shards in a
+    temporary folder, so that every file is read once.
     """
-    key = repository_key(repository)
-    row = next(iter(view.scan(REPOSITORIES_PARTITION, key)), None)
-    record = None if row is None or row.key != key else Repository.decode(row.value)
-    if record is None or canonical_namespace(record.storage_namespace) != canonical_namespace(namespace):
-        raise RefusedError(
-            f"{location} has no repository {repository} on {namespace}: it is another installation's store. Name the"
-            " database of this server."
+    if sets.bits == 0:
+        ((_, labelled),) = sets.shards()
+        yield from ((labelled, _read(folder, part)) for part in parts)
+        return
+    with TemporaryDirectory(prefix="dredge-listed-") as place:
+        for number, part in enumerate(parts):
+            _spill(Path(place), number, _read(folder, part), sets.bits)
+        for shard, labelled in sets.shards():
+            for path in sorted(Path(place).glob(f"{shard:04d}-*.npz")):
+                with np.load(path) as arrays:
+                    yield labelled, Listed(arrays["hashes"], arrays["sizes"])
+
+
+def _read(folder: RunFolder, part: PartInfo) -> Listed:
+    rows = folder.read_part(part, ["hash", "size"])
+    return Listed(rows["hash"].to_numpy(), rows["size"].to_numpy())
+
+
+def _spill(place: Path, number: int, listed: Listed, bits: int) -> None:
+    shards = shard_of(listed.hashes, bits)
+    for shard in np.unique(shards).tolist():
+        here = shards == shard
+        np.savez(
+            place / f"{shard:04d}-{number:06d}.npz", hashes=listed.hashes[here], sizes=listed.sizes[here]
         )
-    return record
-
-
-def all_commits(access: KVAccess, repository: str, namespace: str) -> Graph:
-    """Read every commit of a repository, with or without a ref.
-
-    Args:
-        namespace: URI of its storage namespace.
-
-    Raises:
-        RefusedError: the store belongs to another server.
-        FormatError: an unreadable record.
-    """
-    found: Graph = {}
-    with access.open() as store, store.view() as view:
-        partition = repository_record(view, store.location, repository, namespace).partition
-        for row in view.scan(partition, _COMMITS):
-            if not row.key.startswith(_COMMITS):
-                break
-            commit = _commit(records.Commit.decode(row.value))
-            found[commit.id] = commit
-    return found
-
-
-def _commit(record: records.Commit) -> Commit:
-    return Commit(record.id, record.parents, record.creation_date, record.metarange_id, record.version)

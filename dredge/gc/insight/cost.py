@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -20,30 +21,12 @@ import numpy.typing as npt
 from dredge.errors import ConfigError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.index.ranges import Ranges, read_facts
-from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards
-from dredge.gc.insight.base_run import BaseRun, History
-from dredge.gc.insight.cost_labels import (
-    DANGLING,
-    DELETED,
-    GARBAGE,
-    HEAD,
-    HELD,
-    KINDS,
-    LIVE,
-    NOBODY,
-    POLICY,
-    REFERRED,
-    STAGED,
-    YOUNG,
-    Owners,
-    Prefixes,
-    find_prefixes,
-    kind_of,
-    owners_of,
-)
+from dredge.gc.index.ranges import read_facts
+from dredge.gc.index.store import addresses_of
+from dredge.gc.insight import cost_labels
+from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
+from dredge.gc.insight.cost_labels import Owners, Prefixes
 from dredge.gc.retention.kept_sets import PATHS
-from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
@@ -70,24 +53,18 @@ def _table() -> Table:
 
 @dataclass(slots=True)
 class Cost:
-    """The objects of a repository, by the reason for keeping them.
-
-    Attributes:
-        as_of: time of its plan, by the store's clock.
-        branches: objects kept by a single branch, by branch; they become garbage with the branch once no rule keeps its
-            commits.
-        ages: live objects outside heads and staging, by the age of the newest commit with them.
-        alone: the part of them in a single commit, by its age.
-        prefixes: live objects by the folder of their path.
-    """
+    """The objects of a repository, by the reason for keeping them."""
 
     run_id: str
-    as_of: datetime
+    as_of: datetime  # time of its plan, by the store's clock
     kinds: Table = field(default_factory=_table)
+    # objects kept by a single branch, by branch; they become garbage with the branch once no rule keeps its
+    # commits
     branches: Table = field(default_factory=_table)
+    # live objects outside heads and staging, by the age of the newest commit with them
     ages: Table = field(default_factory=_table)
-    alone: Table = field(default_factory=_table)
-    prefixes: Table = field(default_factory=_table)
+    alone: Table = field(default_factory=_table)  # the part of them in a single commit, by its age
+    prefixes: Table = field(default_factory=_table)  # live objects by the folder of their path
     notes: list[str] = field(default_factory=list)
 
     def tables(self) -> dict[str, Any]:
@@ -97,7 +74,7 @@ class Cost:
             "as_of": self.as_of.isoformat(),
             "kinds": [
                 {"kind": kind, "why": why, **to_json(self.kinds[kind])}
-                for kind, why in KINDS.items()
+                for kind, why in cost_labels.KINDS.items()
                 if kind in self.kinds and self.kinds[kind].objects
             ],
             "branches": _rows(self.branches, "branch"),
@@ -124,89 +101,58 @@ def age_names() -> list[str]:
 
 
 def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> Cost:
-    """Count the storage cost of a repository's objects.
-
-    Args:
-        depth: folders in a prefix; 0 counts no prefixes.
-        shard_values: addresses in memory at a time.
-
-    Raises:
-        ConfigError: the run listed only a part.
-        RefusedError: a range is missing.
-        FormatError: a file is damaged.
-    """
+    """Count the storage cost of a repository's objects, by prefixes of `depth` folders (0: none). Raises ConfigError:
+    the run listed only a part."""
     if not base.is_whole:
         raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     cost = Cost(base.plan.run_id, base.plan.created_at)
     history = base.history()
-    owners = owners_of(base, history)
+    owners = cost_labels.owners_of(base, history)
     ranges = history.metaranges.ranges
-    prefixes = find_prefixes(base.reader, ranges, depth, base.plan.namespace) if depth else Prefixes()
+    prefixes = (
+        cost_labels.find_prefixes(base.reader, ranges, depth, base.plan.namespace) if depth else Prefixes()
+    )
     counter = _Counter(cost, owners, prefixes if depth else None)
-    collecting = _Collecting.of(base, history, owners, prefixes)
-    with collecting.sets(shard_values) as sets:
-        collecting.fill(sets)
+    with _labelled(base, history, owners, prefixes, shard_values) as sets:
         for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
             found, places = labelled.find(listed.hashes)
             columns = [column[places[found]] for column in labelled.columns]
             counter.add(columns, listed.sizes[found])
-            cost.kinds[GARBAGE].add(int(np.count_nonzero(~found)), int(listed.sizes[~found].sum()))
+            cost.kinds[cost_labels.GARBAGE].add(
+                int(np.count_nonzero(~found)), int(listed.sizes[~found].sum())
+            )
     _take_in_the_rest(base, cost)
     if prefixes.skipped:
         cost.notes.append(f"{prefixes.skipped:,} ranges were not decoded; their objects count as {SEVERAL}")
     return cost
 
 
-@dataclass(frozen=True, slots=True)
-class _Collecting:
-    base: BaseRun
-    labels: _Labels
-    ranges: Ranges
-    row_of: dict[str, int]
-    prefixes: Prefixes
-    staged: int
-    referred: int
-    policy: int
-    no_ref: int
-    of_prefix: list[int]
-
-    @classmethod
-    def of(cls, base: BaseRun, history: History, owners: Owners, prefixes: Prefixes) -> _Collecting:
-        ranges = history.metaranges.ranges
-        labels = _Labels(owners, prefixes)
-        # Without rules, ranges without a known commit count as active.
-        unnamed = {item: facts for item, facts in read_facts(history.ranges_table) if item not in ranges}
-        return cls(
-            base=base,
-            labels=labels,
-            ranges=ranges | unnamed,
-            row_of={item: row for row, item in enumerate(ranges)},
-            prefixes=prefixes,
-            staged=labels.special(STAGED),
-            referred=labels.special(REFERRED),
-            policy=labels.special(POLICY),
-            no_ref=labels.special(DANGLING),
-            of_prefix=[labels.special(0, prefix) for prefix in range(len(prefixes.names))],
-        )
-
-    def sets(self, shard_values: int) -> LabelledSets:
-        return LabelledSets(
-            self.labels.made(), sum(facts.count for facts in self.ranges.values()), shard_values
-        )
-
-    def fill(self, sets: LabelledSets) -> None:
-        base = self.base
+@contextmanager
+def _labelled(
+    base: BaseRun, history: History, owners: Owners, prefixes: Prefixes, shard_values: int
+) -> Iterator[LabelledSets]:
+    ranges = history.metaranges.ranges
+    labels = _Labels(owners, prefixes)
+    staged, referred = labels.special(cost_labels.STAGED), labels.special(cost_labels.REFERRED)
+    policy, no_ref = labels.special(cost_labels.POLICY), labels.special(cost_labels.DANGLING)
+    of_prefix = [labels.special(0, prefix) for prefix in range(len(prefixes.names))]
+    row_of = {item: row for row, item in enumerate(ranges)}
+    # Without rules, ranges without a known commit count as active.
+    unnamed = {item: facts for item, facts in read_facts(history.ranges_table) if item not in ranges}
+    every = ranges | unnamed
+    with LabelledSets(labels.made(), sum(facts.count for facts in every.values()), shard_values) as sets:
         for part in base.staged.hashes:
-            sets.add(self.staged, read_hashes(base.folder, part))
+            sets.add(staged, read_hashes(base.folder, part))
         for hashes in base.referred():
-            sets.add(self.referred, hashes)
+            sets.add(referred, hashes)
         for part in base.committed.parts(f"{PATHS}-"):
             if part.name.endswith(".u64"):
-                sets.add(self.policy, read_hashes(base.folder, part))
-        for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
-            sets.add(self.row_of.get(item.range_id, self.no_ref), item.addresses)
-        for prefix, hashes in self.prefixes.addresses:
-            sets.add(self.of_prefix[prefix], hashes)
+                sets.add(policy, read_hashes(base.folder, part))
+        for item in addresses_of(base.reader, base.state, base.plan.namespace, every):
+            sets.add(row_of.get(item.range_id, no_ref), item.addresses)
+        for prefix, hashes in prefixes.addresses:
+            sets.add(of_prefix[prefix], hashes)
+        yield sets
 
 
 class _Labels:
@@ -215,7 +161,7 @@ class _Labels:
     def __init__(self, owners: Owners, prefixes: Prefixes) -> None:
         count = len(owners.kinds)
         self._kinds = owners.kinds
-        least, greatest = np.full(count, NOBODY, np.int32), np.full(count, -1, np.int32)
+        least, greatest = np.full(count, cost_labels.NOBODY, np.int32), np.full(count, -1, np.int32)
         if len(prefixes.ranges):
             single = prefixes.ranges >= 0
             least[single] = greatest[single] = prefixes.ranges[single]
@@ -225,9 +171,9 @@ class _Labels:
 
     def special(self, bit: int, prefix: int | None = None) -> int:
         """Add a row for a kind without a single branch or commit, or for a prefix; returns its number."""
-        below = [prefix, prefix] if prefix is not None else [int(NOBODY), -1]
-        owner = [0, self._num_branches] if bit else [int(NOBODY), -1]
-        self._more.append([bit, *owner, int(NOBODY), -1, *below])
+        below = [prefix, prefix] if prefix is not None else [int(cost_labels.NOBODY), -1]
+        owner = [0, self._num_branches] if bit else [int(cost_labels.NOBODY), -1]
+        self._more.append([bit, *owner, int(cost_labels.NOBODY), -1, *below])
         return len(self._kinds) + len(self._more) - 1
 
     def made(self) -> Labels:
@@ -250,11 +196,11 @@ class _Counter:
 
     def add(self, columns: Sequence[npt.NDArray[Any]], sizes: npt.NDArray[np.int64]) -> None:
         bits, branch, branch_to, commit, commit_to, prefix, prefix_to = columns
-        found = kind_of(bits)
-        _count(self._cost.kinds, found, sizes, LIVE)
+        found = cost_labels.kind_of(bits)
+        _count(self._cost.kinds, found, sizes, cost_labels.LIVE)
         one = branch == branch_to
         _count(self._cost.branches, branch[one], sizes[one], self._owners.branch_names)
-        old = (bits & (HEAD | STAGED) == 0) & (commit_to >= 0)
+        old = (bits & (cost_labels.HEAD | cost_labels.STAGED) == 0) & (commit_to >= 0)
         ages = self._ages[commit_to[old]]
         _count(self._cost.ages, ages, sizes[old], age_names())
         alone = commit[old] == commit_to[old]
@@ -283,26 +229,27 @@ def _age_of_commits(dates: Sequence[datetime | None], now: datetime) -> npt.NDAr
 def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
     """Add objects outside the live set: deleted and held garbage, and young objects."""
     counts = base.listing.counts
-    cost.kinds[YOUNG].add(counts["young_objects"], counts["young_bytes"])
+    cost.kinds[cost_labels.YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
         cost.notes.append(text)
-    candidates = base.folder.read_summary(SubtractOutput.STEP)
-    if candidates is not None and (text := SubtractOutput.of(candidates).early_deletion):
-        cost.notes.append(f"Deleting the garbage of that run is charged as early deletion: {text}.")
     swept, guards = (
         base.folder.read_summary(output.STEP) for output in (BulkDeleteOutput, CheckLimitsOutput)
     )
     if swept is not None and BulkDeleteOutput.of(swept).is_settled:
         for group in BulkDeleteOutput.of(swept).groups:
-            kind = {ledger.DELETED: DELETED, ledger.MISSING: DELETED, ledger.KEPT: HELD}
-            _move(cost, kind.get(group.outcome, GARBAGE), group.objects, group.size_bytes)
+            kind = {
+                ledger.DELETED: cost_labels.DELETED,
+                ledger.MISSING: cost_labels.DELETED,
+                ledger.KEPT: cost_labels.HELD,
+            }
+            _move(cost, kind.get(group.outcome, cost_labels.GARBAGE), group.objects, group.size_bytes)
     elif guards is not None:
         for held in CheckLimitsOutput.of(guards).held:
-            _move(cost, HELD, held["objects"], held["bytes"])
+            _move(cost, cost_labels.HELD, held["objects"], held["bytes"])
 
 
 def _move(cost: Cost, kind: str, objects: int, size_bytes: int) -> None:
-    cost.kinds[GARBAGE].add(-objects, -size_bytes)
+    cost.kinds[cost_labels.GARBAGE].add(-objects, -size_bytes)
     cost.kinds[kind].add(objects, size_bytes)
 
 
@@ -312,11 +259,7 @@ _ROWS_MAX = 20
 def cost_lines(
     cost: Mapping[str, Any], price: float | None = None, rows_max: int = _ROWS_MAX
 ) -> Iterator[str]:
-    """Format the result of `Cost.tables`.
-
-    Args:
-        price: of a GiB for a month; None shows no prices.
-    """
+    """Format the result of `Cost.tables`, with the price of a GiB for a month if given."""
     yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
     tables = (
         ("ONLY ON BRANCH", "branches", "branch", "kept by this branch alone: garbage without the branch"),

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import RangeFacts, Ranges
+from dredge.gc.index.ranges import RangeFacts, Ranges, get_files
 from dredge.gc.insight.base_run import BaseRun, History
 from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.active import Line, find_lines
@@ -85,19 +84,13 @@ type Spans = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The owners of ranges.
-
-    Attributes:
-        branches: interval of branch indices; a single one only for ranges of one branch alone.
-        commits: interval of indices into `dates`.
-        dates: of the active commits, oldest first; None for an unknown date.
-    """
+    """The owners of ranges."""
 
     kinds: npt.NDArray[np.uint8]
-    branches: Spans
-    commits: Spans
+    branches: Spans  # interval of branch indices; a single one only for ranges of one branch alone
+    commits: Spans  # interval of indices into `dates`
     branch_names: list[str]
-    dates: list[datetime | None]
+    dates: list[datetime | None]  # of the active commits, oldest first; None for an unknown date
 
 
 def owners_of(base: BaseRun, history: History) -> Owners:
@@ -186,19 +179,14 @@ ROWS_MAX = 20_000_000
 
 @dataclass(slots=True)
 class Prefixes:
-    """The prefixes of ranges and addresses.
+    """The prefixes of ranges and addresses."""
 
-    Attributes:
-        names: prefixes, each ending with "/"; "" is the root.
-        ranges: index of the prefix by range, in the given order; -1 for ranges below several.
-        addresses: hashes of addresses in ranges below several, with the index of their prefix.
-        skipped: number of ranges beyond `ROWS_MAX`.
-    """
-
-    names: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # prefixes, each ending with "/"; "" is the root
+    # index of the prefix by range, in the given order; -1 for ranges below several
     ranges: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    # hashes of addresses in ranges below several, with the index of their prefix
     addresses: list[tuple[int, Hashes]] = field(default_factory=list)
-    skipped: int = 0
+    skipped: int = 0  # number of ranges beyond `ROWS_MAX`
 
     def index(self, name: str) -> int:
         """The index of a prefix; a new prefix is added."""
@@ -211,15 +199,7 @@ class Prefixes:
 
 
 def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: str) -> Prefixes:
-    """Find the prefixes of ranges.
-
-    Args:
-        depth: folders in a prefix; at least 1.
-        namespace: URI.
-
-    Raises:
-        FormatError: a range is damaged.
-    """
+    """Find the prefixes of ranges, with `depth` folders."""
     found = Prefixes()
     inside: Ranges = {}
     rows = 0

@@ -62,13 +62,7 @@ WORK = {
 def forecast(
     plan: Plan, folder: RunFolder, expecting: Callable[[], dict[str, Any] | None]
 ) -> dict[str, Any] | None:
-    """Write the estimated cost of a run into the run folder; None without an earlier run.
-
-    Args:
-        plan: of the run.
-        folder: the run folder.
-        expecting: gives what `expected` found.
-    """
+    """Write the estimated cost of a run, made by `expected`, into the run folder; None without an earlier run."""
     try:
         found = expecting()
         if found is not None:
@@ -90,16 +84,8 @@ def expected(
     options: StorageOptions | None = None,
     before: str = "",
 ) -> dict[str, Any] | None:
-    """The median of each figure of the last runs of a kind.
-
-    Args:
-        root: URI of the run root, or of the namespace.
-        mode: "clean" or "optimized".
-        before: id of the run itself; "" for the next run.
-
-    Returns:
-        The object of `forecast.json`; None without a complete run of this kind.
-    """
+    """Return the median of each figure of the last runs of a kind before a run ("": before the next run) as the
+    object of `forecast.json`; None without a complete run of this kind."""
     found: list[dict[str, StepSummary]] = []
     ids: list[str] = []
     for number, (folder, plan) in enumerate(runs_below(root, options)):
@@ -168,11 +154,7 @@ def expected_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def compare_rows(found: Mapping[str, Any], summaries: Iterable[StepSummary]) -> list[list[str]]:
-    """Rows of a name, the expected figure, and the actual figure.
-
-    Args:
-        found: result of `expected`.
-    """
+    """Rows of a name, the figure of `expected`, and the actual figure."""
     steps = list(summaries)
     took = {item.step: item.seconds for item in steps}
     rows = [

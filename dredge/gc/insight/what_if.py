@@ -10,25 +10,27 @@ dates of commits without a ref, and nothing is written.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
-from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards, with_metaranges
-from dredge.gc.insight.base_run import BaseRun, History
+from dredge.gc.index.ranges import Metaranges, Ranges, get_files, read_facts, with_metaranges
+from dredge.gc.index.store import addresses_of
+from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
 from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.active import find_lines
 from dredge.gc.retention.kept_sets import addresses_below
 from dredge.gc.retention.policy import compile_glob, may_match
 from dredge.lakefs import Commit, Rules
+from dredge.runs.rendering import number_of, place_curve, size_text
 from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 from dredge.sets.live import in_any
@@ -43,38 +45,25 @@ type AskCommit = Callable[[str], Commit]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Proposed rules.
-
-    Attributes:
-        days: position on a curve; None for a proposal outside the curve.
-    """
+    """Proposed rules."""
 
     name: str
     rules: Rules
-    days: int | None = None
+    days: int | None = None  # position on a curve; None for a proposal outside the curve
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The effect of a proposal.
-
-    Attributes:
-        freed: candidates of a clean dry run under it: garbage of any kind.
-        held: the part of them with the size of an object in a branch head; a run may hold them.
-        more: freed under it, and not garbage now.
-        less: garbage now, and not under it.
-        bound: `AT_MOST`, `AT_LEAST` or `ABOUT` for an inexact `freed`; "" for an exact figure.
-        unknown: the reason; "" for an exact figure.
-    """
+    """The effect of a proposal."""
 
     proposal: Proposal
     commits: int
-    freed: Amount
-    held: Amount
-    more: Amount
-    less: Amount
-    bound: str = ""
-    unknown: str = ""
+    freed: Amount  # candidates of a clean dry run under it: garbage of any kind
+    held: Amount  # the part of them with the size of an object in a branch head; a run may hold them
+    more: Amount  # freed under it, and not garbage now
+    less: Amount  # garbage now, and not under it
+    bound: str = ""  # `AT_MOST`, `AT_LEAST` or `ABOUT` for an inexact `freed`; "" for an exact figure
+    unknown: str = ""  # the reason; "" for an exact figure
 
 
 def what_if(
@@ -126,17 +115,9 @@ def what_if(
 
 @dataclass(frozen=True, slots=True)
 class _Dangling:
-    """Commits without a ref.
-
-    Attributes:
-        commits: those with known dates, by id; also their known parents.
-        undated: ids of the others; they count as kept.
-        up_to_days: rules with more days may have further active commits; None when unknown.
-    """
-
-    commits: Graph
-    undated: set[str]
-    up_to_days: int | None
+    commits: Graph  # those with known dates, by id; also their known parents
+    undated: set[str]  # ids of the others; they count as kept
+    up_to_days: int | None  # rules with more days may have further active commits; None when unknown
 
     @classmethod
     def read(cls, base: BaseRun, history: History, ask: AskCommit | None) -> _Dangling:
@@ -208,16 +189,10 @@ def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Prop
 
 @dataclass(slots=True)
 class _Named:
-    """The references to addresses, as rows of labels.
-
-    Attributes:
-        ranges: with their bits, one for each proposal, the first for the present rules.
-        paths: the pattern of each rule about paths, with its possible ranges; all proposals keep them.
-    """
-
     base: BaseRun
-    ranges: Ranges
+    ranges: Ranges  # with their bits, one for each proposal, the first for the present rules
     bits: dict[str, np.uint64]
+    # the pattern of each rule about paths, with its possible ranges; all proposals keep them
     paths: list[tuple[re.Pattern[str], Ranges]] = field(default_factory=list)
 
     def sets(self, shard_values: int) -> LabelledSets:
@@ -309,3 +284,101 @@ class _Totals:
             masks = {"freed": dead, "held": dead & same, "more": dead & ~garbage, "less": garbage & ~dead}
             for kind, mask in masks.items():
                 amounts[kind].add(int(np.count_nonzero(mask)), int(sizes[mask].sum()))
+
+
+AS_NOW = "as now"
+
+
+def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None) -> list[Proposal]:
+    """Propose other retention days for a branch, or by default; branches with their own days keep them. Raises
+    ConfigError: days of a branch in a repository without rules."""
+    if branch is None:
+        branches = {} if rules is None else rules.branches
+        return [Proposal(number_of(item, "day"), Rules(item, branches), item) for item in days]
+    if rules is None:
+        raise ConfigError(
+            f"the repository has no rules, so days for {branch} alone leave the other branches without. Give a file of"
+            " rules, or days without a branch."
+        )
+    default, branches = rules.default_retention_days, rules.branches
+    return [
+        Proposal(f"{branch}: {number_of(item, 'day')}", Rules(default, {**branches, branch: item}), item)
+        for item in days
+    ]
+
+
+def as_now(rules: Rules | None) -> list[Proposal]:
+    """Propose the rules in force; empty without rules."""
+    return [] if rules is None else [Proposal(AS_NOW, rules)]
+
+
+def from_file(text: str, name: str) -> Proposal:
+    """Read rules in the format of `lakectl gc set-config`. Raises ConfigError: another format."""
+    try:
+        value: Any = json.loads(text)
+        branches = {item["branch_id"]: _days(item["retention_days"]) for item in value.get("branches") or []}
+        return Proposal(f"rules of {name}", Rules(_days(value["default_retention_days"]), branches))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{name} is not a file of rules such as"
+            ' {"default_retention_days": 30, "branches": [{"branch_id": "main", "retention_days": 90}]}'
+            f" ({type(error).__name__}: {error})"
+        ) from None
+
+
+def read_days(text: str) -> list[int]:
+    """Read days such as `7,14,30`, each once, in ascending order. Raises ConfigError: an invalid number of days."""
+    try:
+        return sorted({_days(int(item)) for item in text.split(",")})
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a list of days such as 7,14,30") from None
+
+
+def _days(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no number of days")
+    return value
+
+
+def points(found: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Days and freed bytes of the points on a curve, from JSON of `WhatIf`."""
+    return sorted(
+        (item["proposal"]["days"], item["freed"]["size_bytes"])
+        for item in found
+        if item["proposal"]["days"] is not None
+    )
+
+
+_BAR_WIDTH = 24
+
+
+def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Draw the effect of proposals (JSON of `WhatIf`) as a table with bars."""
+    most = max((item["freed"]["size_bytes"] for item in found), default=0)
+    width = max([5, *(len(item["proposal"]["name"]) for item in found)]) + 2
+    yield f"{'rules':<{width}}{'commits':>9}{'freed':>12}{'bytes':>11}{'more than now':>15}{'may be held':>13}"
+    for item in found:
+        name, freed = item["proposal"]["name"], item["freed"]
+        about = item["bound"] and f"{item['bound']} "
+        more = item["more"]["size_bytes"] - item["less"]["size_bytes"]
+        yield (
+            f"{name:<{width}}{item['commits']:>9,}{about + format(freed['objects'], ','):>12}"
+            f"{size_text(freed['size_bytes']):>11}{('-' if more < 0 else '') + size_text(abs(more)):>15}"
+            f"{item['held']['objects']:>13,}  {bar(freed['size_bytes'], most)}"
+        )
+    for item in {item["unknown"]: item for item in found if item["unknown"]}.values():
+        yield f"{item['bound']} {item['unknown']}"
+
+
+def bar(value: int, most: int) -> str:
+    """A bar in proportion to the greatest value."""
+    return "█" * round(_BAR_WIDTH * value / most) if most else ""
+
+
+def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Place the curve of days and freed bytes for `dredge.runs.rendering`; None for less than two points."""
+    line = points(found)
+    if len(line) < 2:
+        return None
+    marks = [(days, size, f"{number_of(days, 'day')}: {size_text(size)}") for days, size in line]
+    return place_curve(marks, "Bytes freed by rules of so many days", "days kept", size_text)

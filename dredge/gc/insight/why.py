@@ -24,7 +24,8 @@ import pyarrow as pa
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.config import MIN_AGE_HOURS
 from dredge.gc.index.ranges import Metaranges
-from dredge.gc.insight.base_run import BaseRun, History, all_commits, find_base
+from dredge.gc.index.store import Lookup
+from dredge.gc.insight.base_run import BaseRun, History, find_base
 from dredge.gc.insight.why_answer import COMMITS, STORE, Answer, NamedBy, PinnedBy, StagedBy, Target
 from dredge.gc.insight.why_evidence import (
     Naming,
@@ -35,6 +36,7 @@ from dredge.gc.insight.why_evidence import (
 )
 from dredge.gc.list_committed import Graph, load_graph
 from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.namespaces import Keys
 from dredge.gc.retention.active import FOREVER, Line, find_lines
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, compile_glob
 from dredge.gc.run import open_state
@@ -52,14 +54,17 @@ EXPIRED_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class _History:
+class _Commits:
     branches: list[Ref]
-    tags: list[Ref]
     rules: Rules | None
     graph: Graph
     lines: dict[str, Line]
-    policies: dict[str, list[PolicyRule]]
     has_all: bool
+    metaranges: dict[str, str]
+    active: set[str]
+    # names of tags, and rules of the policy, by commit
+    tags: dict[str, list[str]]
+    policies: dict[str, list[PolicyRule]]
 
 
 def why(
@@ -75,11 +80,9 @@ def why(
     """Collect the reasons for keeping an object, or the run that deleted it.
 
     Args:
-        now: aware UTC.
         run_root: folder of the runs; None is the repository's namespace.
         access: lakeFS's key-value store; None asks the server about staging.
         policy: of the runs; None takes the policy of the newest run.
-        requests_max: requests to the server about staging.
 
     Raises:
         RefusedError: an unreadable history, or the key-value store of another server.
@@ -98,9 +101,10 @@ def why(
             )
     branches: list[Ref] = []
     with _failing(answer, COMMITS):
-        history = _history(client, target, base, now, policy, access)
-        branches = history.branches
-        _find_commits(answer, base, history, now, options)
+        past = None if base is None else base.history()
+        commits = _read_commits(client, target, base, past, now, policy, access)
+        branches = commits.branches
+        _find_commits(answer, base, past, commits, now, options)
     with _failing(answer, "staging"):
         _find_staged(
             answer, base, client, branches or client.branches(target.repository), access, requests_max
@@ -149,20 +153,22 @@ def _note_age(answer: Answer, base: BaseRun | None, now: datetime) -> None:
     answer.young_until = until if until > now else None
 
 
-def _history(
+def _read_commits(
     client: LakeFS,
     target: Target,
     base: BaseRun | None,
+    past: History | None,
     now: datetime,
     policy: RetentionPolicy | None,
     access: KVAccess | None,
-) -> _History:
+) -> _Commits:
     name = target.repository
-    branches, tags = client.branches(name), client.tags(name)
+    branches, tag_refs = client.branches(name), client.tags(name)
     graph = load_graph(client, name, branches)
-    load_graph(client, name, tags, graph)
+    load_graph(client, name, tag_refs, graph)
     if access is not None:
-        graph = all_commits(access, name, target.namespace) | graph
+        with access.records(name, target.namespace) as records:
+            graph = records.commits() | graph
     rules = client.rules(name)
     if policy is None and base is not None:
         policy = base.plan.config.policy
@@ -170,49 +176,44 @@ def _history(
     for keep in policy.keeps(branches, graph) if policy is not None else ():
         for commit in keep.commits:
             policies[commit].append(keep.rule)
-    return _History(
+    tags: dict[str, list[str]] = defaultdict(list)
+    for tag in tag_refs:
+        tags[tag.commit_id].append(tag.id)
+    lines = find_lines(graph, branches, rules, now)
+    active = {item for item, line in lines.items() if line.is_active(now)}
+    if base is None or base.plan.config.keep_tags:
+        active |= tags.keys()
+    metaranges = {commit.id: commit.metarange_id for commit in graph.values()}
+    if past is not None:
+        dangling = {item: past.active[item] for item in past.dangling if item not in metaranges}
+        metaranges |= dangling
+        active |= dangling.keys()
+    return _Commits(
         branches=branches,
-        tags=tags,
         rules=rules,
         graph=graph,
-        lines=find_lines(graph, branches, rules, now),
+        lines=lines,
         has_all=access is not None,
-        policies=dict(policies),
+        metaranges=metaranges,
+        active=active,
+        tags=tags,
+        policies=policies,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Commits:
-    metaranges: dict[str, str]
-    active: set[str]
-    tags: dict[str, list[str]]
-
-    @classmethod
-    def of(cls, history: _History, past: History | None, keep_tags: bool, now: datetime) -> _Commits:
-        metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}
-        tags: dict[str, list[str]] = defaultdict(list)
-        for tag in history.tags:
-            tags[tag.commit_id].append(tag.id)
-        active = {item for item, line in history.lines.items() if line.is_active(now)}
-        if keep_tags:
-            active |= tags.keys()
-        if past is not None:
-            dangling = {item: past.active[item] for item in past.dangling if item not in metaranges}
-            metaranges |= dangling
-            active |= dangling.keys()
-        return cls(metaranges, active, tags)
-
-
 def _find_commits(
-    answer: Answer, base: BaseRun | None, history: _History, now: datetime, options: StorageOptions | None
+    answer: Answer,
+    base: BaseRun | None,
+    past: History | None,
+    commits: _Commits,
+    now: datetime,
+    options: StorageOptions | None,
 ) -> None:
-    past = None if base is None else base.history()
-    commits = _Commits.of(history, past, base is None or base.plan.config.keep_tags, now)
-    looked = _to_look_at(answer, commits, history)
+    looked = _to_look_at(answer, commits)
     naming = _naming(answer.target, past, options)
     named = naming.ranges_of({commits.metaranges[item] for item in looked} - {""})
     naming_it = [item for item in looked if commits.metaranges[item] in named]
-    by_date = sorted(naming_it, key=lambda item: _date(history, item), reverse=True)
+    by_date = sorted(naming_it, key=lambda item: _date(commits, item), reverse=True)
     paths = naming.paths_of(
         dict.fromkeys(found for item in by_date for found in sorted(named[commits.metaranges[item]]))
     )
@@ -221,23 +222,23 @@ def _find_commits(
         if all(found in paths and not paths[found] for found in ranges):
             continue  # another address with the same hash
         there = tuple(dict.fromkeys(path for found in ranges for path in paths.get(found, ())))
-        answer.commits.append(_named_by(history, commits, item, there, now))
+        answer.commits.append(_named_by(commits, item, there, now))
     answer.commits.sort(key=lambda commit: not commit.active)
     active = {commits.metaranges[item] for item in commits.active}
     answer.unnamed = list(named_by_unnamed(naming, base, commits.metaranges.values(), active, now))
     answer.not_looked_at += naming.unread
-    keeping = commits.active | history.policies.keys()
+    keeping = commits.active | commits.policies.keys()
     if naming.may_name({commits.metaranges[item] for item in keeping} - {""}):
         answer.failed.add(COMMITS)
-    if not history.has_all:
+    if not commits.has_all:
         known = "" if past is None else f", but for {len(past.dangling):,} that {_name(base)} found active"
         answer.not_looked_at.append(f"commits that no branch and no tag leads to{known}")
 
 
-def _to_look_at(answer: Answer, commits: _Commits, history: _History) -> list[str]:
+def _to_look_at(answer: Answer, commits: _Commits) -> list[str]:
     """Every active commit, and the newest of the expired ones."""
-    keeping = commits.active | history.policies.keys()
-    expired = sorted(commits.metaranges.keys() - keeping, key=lambda item: _date(history, item), reverse=True)
+    keeping = commits.active | commits.policies.keys()
+    expired = sorted(commits.metaranges.keys() - keeping, key=lambda item: _date(commits, item), reverse=True)
     if len(expired) > EXPIRED_MAX:
         left = len(expired) - EXPIRED_MAX
         answer.not_looked_at.append(f"{left:,} of {len(expired):,} expired commits; they keep nothing")
@@ -248,8 +249,11 @@ def _naming(target: Target, past: History | None, options: StorageOptions | None
     return Naming(
         target=target,
         hashed=_hash(target),
-        reader=open_reader(target.namespace, options),
-        state=open_state(target.namespace, options),
+        lookup=Lookup(
+            open_reader(target.namespace, options),
+            open_state(target.namespace, options),
+            Keys(namespace=target.namespace),
+        ),
         known=Metaranges() if past is None else past.metaranges,
     )
 
@@ -259,8 +263,8 @@ def _hash(target: Target) -> np.uint64:
     return found
 
 
-def _date(history: _History, commit_id: str) -> str:
-    commit = history.graph.get(commit_id)
+def _date(commits: _Commits, commit_id: str) -> str:
+    commit = commits.graph.get(commit_id)
     return "" if commit is None else commit.created_at.isoformat()
 
 
@@ -268,11 +272,9 @@ def _name(base: BaseRun | None) -> str:
     return "no run" if base is None else base.text
 
 
-def _named_by(
-    history: _History, commits: _Commits, commit_id: str, paths: tuple[str, ...], now: datetime
-) -> NamedBy:
-    line, commit = history.lines.get(commit_id, Line()), history.graph.get(commit_id)
-    policies = tuple(rule.name for rule in history.policies.get(commit_id, ()) if _keeps(rule, paths))
+def _named_by(commits: _Commits, commit_id: str, paths: tuple[str, ...], now: datetime) -> NamedBy:
+    line, commit = commits.lines.get(commit_id, Line()), commits.graph.get(commit_id)
+    policies = tuple(rule.name for rule in commits.policies.get(commit_id, ()) if _keeps(rule, paths))
     return NamedBy(
         commit_id=commit_id,
         created_at=None if commit is None else commit.created_at,
@@ -284,7 +286,7 @@ def _named_by(
         tags=tuple(commits.tags.get(commit_id, ())),
         policies=policies,
         until=line.until if line.until != FOREVER else None,
-        rule=_rule(history.rules, line, now),
+        rule=_rule(commits.rules, line, now),
     )
 
 

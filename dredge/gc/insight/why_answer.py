@@ -19,28 +19,20 @@ LAKEFS = "lakefs://"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An object of a repository.
-
-    Attributes:
-        namespace: URI of its storage namespace.
-        address: key relative to the namespace.
-        ref: in the question; "" for a question with an address.
-    """
+    """An object of a repository."""
 
     repository: str
-    namespace: str
-    address: str
-    ref: str = ""
+    namespace: str  # URI of its storage namespace
+    address: str  # key relative to the namespace
+    ref: str = ""  # in the question; "" for a question with an address
     path: str = ""
 
 
 def find_target(
     client: LakeFS, given: str, repository: str | None = None, options: StorageOptions | None = None
 ) -> Target:
-    """Find the object in question.
-
-    Args:
-        given: `lakefs://repo/ref/path`, a URI in the store, or an address relative to a repository's namespace.
+    """Find the object in question, given by `lakefs://repo/ref/path`, a URI in the store, or an address of a
+    repository.
 
     Raises:
         ConfigError: another format, or an address outside every repository's namespace.
@@ -115,134 +107,89 @@ VERDICTS = {
 
 @dataclass(frozen=True, slots=True)
 class StagedBy:
-    """A branch with the object in its staging area.
+    """A branch with the object in its staging area."""
 
-    Attributes:
-        branch: its name; "" for an unknown branch, from a run.
-        path: of the entry; "" when unknown.
-        token: staging token; "" without the key-value store.
-        as_of: time of the run, for a staged entry in the past.
-        sealed: whether a commit has sealed the token, and failed or is in progress; the branch may show another entry.
-    """
-
-    branch: str
-    path: str = ""
-    token: str = ""
-    as_of: datetime | None = None
+    branch: str  # its name; "" for an unknown branch, from a run
+    path: str = ""  # of the entry; "" when unknown
+    token: str = ""  # staging token; "" without the key-value store
+    as_of: datetime | None = None  # time of the run, for a staged entry in the past
+    # whether a commit has sealed the token, and failed or is in progress; the branch may show another entry
     sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NamedBy:
-    """A commit with the object.
-
-    Attributes:
-        created_at: its date; None when unknown.
-        active: whether it keeps the object.
-        paths: of the object; () when its ranges were not decoded.
-        branches: some branches with the commit in their line.
-        policies: matching rules of the retention policy.
-        until: expiry under the repository's rules, for a commit behind a head; None for never, or without a matching
-            rule.
-        rule: the repository's rule with the latest expiry; "" for none.
-    """
+    """A commit with the object."""
 
     commit_id: str
-    created_at: datetime | None
-    active: bool
-    paths: tuple[str, ...] = ()
+    created_at: datetime | None  # its date; None when unknown
+    active: bool  # whether it keeps the object
+    paths: tuple[str, ...] = ()  # of the object; () when its ranges were not decoded
     heads: tuple[str, ...] = ()
-    branches: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()  # some branches with the commit in their line
     num_branches: int = 0
     tags: tuple[str, ...] = ()
-    policies: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()  # matching rules of the retention policy
+    # expiry under the repository's rules, for a commit behind a head; None for never, or without a matching
+    # rule
     until: datetime | None = None
-    rule: str = ""
+    rule: str = ""  # the repository's rule with the latest expiry; "" for none
 
 
 @dataclass(frozen=True, slots=True)
 class UnnamedBy:
-    """A metarange with the object and without an active commit; runs count it as an active commit.
-
-    Attributes:
-        until: end of the time as an active commit; None when the next complete mark decides.
-        paths: of the object; () when its ranges were not decoded.
-    """
+    """A metarange with the object and without an active commit; runs count it as an active commit."""
 
     metarange_id: str
     written_at: datetime
-    until: datetime | None
-    paths: tuple[str, ...] = ()
+    until: datetime | None  # end of the time as an active commit; None when the next complete mark decides
+    paths: tuple[str, ...] = ()  # of the object; () when its ranges were not decoded
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The result of a run for the object.
-
-    Attributes:
-        at: time of the plan, or end of the sweep.
-        outcome: in the ledger; "" for a run without deletions.
-        hold: the code of the hold; "" for none.
-        why: a sentence about reason, hold or error.
-        version_id: of the delete marker in a bucket with versions, above the old version; "" for none.
-        approved_by: approver of the run; "" without an approval.
-        approved_at: time of the approval; None without one.
-        restorable: "versions" or "quarantine" for a restorable object; "" otherwise.
-        restorable_until: earliest removal of the old version or copy by a purge or a lifecycle rule; None without one.
-    """
+    """The result of a run for the object."""
 
     run_id: str
-    at: datetime
+    at: datetime  # time of the plan, or end of the sweep
     reason: str
-    outcome: str
-    hold: str
-    why: str
-    version_id: str = ""
-    approved_by: str = ""
-    approved_at: datetime | None = None
-    restorable: str = ""
+    outcome: str  # in the ledger; "" for a run without deletions
+    hold: str  # the code of the hold; "" for none
+    why: str  # a sentence about reason, hold or error
+    version_id: str = ""  # of the delete marker in a bucket with versions, above the old version; "" for none
+    approved_by: str = ""  # approver of the run; "" without an approval
+    approved_at: datetime | None = None  # time of the approval; None without one
+    restorable: str = ""  # "versions" or "quarantine" for a restorable object; "" otherwise
+    # earliest removal of the old version or copy by a purge or a lifecycle rule; None without one
     restorable_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedBy:
-    """A pin on the object, from a restore.
-
-    Attributes:
-        run_id: the run with the deletion.
-    """
+    """A pin on the object, from a restore."""
 
     pin_id: str
-    run_id: str
+    run_id: str  # the run with the deletion
     reason: str
     until: datetime
 
 
 @dataclass(slots=True)
 class Answer:
-    """All findings about an object.
-
-    Attributes:
-        size_bytes: None for an object missing in the store.
-        young_until: end of the minimum age; None for an old object.
-        staged: branches with the object staged.
-        commits: with the object, keeping commits first, the newest first.
-        unnamed: metaranges without an active commit that keep it.
-        pins: active pins on it.
-        referring: other repositories with the object, by the newest run.
-        judged: by the newest run with this candidate.
-    """
+    """All findings about an object."""
 
     target: Target
-    size_bytes: int | None = None
+    size_bytes: int | None = None  # None for an object missing in the store
     last_modified: datetime | None = None
-    young_until: datetime | None = None
-    staged: list[StagedBy] = field(default_factory=list)
+    young_until: datetime | None = None  # end of the minimum age; None for an old object
+    staged: list[StagedBy] = field(default_factory=list)  # branches with the object staged
+    # with the object, keeping commits first, the newest first
     commits: list[NamedBy] = field(default_factory=list)
-    unnamed: list[UnnamedBy] = field(default_factory=list)
-    pins: list[PinnedBy] = field(default_factory=list)
+    unnamed: list[UnnamedBy] = field(default_factory=list)  # metaranges without an active commit that keep it
+    pins: list[PinnedBy] = field(default_factory=list)  # active pins on it
+    # other repositories with the object, by the newest run
     referring: list[str] = field(default_factory=list)
-    judged: Judged | None = None
+    judged: Judged | None = None  # by the newest run with this candidate
     not_looked_at: list[str] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
 

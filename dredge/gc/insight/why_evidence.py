@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.errors import DredgeError, NotFoundError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
-from dredge.gc.index.ranges import Metaranges, RangeFacts, Ranges, decode, read_files
-from dredge.gc.index.store import CommittedIndex, read_part
-from dredge.gc.insight.base_run import BaseRun, repository_record, runs_below
+from dredge.gc.index.ranges import Metaranges, read_leniently
+from dredge.gc.index.store import Lookup
+from dredge.gc.insight.base_run import BaseRun, runs_below
 from dredge.gc.insight.why_answer import Judged, StagedBy, Target, UnnamedBy
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import METADATA
@@ -29,16 +29,13 @@ from dredge.gc.run import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.witness.record import Past
 from dredge.gc.witness.unnamed import list_tables, sort_out
-from dredge.kv.rows import RowView, show_key
 from dredge.lakefs import LakeFS, Ref
-from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType, address_readings
-from dredge.lakefs.files.records import Branch
 from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo, StepOutput
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
+from dredge.storage import ObjectReader, StorageOptions
 from dredge.undo.ways import VERSIONS, way_back
 
 _DECODED_MAX = 32
@@ -46,20 +43,19 @@ _DECODED_MAX = 32
 
 @dataclass(slots=True)
 class Naming:
-    """Searches for an address in commits.
-
-    Attributes:
-        state: the folder of the index.
-        unread_ids: ids of unreadable metaranges and ranges.
-    """
+    """Searches for an address in commits."""
 
     target: Target
     hashed: np.uint64
-    reader: ObjectReader
-    state: ObjectWriter
+    lookup: Lookup
     known: Metaranges
     unread: list[str] = field(default_factory=list)
-    unread_ids: set[str] = field(default_factory=set)
+    unread_ids: set[str] = field(default_factory=set)  # ids of unreadable metaranges and ranges
+
+    @property
+    def reader(self) -> ObjectReader:
+        """The repository's store."""
+        return self.lookup.reader
 
     def may_name(self, metaranges: Collection[str]) -> bool:
         """Whether an unreadable metarange or range may have the address."""
@@ -68,11 +64,14 @@ class Naming:
 
     def ranges_of(self, metaranges: Collection[str]) -> dict[str, set[str]]:
         """The ranges with the address, by metarange id; other metaranges are left out."""
-        self._read_metaranges(metaranges)
+        more, errors = read_leniently(self.reader, self.known.lacking(metaranges))
+        self.known.add(more)
+        self._note("metarange", errors)
         there = [item for item in metaranges if item in self.known.named]
         rows_of = {item: row for row, item in enumerate(self.known.ranges)}
         wanted = self.known.select(there)
-        found = self._in_index(wanted)
+        found = self.lookup.ranges_with(wanted, np.array([self.hashed], np.uint64))
+        self._note("range", self.lookup.unread)
         rows = np.array(sorted(rows_of[item] for item in found), np.int64)
         ids = list(self.known.ranges)
         naming = {item: np.intersect1d(self.known.named[item], rows) for item in there}
@@ -103,73 +102,25 @@ class Naming:
                 keys.append(key)
         yield from (key.decode("utf-8", "backslashreplace") for key in keys)
 
-    def _read_metaranges(self, metaranges: Collection[str]) -> None:
-        unknown = sorted({item for item in metaranges if item and item not in self.known.named})
-        try:
-            self.known.add(read_files(self.reader, unknown))
-        except DredgeError:
-            for item in unknown:
-                self._read_metarange(item)
-
-    def _read_metarange(self, item: str) -> None:
-        try:
-            self.known.add(read_files(self.reader, [item]))
-        except DredgeError as error:
-            self.unread.append(f"metarange {item}: {error}")
-            self.unread_ids.add(item)
-
-    def _in_index(self, ranges: Ranges) -> set[str]:
-        """The ranges with the address; ranges missing in the index are decoded."""
-        index = CommittedIndex.load(self.state, self.target.namespace)
-        groups, lacking = index.group(ranges)
-        found: set[str] = set()
-        for name, ids in groups.items():
-            try:
-                items = read_part(self.state, index.parts[name], lambda _: False)
-            except FormatError:
-                lacking += ids
-                continue
-            wanted = set(ids)
-            found |= {
-                item.range_id for item in items if item.range_id in wanted and self.hashed in item.addresses
-            }
-        return found | self._decoded({item: ranges[item] for item in lacking})
-
-    def _decoded(self, ranges: Mapping[str, RangeFacts]) -> set[str]:
-        found: set[str] = set()
-        for item, facts in ranges.items():
-            key = METADATA + item
-            try:
-                hits = decode([(key, self.reader.get(key))], {item: facts}, self.target.namespace)
-                found |= {hit.range_id for hit in hits if self.hashed in hit.addresses}
-            except DredgeError as error:
-                self.unread.append(f"range {item}: {error}")
-                self.unread_ids.add(item)
-        return found
+    def _note(self, kind: str, errors: Mapping[str, DredgeError]) -> None:
+        new = {item: error for item, error in errors.items() if item not in self.unread_ids}
+        self.unread += [f"{kind} {item}: {error}" for item, error in new.items()]
+        self.unread_ids |= new.keys()
 
 
 def named_by_unnamed(
     naming: Naming, base: BaseRun | None, named: Collection[str], active: Collection[str], now: datetime
 ) -> Iterator[UnnamedBy]:
-    """Find the metaranges with an object that count as active commits without an active commit.
-
-    Args:
-        naming: searches for the object, and notes unreadable sources.
-        base: the newest run; None uses the default settings.
-        now: aware UTC.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote the record of the last mark.
-        FormatError: the record is damaged.
-    """
+    """Find the metaranges with an object that count as active commits without an active commit, by the settings of
+    the newest run or the default ones."""
     config = None if base is None else base.plan.config
     age = timedelta(seconds=MIN_AGE_HOURS * 3600 if config is None else config.min_age_seconds)
     keep = timedelta(days=KEEP_UNNAMED_DAYS if config is None else config.keep_unnamed_days)
     namespace = naming.target.namespace
-    past, files = Past.read(naming.state, namespace), list_tables(naming.reader)
+    past, files = Past.read(naming.lookup.state, namespace), list_tables(naming.reader)
     known = past.known({*named}, naming.known.ranges)
     since = past.since(now, keep)
-    found = sort_out(naming.reader, naming.state, namespace, files, known, now - age, since)
+    found = sort_out(naming.reader, naming.lookup.state, namespace, files, known, now - age, since)
     hits = naming.ranges_of(found.metaranges.difference(active))
     for metarange_id, ranges in sorted(hits.items()):
         paths = naming.paths_of(ranges)
@@ -181,56 +132,23 @@ def named_by_unnamed(
         yield UnnamedBy(metarange_id, written_at, until if until > now else None, there)
 
 
-_BRANCHES = b"branches/"
-
-
 def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
-    """Read every staging record of the repository.
-
-    Raises:
-        RefusedError: the store belongs to another server.
-        FormatError: an unreadable record.
-    """
-    with access.open() as store, store.view() as view:
-        record = repository_record(view, store.location, target.repository, target.namespace)
-        return list(_named(view, record.partition, target))
-
-
-def _named(view: RowView, partition: bytes, target: Target) -> Iterator[StagedBy]:
-    for entry in view.scan(partition, _BRANCHES):
-        if not entry.key.startswith(_BRANCHES):
-            return
-        branch = Branch.decode(entry.value)
-        for token in branch.tokens:
-            for row in view.scan(token.encode()):
-                if _names(row.value, show_key(token.encode(), row.key), target):
-                    path = row.key.decode("utf-8", "backslashreplace")
-                    yield StagedBy(branch.name, path, token, sealed=token in branch.sealed_tokens)
-
-
-def _names(value: bytes, name: str, target: Target) -> bool:
-    name_bytes = target.address.rpartition("/")[2].encode()
-    if name_bytes.isalnum() and name_bytes not in value:
-        return False  # spares decoding most records: a plain name has only one encoding
-    record = messages.decode(messages.StagedEntryData, value, name)
-    if not record.identity:
-        return False  # a tombstone
-    entry = messages.decode(messages.Entry, record.data, name)
-    return target.address in address_readings(entry.address, entry.address_type, target.namespace)
+    """Read every staging record of the repository."""
+    with access.records(target.repository, target.namespace) as records:
+        return [
+            StagedBy(branch.name, path, token, sealed=token in branch.sealed_tokens)
+            for branch in records.branches()
+            for token in branch.tokens
+            for path, keys in records.entries(token)
+            if target.address in keys
+        ]
 
 
 def staged_by_server(
     client: LakeFS, target: Target, branches: Sequence[Ref], requests_max: int
 ) -> tuple[list[StagedBy], int]:
-    """Ask branches for their changes.
-
-    Args:
-        branches: in the order of the requests.
-        requests_max: limit of requests.
-
-    Returns:
-        The branches with the object, and the number of branches without a complete answer.
-    """
+    """Ask branches for their changes, in order. Returns the branches with the object, and the number of branches
+    without a complete answer."""
     found: list[StagedBy] = []
     left = requests_max
     for number, branch in enumerate(branches):
@@ -262,15 +180,8 @@ def _reads(client: LakeFS, target: Target, branch: str, path: str) -> bool:
 def last_judged(
     target: Target, hashed: int, root: str, options: StorageOptions | None = None, runs_max: int = 100
 ) -> tuple[Judged | None, list[str]]:
-    """Find the newest run with an object among its candidates.
-
-    Args:
-        root: URI of the namespace, or the run root.
-        runs_max: limit of runs.
-
-    Returns:
-        The result of the run; and the unread sources, as sentences.
-    """
+    """Find the newest run below a namespace or run root with an object among its candidates. Returns the result of
+    the run; and the unread sources, as sentences."""
     unread: list[str] = []
     looked = 0
     for folder, plan in runs_below(root, options):

@@ -77,11 +77,8 @@ class ActiveCommits:
         return self.graph[commit_id].metarange_id if found is None else found
 
     def kept_beyond_base(self, only: Collection[tuple[str, str]] | None = None) -> list[KeptSet]:
-        """The kept sets without the commits of `base`; empty if every commit is active.
-
-        Args:
-            only: (set name, commit id) of sets about paths to keep; None for all.
-        """
+        """The kept sets without the commits of `base`, those about paths for the pairs in `only` alone; empty if
+        every commit is active."""
         if self.all_commits:
             return []
         found = [replace(item, commits=item.commits - self.base) for item in self.kept]
@@ -109,16 +106,8 @@ def find_active(
     read: ReadCommits | None = None,
     rules: Future[Rules | None] | None = None,
 ) -> ActiveCommits:
-    """Find every commit whose objects must stay.
-
-    Args:
-        ask_dangling: whether to follow the lines of young dangling commits.
-        read: see `find_history`, as `rules`.
-
-    Raises:
-        RefusedError: an answer that could hide active commits.
-        FormatError: a damaged answer.
-    """
+    """Find every commit whose objects must stay, following the lines of young dangling commits if wanted; `read` and
+    `rules` as in `find_history`."""
     found = find_history(run, read, rules)
     branches, graph, warnings = found.branches, found.graph, found.warnings
     sources: dict[str, set[str]] = {"heads": {branch.commit_id for branch in branches}}
@@ -196,9 +185,6 @@ def _kept_by_dangling(run: Run, found: Found) -> Graph:
     commits found by its mark, and the next mark finds commits that lost their branch, or are kept by longer rules.
 
     Lines are followed to their roots, because a commit may claim any date: a young one can be behind an old one.
-
-    Raises:
-        RefusedError: a commit of the server's list, or its parent, does not exist.
     """
     if found.rules is None or SERVER not in found.listed:
         return {}
@@ -256,18 +242,12 @@ def _ask(run: Run, commit_id: str) -> Commit:
 
 
 def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str]]) -> None:
-    """Add the commits kept alive by the heads of the time when staging was read.
+    """Add the commits kept alive by the heads of the time when staging was read: (branch, commit) pairs.
 
-    An entry can move from a head back into staging: its metadata is changed, or a change of it is reset, and the branch
-    is reset to another commit, which leaves the staged entry. A scan before the move does not show the entry: the head
-    had it, or a staged copy equal to the head's. Later heads do not have it either. The same holds for a commit behind
-    a head, because another branch may be reset to it.
-
-    Args:
-        seen: (branch, commit) pairs, each once a head.
-
-    Raises:
-        RefusedError: a commit does not exist any more.
+    An entry can move from a head back into staging: its metadata is changed, or a change of it is reset, and the
+    branch is reset to another commit, which leaves the staged entry. A scan before the move does not show the entry:
+    the head had it, or a staged copy equal to the head's. Later heads do not have it either. The same holds for a
+    commit behind a head, because another branch may be reset to it.
     """
     now = {(branch.id, branch.commit_id) for branch in active.branches}
     moved = [Ref(branch, commit) for branch, commit in sorted({*seen} - now)]
@@ -289,9 +269,6 @@ def take_in_tags(run: Run, active: ActiveCommits, seen: Iterable[Ref]) -> None:
 
     A branch can be reset to such a commit, get an entry of it into staging, and be reset back, which leaves the staged
     entry. An earlier scan does not show the entry, and after the deletion of the tag no later list has the commit.
-
-    Raises:
-        RefusedError: a commit does not exist any more.
     """
     for tag in seen:
         if tag.commit_id not in active.metaranges:

@@ -79,16 +79,8 @@ def collect_ranges(
 ) -> Collected:
     """Add new ranges to the index, and unite the addresses of active ranges and staging.
 
-    Args:
-        staged: files of hashes that are live as well.
-        counted_bits: collect a difference to reference counts of so many bits; None collects everything.
-        keep_counts: write counts for later runs.
-        count_here: write counts for this run alone, into its own folder.
-        index: None reads it.
-
-    Raises:
-        RefusedError: a missing range.
-        FormatError: a damaged range, or one that differs from its metarange.
+    With `counted_bits` only the difference to reference counts of so many bits is collected. Counts are written for
+    later runs (`keep_counts`), or into the run's folder for this run alone (`count_here`).
     """
     rows = sum(facts.count for facts in roles.active.values())
     bits = counted_bits
@@ -115,18 +107,14 @@ def collect_ranges(
 
 
 class _Reading:
-    """The first round.
-
-    Attributes:
-        subtracted: ids of the dropped ranges that were read.
-    """
+    """The first round."""
 
     def __init__(
         self, run: Run, runner: TaskRunner, where: str, bits: int, index: CommittedIndex | None
     ) -> None:
         self.shards: list[Shard] = []
         self.counts: Counter[str] = Counter()
-        self.subtracted: set[str] = set()
+        self.subtracted: set[str] = set()  # ids of the dropped ranges that were read
         self._run = run
         self._runner = runner
         self._where = where
@@ -182,12 +170,7 @@ class _Reading:
         return damaged
 
     def _tasks(
-        self,
-        name: str,
-        purpose: Purpose,
-        ranges: Ranges,
-        parts: Sequence[IndexPart] = (),
-        rows: int = 0,
+        self, name: str, purpose: Purpose, ranges: Ranges, parts: Sequence[IndexPart] = (), rows: int = 0
     ) -> list[ReadTask]:
         if not ranges and not parts:
             return []
@@ -224,13 +207,6 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeTask:
-    """A task."""
-
-    merges: list[Merge]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
     """The files of a task: sets by kind, in the run folder, and counts."""
 
@@ -256,7 +232,7 @@ def _merge(
         Merge(kind=kind, shard=shard, parts=parts, whole=list(staged) if kind == COUNTS else [])
         for (kind, shard), parts in sorted(groups.items())
     ]
-    tasks = [MergeTask(merges=share) for share in round_robin(merges, run.num_tasks(runner, len(merges)))]
+    tasks = round_robin(merges, run.num_tasks(runner, len(merges)))
     for result in run.spread(runner, config.where, merge_shards, config, tasks, "shards", len(merges)):
         found.counted.extend(result.counted)
         for kind, parts in result.sets.items():
@@ -265,11 +241,11 @@ def _merge(
 
 
 @partition_function
-def merge_shards(run: WorkerRun, config: MergeConfig, task: MergeTask) -> MergeResult:
+def merge_shards(run: WorkerRun, config: MergeConfig, merges: list[Merge]) -> MergeResult:
     """Merge the files of some shards."""
     sets: dict[str, list[PartInfo]] = {}
     counted: list[PartInfo] = []
-    for merge in task.merges:
+    for merge in merges:
         kind = merge.kind
         if kind == COUNTS:
             kind, found = LIVE, _merge_counts(run, config, merge, counted)

@@ -64,16 +64,8 @@ class Found:
 def find_history(
     run: Run, read: ReadCommits | None = None, rules: Future[Rules | None] | None = None
 ) -> Found:
-    """Read refs and history, and find the commits active by lakeFS's rules.
-
-    Args:
-        read: refs and commits of the key-value store, from `scan_staging`; None reads them.
-        rules: the repository's, beside the key-value store's commits; None reads them.
-
-    Raises:
-        RefusedError: an answer that could hide active commits, or a head without its commit.
-        FormatError: a damaged answer or record.
-    """
+    """Read refs and history, and find the commits active by lakeFS's rules; `read` are those of the key-value store,
+    and `rules` the repository's, if read before."""
     if not run.plan.config.read_kv:
         return _from_server(run)
     with at_once() as ask:
@@ -126,7 +118,6 @@ def _from_server(run: Run) -> Found:
 
 
 def _unite(recorded: Found, server: Found, check: StoreCheck) -> Found:
-    """The server's answer, and the active commits of the records."""
     if check.doubt:
         server.warnings.append(
             f"commits were read from the key-value store and from lakeFS as well: {check.doubt}"
@@ -167,14 +158,7 @@ def _read_server_list(run: Run, location: str, branches: list[Ref]) -> dict[str,
 
 
 def read_commits_csv(data: bytes, name: str) -> dict[str, str]:
-    """Parse the server's list of active commits: metarange id by commit id.
-
-    Args:
-        name: for messages.
-
-    Raises:
-        FormatError: a damaged or unknown file.
-    """
+    """Parse the server's list of active commits: metarange id by commit id."""
     try:
         rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
         if rows.fieldnames != ["commit_id", "expired", "metarange_id"]:
@@ -215,15 +199,8 @@ def known_commit(client: LakeFS, repository: str, commit_id: str, about: str) ->
 
 
 def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
-    """Read the history of refs, each commit once, and prove that each ref's commit exists.
-
-    Args:
-        refs: branches or tags, the ref with the longest history first.
-        graph: commits read before; extended.
-
-    Raises:
-        RefusedError: a ref's commit does not exist, or a history cannot be read to its root.
-    """
+    """Read the history of refs (the longest first) into `graph`, each commit once, and prove that each ref's commit
+    exists."""
     read: Graph = {} if graph is None else graph
     for ref in refs:
         if ref.commit_id in read:
@@ -276,14 +253,7 @@ def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None
 
 
 def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
-    """Return the history of refs, taken from known commits.
-
-    Args:
-        every: the known commits.
-
-    Raises:
-        RefusedError: a ref's commit, or an ancestor of it, is unknown.
-    """
+    """Return the history of refs, taken from known commits."""
     graph: Graph = {}
     for ref in refs:
         waiting = [ref.commit_id]
@@ -303,12 +273,7 @@ def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
 
 
 def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
-    """Compute the active commits of a history.
-
-    Args:
-        branches: all of them, with hidden branches.
-        now: the store's time; an earlier time keeps more.
-    """
+    """Compute the active commits of a history and all its branches; an earlier time keeps more."""
     commits = [
         records.Commit(
             id=commit.id,

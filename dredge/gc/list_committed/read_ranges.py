@@ -16,9 +16,8 @@ from typing import Literal
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
-from dredge.gc.index.files import get_files
-from dredge.gc.index.ranges import RangeHashes, Ranges, RangeShare, decode
-from dredge.gc.index.store import CommittedIndex, IndexPart, NewPart, read_part, write_part
+from dredge.gc.index.ranges import RangeHashes, Ranges, RangeShare, decode, get_files
+from dredge.gc.index.store import CommittedIndex, IndexPart, NewPart, batches, read_part, write_part
 from dredge.gc.list_committed.tables import COUNTS, EXPIRED, SIZES
 from dredge.gc.namespaces import Keys
 from dredge.runs.folder import RunFolder
@@ -39,7 +38,6 @@ TO_ADD = (HEAD, ACTIVE)
 TO_SUBTRACT = (DROPPED_EXPIRED, DROPPED)
 TO_EXPLAIN = (DROPPED_EXPIRED, EXPIRED)
 
-_PART_VALUES = 2_000_000
 _BUFFER_VALUES = 8_000_000
 type Purpose = Literal["index", "explain", "subtract"]
 
@@ -93,8 +91,6 @@ class Roles:
 
 
 class _RoleTable:
-    """The roles, as a task reads them."""
-
     def __init__(self, table: pa.Table) -> None:
         ids, roles, parts = (table[name].to_pylist() for name in ("range_id", "role", "part"))
         self.roles: dict[str, str] = dict(zip(ids, roles, strict=True))
@@ -123,16 +119,13 @@ class ReadConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """A task.
-
-    Attributes:
-        purpose: "index" adds the ranges to the index; "explain" does, too, but skips an unreadable range, which only
-            gives reasons; "subtract" skips it as well, and writes no part, because the index had one before.
-    """
+    """A task."""
 
     name: str  # begins the names of its files
     ranges: RangeShare | None  # to decode
     parts: list[IndexPart]  # of the index, to read
+    # "index" adds the ranges to the index; "explain" does, too, but skips an unreadable range, which only
+    # gives reasons; "subtract" skips it as well, and writes no part, because the index had one before
     purpose: Purpose
 
 
@@ -168,7 +161,7 @@ def read_ranges(run: WorkerRun, config: ReadConfig, task: ReadTask) -> ReadResul
     subtracted: list[str] = []
     ranges = task.ranges.read(run.folder) if task.ranges else {}
     name = f"{run.folder.label}-{config.where.replace('/', '-')}-{task.name}"
-    for batch in _batches(_decode(run, ranges, config.keys, lenient=task.purpose != "index")):
+    for batch in batches(_decode(run, ranges, config.keys, lenient=task.purpose != "index")):
         if task.purpose == "subtract":
             subtracted.extend(item.range_id for item in batch)
         else:
@@ -191,20 +184,6 @@ def read_ranges(run: WorkerRun, config: ReadConfig, task: ReadTask) -> ReadResul
         named=sorter.named,
         subtracted=subtracted,
     )
-
-
-def _batches(ranges: Iterable[RangeHashes]) -> Iterator[list[RangeHashes]]:
-    """Yield ranges in lists of the size of a part of the index."""
-    batch: list[RangeHashes] = []
-    values = 0
-    for item in ranges:
-        batch.append(item)
-        values += len(item.addresses) + len(item.sizes)
-        if values >= _PART_VALUES:
-            yield batch
-            batch, values = [], 0
-    if batch:
-        yield batch
 
 
 def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterator[RangeHashes]:
@@ -236,11 +215,11 @@ class _Sorter:
     """Collects the hashes of ranges by their roles.
 
     Attributes:
-        outside: records outside the namespace, of ranges to add less those of ranges to subtract.
         named: addresses, each once a range, counted the same way.
     """
 
     def __init__(self, roles: dict[str, str]) -> None:
+        # records outside the namespace, of ranges to add less those of ranges to subtract
         self.outside = self.named = 0
         self._roles = roles
         self._sets = {SIZES: _CountBuffer(), EXPIRED: _CountBuffer()}

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from dredge.errors import DredgeError
+from dredge.errors import UnavailableError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
     Metaranges,
     Ranges,
     find_range_files,
+    read_leniently,
     read_metaranges,
     unite_ranges,
 )
@@ -34,7 +35,7 @@ from dredge.lakefs import Commit
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 from dredge.storage.parallel import at_once
 
@@ -57,8 +58,6 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
 
 @dataclass(slots=True)
 class _History:
-    """The commits and metaranges of a run."""
-
     active: ActiveCommits
     heads: list[tuple[str, str]]  # (branch, commit) pairs, each a head seen during the run
     named: Metaranges  # metaranges of the active commits, unnamed metaranges, and those of an earlier run
@@ -139,7 +138,7 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     with at_once() as ask:
         index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
         expired_read = ask(read_expired, run, active.expired, earlier)
-        passed = pass_witnesses(run, record, active, past.result)
+        passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
         named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
         witnessed = passed.count_unnamed(run, record, named)
         named = read_metaranges(run, runner, f"{STEP}/unnamed", witnessed.metaranges, named)
@@ -290,15 +289,10 @@ def find_expired(
     active: Collection[str],
     read: Metaranges | None = None,
 ) -> Expired:
-    """Find the ranges named only by expired commits reachable from refs. Earlier runs do not change them.
+    """Find the ranges named only by expired commits reachable from refs, the newest first. Earlier runs do not change
+    them. `read` is the result of `read_expired`, if read before.
 
     They only give reasons in reports, so an unreadable file is skipped.
-
-    Args:
-        commits: expired commits, newest first.
-        named: metaranges of active commits, and of earlier runs.
-        active: ids of the active ranges.
-        read: metaranges of the newest expired commits; None reads those that are not in `named`.
     """
     most = run.plan.config.tuning.explain_ranges_max
     metaranges = _metaranges_of(commits)
@@ -322,18 +316,15 @@ def _metaranges_of(commits: Sequence[Commit]) -> list[str]:
 
 
 def read_expired(run: Run, commits: Sequence[Commit], known: Metaranges | None) -> Metaranges:
-    """Read the unknown metaranges of the newest expired commits; they only give reasons, so none is missed."""
+    """Read the unknown metaranges of the newest expired commits."""
     most = _EXPIRED_MAX if run.plan.config.tuning.explain_ranges_max else 0
     before = {} if known is None else known.named
-    metaranges = [item for item in _metaranges_of(commits)[:most] if item not in before]
-    where = f"{STEP}/expired"
     try:
-        return read_metaranges(run, LocalRunner(), where, metaranges)
-    except DredgeError:
-        read = Metaranges()
-    for item in metaranges:
-        try:
-            read.add(read_metaranges(run, LocalRunner(), where, [item]))
-        except DredgeError as error:
-            log.info("metarange %s of an expired commit cannot be read: %s", item, error)
+        unknown = [item for item in _metaranges_of(commits)[:most] if item not in before]
+        read, errors = read_leniently(run.reader, unknown)
+    except UnavailableError as unavailable:
+        log.info("metaranges of expired commits cannot be read: %s", unavailable)
+        return Metaranges()
+    for item, error in errors.items():
+        log.info("metarange %s of an expired commit cannot be read: %s", item, error)
     return read

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -112,6 +112,12 @@ class KVAccess:
         """Open the store read-only."""
         return closing(open_row_reader(self.url, keys=self.keys))
 
+    @contextmanager
+    def records(self, repository: str, namespace: str) -> Iterator[RepositoryRecords]:
+        """Open the records of a repository, without the check of the store (`read_checked`)."""
+        with self.open() as store, store.view() as view:
+            yield RepositoryRecords(repository, namespace, view, store.location)
+
 
 class RepositoryRecords:
     """Reads the records of a repository. Each call reads them again.
@@ -119,20 +125,15 @@ class RepositoryRecords:
     Args:
         location: the store, without credentials.
 
-    Attributes:
-        heads: commit by branch, as last read.
-        unknown: names of some records with unknown fields.
-        keys: the keys to find in entries; by default the repository's own.
-
     Raises:
         RefusedError: it is not the store of this repository.
     """
 
     def __init__(self, repository: str, namespace: str, view: RowView, location: str) -> None:
         self.location = location
-        self.heads: dict[str, str] = {}
-        self.unknown: list[str] = []
-        self.keys = Keys(namespace=namespace)
+        self.heads: dict[str, str] = {}  # commit by branch, as last read
+        self.unknown: list[str] = []  # names of some records with unknown fields
+        self.keys = Keys(namespace=namespace)  # the keys to find in entries; by default the repository's own
         self._view = view
         schema = self._one(*_SCHEMA)
         if schema is not None and schema != _SCHEMA_VERSION:
@@ -188,11 +189,16 @@ class RepositoryRecords:
 
     def staged(self, token: str) -> Iterator[tuple[str, ...]]:
         """Yield the possible keys of each entry of a staging token, without tombstones."""
+        return (keys for _, keys in self.entries(token))
+
+    def entries(self, token: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the path, as text, and the possible keys of each entry of a staging token, without tombstones."""
         partition = token.encode()
         for row in self._view.scan(partition):
             record = self._note_unknown(messages.StagedEntryData, row.key, row.value, partition)
             if record.identity:
-                yield self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
+                keys = self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
+                yield row.key.decode("utf-8", "backslashreplace"), keys
 
     def copies(self) -> Iterator[tuple[str, ...]]:
         """Yield the possible keys of each recorded copy. Read them after all staged entries: a rename stages the new
@@ -271,15 +277,11 @@ def read_checked[T](
     read: Callable[[RepositoryRecords], T],
     access: KVAccess | None = None,
 ) -> tuple[T, StoreCheck]:
-    """Read records of a repository, and check the store.
-
-    Args:
-        read: reads the records, in an order that is safe without snapshots.
+    """Read records of a repository, in an order that is safe without snapshots, and check the store.
 
     Raises:
         ConfigError: no access, or no such store.
         RefusedError: it is not the store of this repository.
-        FormatError: a damaged record.
     """
     with at_once() as ask:
         first = ask(client.usage)

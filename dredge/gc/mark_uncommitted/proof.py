@@ -33,7 +33,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -47,6 +47,7 @@ from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings, answer_readings
 from dredge.sets.hashes import Hashes, contains
+from dredge.storage.parallel import ordered_map
 
 _PAGE = 1000  # the most that lakeFS gives
 # A page of a listing with so many of the wanted paths costs less than a request for each path.
@@ -72,15 +73,11 @@ class BranchReader:
         scanned: hashes of the addresses of the server's scans.
         page: entries of a page of a listing.
         dense: wanted paths in a page that make a listing cheaper than a request for each.
-
-    Attributes:
-        questions: requests so far.
-        addresses: keys of the namespace on some branch, missing from the scan.
     """
 
     def __init__(self, run: Run, scanned: Hashes, *, page: int = _PAGE, dense: int = _DENSE) -> None:
-        self.questions = 0
-        self.addresses: set[str] = set()
+        self.questions = 0  # requests so far
+        self.addresses: set[str] = set()  # keys of the namespace on some branch, missing from the scan
         self._client = run.client
         self._repository = run.plan.repository
         self._keys = run.keys
@@ -95,15 +92,8 @@ class BranchReader:
         self._left = questions
 
     def changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:
-        """Yield the changes of a branch with an object, page by page, in path order.
-
-        Args:
-            after: only greater paths.
-
-        Raises:
-            UnreadableError: a page does not advance.
-            UnavailableError: the branch cannot be listed completely.
-        """
+        """Yield the changes of a branch with an object and a greater path, page by page, in path order. Raises
+        UnreadableError: a page does not advance; UnavailableError: the branch cannot be listed completely."""
         while True:
             self._count()
             try:
@@ -165,16 +155,7 @@ class BranchReader:
         return bool(contains(self._scanned, hash64(pa.array(keys, pa.string()))).any())
 
     def take_all(self, pool: ThreadPoolExecutor, branch: str, after: str) -> None:
-        """Record the address of every change of a branch.
-
-        Args:
-            pool: for requests of single paths.
-            after: only greater paths.
-
-        Raises:
-            UnreadableError: a changed path has no object.
-            TooManyError: the limit of requests is reached.
-        """
+        """Record the address of every change of a branch with a greater path."""
         for page in self.changes(branch, after):
             rest = self._take_listed(branch, [change.path for change in page])
             answers = list(pool.map(lambda path: self.stat(branch, path), rest))
@@ -264,19 +245,15 @@ def prove(
     tail: int = _TAIL,
     by_chance: int = _BY_CHANCE,
 ) -> Proof:
-    """Compare a scan with the branches' lists of changes, and read the possibly lost rows.
+    """Compare a scan with the branches' lists of changes, and read the possibly lost rows. The addresses of the proof
+    are live, also if it lacks a part.
 
     Args:
         branches: head by name, listed after the scan, with hidden branches.
-        scanned: hashes of the addresses of the server's scans.
-        extents: possibly lost rows.
         everything: request all changes of every branch.
         give_up_at: do not request all changes if they are at least this many, the number that was too many before.
         tail: last changed paths of a branch to check before all are requested.
         by_chance: other changed paths of a branch to check.
-
-    Returns:
-        The proof, or the reason for none. Its addresses are live in both cases.
     """
     return _Prover(run, branches, scanned, tail, by_chance).prove(extents, everything, give_up_at)
 
@@ -307,7 +284,7 @@ class _Prover:
 
     def prove(self, extents: list[Extent], everything: bool, give_up_at: int | None) -> Proof:
         proof = self._proof
-        found = _spread(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE)
+        found = list(ordered_map(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE))
         looks = {look.branch: look for look in found}
         proof.changed_branches = sum(look.changes > 0 for look in found)
         proof.changes = sum(look.changes for look in found)
@@ -402,17 +379,12 @@ class _Prover:
         self._reader.bound(self._most)
         with ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="staged") as pool:
             try:
-                _spread(
-                    lambda item: self._reader.take_all(pool, *item), list(wanted.items()), _BRANCHES_AT_ONCE
-                )
+                for _ in ordered_map(
+                    lambda item: self._reader.take_all(pool, *item), [*wanted.items()], _BRANCHES_AT_ONCE
+                ):
+                    pass
             except TooManyError:
                 proof.too_many = changes
             except UnreadableError as error:
                 proof.missing = str(error)
         proof.asked_for_all = len(wanted)
-
-
-def _spread[T, R](ask: Callable[[T], R], items: list[T], at_once: int) -> list[R]:
-    """Call a function for each item in threads; the first error cancels the calls that have not begun."""
-    with ThreadPoolExecutor(at_once, thread_name_prefix="branches") as pool:
-        return list(pool.map(ask, items))

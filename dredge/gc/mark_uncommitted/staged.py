@@ -112,12 +112,8 @@ class Extent:
 
     @classmethod
     def between(cls, token: str | None, following: str | None) -> Extent:
-        """The extent of a page; unbounded on the side of an unreadable token.
-
-        Args:
-            token: its continuation token; None for the first page.
-            following: the token of the next page; None on the last page.
-        """
+        """The extent of a page between its continuation token and that of the next page; unbounded on the side of an
+        unreadable or missing token."""
         begin, end = _mark(token), _mark(following)
         branch, path = begin or ("", "")
         return cls(branch, path, end[0] if end else None, bool(end and end[1]))
@@ -176,15 +172,7 @@ class ServerScan:
 
 
 def scan_server(run: Run, files: StagedFiles, deadline: float) -> ServerScan:
-    """Let the server scan staging, and copy its addresses to `files`.
-
-    Args:
-        deadline: on the clock of `running_seconds`.
-
-    Raises:
-        RefusedError: contradictory answers, missing files, or no end before the deadline.
-        FormatError: a damaged file.
-    """
+    """Let the server scan staging until a deadline by `running_seconds`, and copy its addresses to `files`."""
     scan = ServerScan()
     for token, page in _pages(run, deadline):
         _note_page(run, scan, token, page)
@@ -279,14 +267,8 @@ def _read_page(run: Run, token: str | None) -> UncommittedPage:
 
 
 def canonical_staged(addresses: pa.ChunkedArray, namespace: str) -> pa.ChunkedArray:
-    """Return staged addresses as keys, relative to the namespace.
-
-    Args:
-        addresses: as the server wrote them; relative by contract. The key of a full address in the namespace is added.
-
-    Raises:
-        FormatError: a missing address.
-    """
+    """Return staged addresses as keys, relative to the namespace, as the server wrote them by contract; the key of a
+    full address in the namespace is added."""
     if addresses.null_count:
         raise FormatError("the server wrote a staged row without an address. Nothing was deleted.")
     texts = addresses.cast(pa.string())

@@ -185,18 +185,8 @@ class Records:
 def read_records(
     run: Run, files: StagedFiles, shown: Hashes, access: KVAccess | None = None, with_commits: bool = False
 ) -> Records:
-    """Read every staging record of the repository.
-
-    Args:
-        files: takes the addresses missing from the server's answer.
-        shown: hashes of the server's uncommitted addresses, sorted and distinct; empty without a scan.
-        with_commits: read refs and commits as well, after the staging records.
-
-    Raises:
-        ConfigError: no access, or no such store.
-        RefusedError: it is not the store of this repository, or its tokens change in every round.
-        FormatError: a damaged record.
-    """
+    """Read every staging record of the repository, then refs and commits if wanted; write the addresses missing in
+    the server's answer `shown` (sorted and distinct hashes) to `files`."""
     log.info("run %s: reading all staging records from the key-value store; usually seconds", run.plan.run_id)
     sink = _Sink(files, shown)
     plan = run.plan
@@ -311,14 +301,8 @@ class Staging:
 
 
 def scan_staging(run: Run, where: str, with_commits: bool = False) -> Staging:
-    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete.
-
-    Args:
-        with_commits: where the key-value store's records alone are the proof, read its commits as well, after them.
-
-    Raises:
-        RefusedError: no proof of completeness within the limits.
-    """
+    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete. Where
+    its records alone are the proof, the store's commits are read after them if wanted."""
     staging = Staging(StagedFiles(run.folder, where))
     deadline = running_seconds() + run.plan.config.safety.scan_deadline_seconds
     if not run.plan.config.read_kv:
@@ -400,7 +384,6 @@ def _add_proof(staging: Staging, proof: Proof, branches: dict[str, str]) -> None
 
 
 def _explain(proof: Proof, moved: list[str], unsafe: Collection[Extent]) -> str:
-    """The reason why the last scan needed a proof, and why there is none."""
     if moved:
         cause = f"During the last scan branches such as {', '.join(moved[:3])} were created or deleted"
     elif proof.lost is not None:

@@ -40,7 +40,7 @@ from dredge.gc.metadata.deleting import (
     read_versions,
 )
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
-from dredge.gc.metadata.named import Asking, Names, NamesReader
+from dredge.gc.metadata.named import Names, NamesReader
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
 from dredge.gc.run import METADATA_RUNS
@@ -91,8 +91,9 @@ def collect_metadata(
     with side_run(
         config.repository, _runs_uri, "metadata", to_json(config), holder, server, options, clock
     ) as run:
-        asking = Asking(server, run.plan.repository, run.plan.namespace, records)
-        collection = _Collection(run, config, NamesReader(asking, run.reader))
+        plan = run.plan
+        names = NamesReader(server, plan.repository, plan.namespace, records, run.reader)
+        collection = _Collection(run, config, names)
         return run.step(MetadataOutput, collection.perform)
 
 
@@ -136,7 +137,7 @@ class _Collection:
     @property
     def _site(self) -> Site:
         plan = self.run.plan
-        return Site(self.run.state, self.names.asking.client, plan.repository, plan.run_id)
+        return Site(self.run.state, self.names.client, plan.repository, plan.run_id)
 
     @property
     def _cutoff(self) -> datetime:
@@ -156,7 +157,6 @@ class _Collection:
         return lost | self.names.read_tables(sorted(lost | young))
 
     def _garbage(self, files: Sequence[ObjectInfo], named: set[str]) -> list[File]:
-        """Old files without a commit, with all their versions, metaranges first."""
         kinds = sort_files(self.run.reader, files, Named(named, set(), []), self._cutoff).garbage
         infos = {_name(info): info for info in files}
         unnamed = [(name, kind) for kind, these in kinds.items() for name in these]
@@ -220,7 +220,6 @@ class _Collection:
         return [file for file in chosen if file.name not in needed]
 
     def _why_not(self, found: Names) -> str:
-        """The reason against any deletion, or ""."""
         if shared := self._shared():
             return shared
         if found.check.doubt:
@@ -255,7 +254,7 @@ class _Collection:
     def _shared(self) -> str:
         """The reason if other repositories may use the files, or "". Their commits are not in these records."""
         plan = self.run.plan
-        namespaces = {item.name: item.namespace for item in self.names.asking.client.repositories()}
+        namespaces = {item.name: item.namespace for item in self.names.client.repositories()}
         try:
             refuse_sharing(plan.repository, plan.namespace, namespaces)
         except RefusedError as error:
@@ -304,7 +303,6 @@ class _Collection:
 
     @contextmanager
     def _gate(self, record: StepRecord) -> Iterator[MaySend]:
-        """Open the gate of deleting requests."""
         self._check_owner()
         watched = f"{MetadataOutput.STEP}/_watch/{record.attempt.number:03d}.json"
         with watching(self.run.folder, self.run.state, watched, lambda: None, LOOK_SECONDS):
@@ -330,7 +328,6 @@ class _Collection:
             )
 
     def _put_back(self, record: StepRecord, found: Names, there: set[str]) -> None:
-        """Restore missing files in use."""
         plan, options = self.run.plan, self.run.options
         for _ in range(2):  # a restored metarange may have missing ranges
             missing = found.files - there

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
 from dredge.runs.pending.grace import (
@@ -14,13 +12,13 @@ from dredge.runs.pending.grace import (
     grace_hours_setting,
     unsafe_grace_setting,
 )
-from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
+from dredge.settings import DAYS_MAX, HOURS_MAX, Settings, check_settings, setting
 
 REPORT, DELETE = "report", "delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataConfig:
+class MetadataConfig(Settings):
     """Settings of a collection of metadata."""
 
     repository: str = setting("Repository", "Name of the repository in lakeFS.")
@@ -70,11 +68,8 @@ class MetadataConfig:
         check_settings(self, without=() if self.unsafe_grace_seconds is None else ("grace_hours",))
 
     def grace(self, keeps_id: bool) -> timedelta:
-        """Return the wait of a file without a commit; deletions can be undone by copies.
-
-        Args:
-            keeps_id: whether the server keeps the id of the last mark.
-        """
+        """Return the wait of a file without a commit; deletions can be undone by copies. It is longer if the server
+        keeps no id."""
         least = 0 if keeps_id else GRACE_HOURS_FINAL
         return choose_grace(self.grace_hours, self.unsafe_grace_seconds, can_undo=True, least_hours=least)
 
@@ -87,12 +82,3 @@ class MetadataConfig:
     def waits(self) -> bool:
         """Whether files wait for another run."""
         return self.unsafe_grace_seconds != 0
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> MetadataConfig:
-        """Make the settings from Params of a DAG, an operator's `config`, or options of a command.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))

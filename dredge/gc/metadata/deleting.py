@@ -61,44 +61,29 @@ class MetadataOutput(StepOutput):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file without a commit.
+    """A file without a commit."""
 
-    Attributes:
-        name: in `_lakefs/`.
-        kind: of table.
-        versions: ids of all its versions, newest first.
-        last_modified: of the newest version; None for a copy.
-    """
-
-    name: str
-    kind: str
+    name: str  # in `_lakefs/`
+    kind: str  # of table
     size: int
-    versions: tuple[str, ...]
-    last_modified: datetime | None = None
+    versions: tuple[str, ...]  # ids of all its versions, newest first
+    last_modified: datetime | None = None  # of the newest version; None for a copy
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The outcome of a file.
-
-    Attributes:
-        outcome: "deleted", "kept", "failed", "not_sent" or "purged".
-        message: the reason for any other outcome than "deleted".
-    """
+    """The outcome of a file."""
 
     file: File
-    outcome: str
-    message: str = ""
+    outcome: str  # "deleted", "kept", "failed", "not_sent" or "purged"
+    message: str = ""  # the reason for any other outcome than "deleted"
 
 
 def read_versions(
     namespace: str, names: Sequence[str], cutoff: datetime, options: StorageOptions | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """Read the version ids of each file, newest first; () for a file with a young version or a delete marker.
-
-    Args:
-        cutoff: versions written then or later are young.
-    """
+    """Read the version ids of each file, newest first; () for a file with a delete marker, or a version written at
+    the cutoff or later."""
     reader = open_versions(namespace, options)
 
     def read(name: str) -> tuple[str, ...]:
@@ -129,14 +114,8 @@ def copy_aside(
 def delete_files(
     namespace: str, files: Sequence[File], may_send: MaySend, options: StorageOptions | None = None
 ) -> Iterator[Taken]:
-    """Delete exactly the given versions of files; a version written later stays.
-
-    Args:
-        may_send: asked right before each request.
-
-    Raises:
-        RefusedError: a name is not that of a range or metarange; no file was deleted.
-    """
+    """Delete exactly the given versions of files, asking `may_send` right before each request; a version written
+    later stays."""
     if odd := next((file.name for file in files if not is_table_id(file.name)), None):
         raise RefusedError(f"{odd!r} is not named like a range or metarange. Nothing was deleted.")
     deleter = open_exact_version_deleter(namespace, options)
@@ -153,22 +132,10 @@ def delete_files(
 
 
 def find_copies(
-    namespace: str,
-    wanted: Collection[str],
-    now: datetime,
-    days: float,
-    options: StorageOptions | None = None,
+    namespace: str, wanted: Collection[str], now: datetime, days: float, options: StorageOptions | None = None
 ) -> dict[str, str]:
-    """Find copies of files deleted by collections of metadata.
-
-    Args:
-        wanted: names of the files.
-        now: by the store's clock.
-        days: older runs are not searched.
-
-    Returns:
-        URI of the run folder with the copy, by name.
-    """
+    """Find copies of files deleted by collections of metadata in the last days; return the URI of the run folder by
+    name."""
     found: dict[str, str] = {}
     for run_id, uri in _runs(namespace, options):
         if not wanted or descending_time(run_id) < now - timedelta(days=days):
@@ -180,32 +147,18 @@ def find_copies(
 
 @dataclass(frozen=True, slots=True)
 class OldCopies:
-    """Copies of a run too old to be restored.
-
-    Attributes:
-        files: to be deleted, each with the versions of its copy.
-        kept: names of the others: in use by a commit, or written while the bucket kept no versions.
-    """
+    """Copies of a run too old to be restored."""
 
     run_uri: str
-    files: list[File]
-    kept: list[str]
+    files: list[File]  # to be deleted, each with the versions of its copy
+    kept: list[str]  # names of the others: in use by a commit, or written while the bucket kept no versions
 
 
 def old_copies(
-    namespace: str,
-    named: Collection[str],
-    now: datetime,
-    days: float,
-    options: StorageOptions | None = None,
+    namespace: str, named: Collection[str], now: datetime, days: float, options: StorageOptions | None = None
 ) -> Iterator[OldCopies]:
-    """Find copies too old to be restored.
-
-    Args:
-        named: names of the files in use by commits; their copies stay, even of missing files.
-        now: by the store's clock.
-        days: copies of younger runs stay.
-    """
+    """Find copies of runs older than some days, too old to be restored; copies of files in use by commits stay, even
+    of missing files."""
     for run_id, uri in _runs(namespace, options):
         if descending_time(run_id) >= now - timedelta(days=days):
             continue
@@ -228,21 +181,14 @@ def old_copies(
 def purge_copies(
     copies: OldCopies, may_send: MaySend, options: StorageOptions | None = None
 ) -> Iterator[Taken]:
-    """Delete all versions of copies; keys are relative to the folder of copies.
-
-    Args:
-        may_send: asked right before each request.
-    """
+    """Delete all versions of copies, asking `may_send` right before each request; keys are relative to the folder of
+    copies."""
     for taken in delete_files(quarantine_uri(copies.run_uri), copies.files, may_send, options):
         yield replace(taken, outcome=PURGED) if taken.outcome == DELETED else taken
 
 
 def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | None = None) -> list[str]:
-    """Restore missing files; return the names of the restored files.
-
-    Args:
-        copies: URI of the run folder with the copy, by name.
-    """
+    """Restore missing files from the run folders with their copies; return the names of the restored files."""
     back = []
     for name, uri in sorted(copies.items()):
         try:
@@ -255,14 +201,11 @@ def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | N
 
 @dataclass(slots=True)
 class Sought:
-    """Result of a search for missing files.
+    """Result of a search for missing files."""
 
-    Attributes:
-        back: names of the restored files, also ranges of a restored metarange.
-        deleted_by: id of the deleting collection of metadata, by name.
-    """
-
+    # names of the restored files, also ranges of a restored metarange
     back: list[str] = field(default_factory=list)
+    # id of the deleting collection of metadata, by name
     deleted_by: dict[str, str] = field(default_factory=dict)
 
 
@@ -273,12 +216,7 @@ def restore_metaranges(
     now: datetime,
     options: StorageOptions | None = None,
 ) -> Sought:
-    """Search missing metaranges in the ledgers of collections of metadata, and restore them from copies.
-
-    Args:
-        there: names of the existing files.
-        now: by the store's clock.
-    """
+    """Search missing metaranges in the ledgers of collections of metadata, and restore them from copies."""
     found = Sought(deleted_by=_deleted_by(namespace, missing, options))
     back = put_back(namespace, find_copies(namespace, missing, now, _EVER, options), options)
     reader = open_reader(namespace, options)

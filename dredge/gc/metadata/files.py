@@ -8,14 +8,14 @@ other files older than the minimum age are read, as only the content shows the k
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.gc.insight.addresses import Amount
+from dredge.gc.insight.base_run import Amount
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.named import History, read_history, read_ranges
+from dredge.gc.metadata.named import History, close, read_history
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.gc.witness.unnamed import DAMAGED as UNREADABLE
 from dredge.gc.witness.unnamed import DUMP, read_kinds
@@ -56,30 +56,20 @@ _OF_TABLES = {
 
 @dataclass(slots=True)
 class Named:
-    """Files in use by commits, by name.
+    """Files in use by commits, by name."""
 
-    Attributes:
-        kept: by reachable or active commits.
-        unreachable: only by others.
-        missing: missing metaranges.
-    """
-
-    kept: set[str]
-    unreachable: set[str]
-    missing: list[str]
+    kept: set[str]  # by reachable or active commits
+    unreachable: set[str]  # only by others
+    missing: list[str]  # missing metaranges
 
 
 @dataclass(slots=True)
 class Sorted:
-    """Files of `_lakefs/` by kind.
-
-    Attributes:
-        examples: a few names by kind.
-        garbage: names of all files of the two kinds of garbage.
-    """
+    """Files of `_lakefs/` by kind."""
 
     amounts: dict[str, Amount] = field(default_factory=lambda: {kind: Amount() for kind in KINDS})
-    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # a few names by kind
+    # names of all files of the two kinds of garbage
     garbage: dict[str, list[str]] = field(
         default_factory=lambda: {GARBAGE_METARANGES: [], GARBAGE_RANGES: []}
     )
@@ -94,36 +84,15 @@ class Sorted:
 
 
 def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collection[str]) -> Named:
-    """Read the metaranges of commits.
-
-    Args:
-        kept: ids of metaranges of reachable or active commits; "" is empty content.
-        unreachable: ids of metaranges of other commits.
-    """
-    missing: list[str] = []
-    of_kept = _closure(reader, kept, missing)
-    return Named(of_kept, _closure(reader, set(unreachable) - of_kept, missing) - of_kept, sorted(missing))
-
-
-def _closure(reader: ObjectReader, metaranges: Iterable[str], missing: list[str]) -> set[str]:
-    found: set[str] = set()
-    for metarange_id in sorted(filter(None, metaranges)):
-        found.add(metarange_id)
-        ranges = read_ranges(reader, metarange_id)
-        if ranges is None:
-            missing.append(metarange_id)
-        else:
-            found.update(ranges)
-    return found
+    """Read the metaranges of reachable or active commits, and of the other ones; "" is empty content."""
+    of_kept, missing = close(reader, kept, {})
+    others, more = close(reader, {*unreachable} - of_kept, {})
+    return Named(of_kept, others - of_kept, sorted([*missing, *more]))
 
 
 def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, cutoff: datetime) -> Sorted:
-    """Sort the files directly in `_lakefs/` by kind.
-
-    Args:
-        files: listed before the commits were read, so files of new commits are in `named`.
-        cutoff: files written then or later are young.
-    """
+    """Sort the files directly in `_lakefs/`, listed before the commits were read, by kind; files written at the
+    cutoff or later are young."""
     found = Sorted()
     unnamed: dict[str, ObjectInfo] = {}
     for info in files:
@@ -145,16 +114,12 @@ def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, 
 
 @dataclass(frozen=True, slots=True)
 class MetadataReport:
-    """The files in `_lakefs/`.
-
-    Attributes:
-        missing: missing metaranges of commits.
-    """
+    """The files in `_lakefs/`."""
 
     repository: str
     history: History
     files: Sorted
-    missing: list[str]
+    missing: list[str]  # missing metaranges of commits
 
     def figures(self) -> dict[str, Any]:
         """Return figures and examples as JSON."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.insight.base_run import all_commits
 from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, StoreCheck, read_checked
 from dredge.gc.namespaces import METADATA
@@ -28,48 +27,31 @@ _AT_ONCE = 8
 
 @dataclass(slots=True)
 class History:
-    """The commits of a repository.
+    """The commits of a repository."""
 
-    Attributes:
-        kept: reachable from a branch or tag, or active by the rules.
-        unreachable: all other known commits.
-        complete: whether all commits are known; else only those reachable from refs.
-        named: metaranges of imports.
-        at_work: running imports and tasks, as text.
-    """
-
-    kept: Graph
-    unreachable: Graph = field(default_factory=dict)
-    complete: bool = False
-    named: set[str] = field(default_factory=set)
-    at_work: list[str] = field(default_factory=list)
+    kept: Graph  # reachable from a branch or tag, or active by the rules
+    unreachable: Graph = field(default_factory=dict)  # all other known commits
+    complete: bool = False  # whether all commits are known; else only those reachable from refs
+    named: set[str] = field(default_factory=set)  # metaranges of imports
+    at_work: list[str] = field(default_factory=list)  # running imports and tasks, as text
 
 
 def read_history(
     client: LakeFS, repository: str, namespace: str, now: datetime, access: KVAccess | None
 ) -> History:
-    """Read the commits of a repository.
-
-    Args:
-        now: for the rules.
-        access: lakeFS's key-value store; None reads only commits reachable from refs.
-
-    Raises:
-        RefusedError: the history is not readable to its root, or the store is another installation's.
-    """
+    """Read the commits of a repository; without access to the key-value store only those reachable from refs."""
     branches, tags = client.branches(repository), client.tags(repository)
     graph = load_graph(client, repository, branches)
     load_graph(client, repository, tags, graph)
     if access is None:
         return History(graph)
-    known = {**all_commits(access, repository, namespace), **graph}
+    with access.records(repository, namespace) as records:
+        known = records.commits() | graph
+        named, at_work = read_work(records)
     rules = client.rules(repository)
     active = known.keys() if rules is None else active_by_rules(known, branches, rules, now)
     kept = {item: commit for item, commit in known.items() if item in graph or item in active}
     unreachable = {item: commit for item, commit in known.items() if item not in kept}
-    with access.open() as store, store.view() as view:
-        records = RepositoryRecords(repository, namespace, view, store.location)
-        named, at_work = read_work(records)
     return History(kept, unreachable, complete=True, named=named, at_work=at_work)
 
 
@@ -90,78 +72,41 @@ def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
     return named, at_work
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The server and key-value store of a repository."""
+@dataclass(slots=True)
+class Names:
+    """Files in use by commits, at one time."""
+
+    files: set[str]  # names of range and metarange files
+    missing: list[str]  # missing metaranges of commits; their ranges are unknown
+    at_work: list[str]  # running imports and tasks, as text
+    check: StoreCheck  # of the key-value store
+
+
+@dataclass(slots=True)
+class NamesReader:
+    """Reads the files in use repeatedly, each metarange once."""
 
     client: LakeFS
     repository: str
     namespace: str
     access: KVAccess
-
-
-@dataclass(slots=True)
-class Names:
-    """Files in use by commits, at one time.
-
-    Attributes:
-        files: names of range and metarange files.
-        missing: missing metaranges of commits; their ranges are unknown.
-        at_work: running imports and tasks, as text.
-        check: of the key-value store.
-    """
-
-    files: set[str]
-    missing: list[str]
-    at_work: list[str]
-    check: StoreCheck
-
-
-@dataclass(slots=True)
-class NamesReader:
-    """Reads the files in use repeatedly, each metarange once.
-
-    Attributes:
-        ranges: ids of the ranges by metarange.
-    """
-
-    asking: Asking
     reader: ObjectReader
-    ranges: dict[str, list[str]] = field(default_factory=dict)
+    ranges: dict[str, list[str]] = field(default_factory=dict)  # ids of the ranges by metarange
 
     def read(self) -> Names:
-        """Read the files in use now.
-
-        Raises:
-            RefusedError: the key-value store is another installation's.
-        """
-        asking = self.asking
+        """Read the files in use now."""
         (metaranges, at_work), check = read_checked(
-            asking.client, asking.repository, asking.namespace, _read_records, asking.access
+            self.client, self.repository, self.namespace, _read_records, self.access
         )
         files, missing = self.closure(metaranges)
         return Names(files, missing, at_work, check)
 
     def closure(self, metaranges: Iterable[str]) -> tuple[set[str], list[str]]:
         """Return metaranges with their ranges, and the missing metaranges."""
-        wanted = sorted(set(filter(None, metaranges)))
-        new = [item for item in wanted if item not in self.ranges]
-        missing = []
-        read = ordered_map(lambda name: read_ranges(self.reader, name), new, _AT_ONCE)
-        for metarange_id, found in zip(new, read, strict=True):
-            if found is None:
-                missing.append(metarange_id)
-            else:
-                self.ranges[metarange_id] = found
-        named = (item for metarange_id in wanted for item in self.ranges.get(metarange_id, []))
-        return {*wanted, *named}, missing
+        return close(self.reader, metaranges, self.ranges)
 
     def read_tables(self, names: Sequence[str]) -> set[str]:
-        """Return the ranges of the metaranges among some files.
-
-        Raises:
-            NotFoundError: a file is missing.
-        """
+        """Return the ranges of the metaranges among some files."""
         found: set[str] = set()
         for key, data in self.reader.get_many([METADATA + name for name in names], _AT_ONCE):
             try:
@@ -170,6 +115,18 @@ class NamesReader:
                 continue  # a range or another file
             found.update(info.id for info in metarange.ranges)
         return found
+
+
+def close(
+    reader: ObjectReader, metaranges: Iterable[str], known: dict[str, list[str]]
+) -> tuple[set[str], list[str]]:
+    """Return metaranges with their ranges, and the missing metaranges; `known` gets the ids of the ranges read."""
+    wanted = sorted(set(filter(None, metaranges)))
+    new = [item for item in wanted if item not in known]
+    read = dict(zip(new, ordered_map(lambda name: read_ranges(reader, name), new, _AT_ONCE), strict=True))
+    known |= {item: ranges for item, ranges in read.items() if ranges is not None}
+    named = (item for metarange_id in wanted for item in known.get(metarange_id, ()))
+    return {*wanted, *named}, [item for item in new if read[item] is None]
 
 
 def read_ranges(reader: ObjectReader, metarange_id: str) -> list[str] | None:

@@ -49,17 +49,13 @@ _TAKEN = ["address", "hash", "size", "etag", "last_modified"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Files of rows.
-
-    Attributes:
-        cut: rows of candidates or young objects of a shard (`FOUND`).
-        before: rows of the list, cut or to be cut.
-    """
+    """Files of rows."""
 
     candidates: list[PartInfo] = field(default_factory=list)
     young: list[PartInfo] = field(default_factory=list)
+    # rows of candidates or young objects of a shard (`FOUND`)
     cut: list[PartInfo] = field(default_factory=list)
-    before: list[PartInfo] = field(default_factory=list)
+    before: list[PartInfo] = field(default_factory=list)  # rows of the list, cut or to be cut
 
     @property
     def rows(self) -> int:
@@ -67,11 +63,7 @@ class Sources:
         return sum(part.rows for part in (*self.candidates, *self.young, *self.cut))
 
     def read_found(self, folder: RunFolder, holds: Holds) -> Iterator[pa.Table]:
-        """Read the found objects as rows of `FOUND`.
-
-        Args:
-            holds: other holds than the wait.
-        """
+        """Read the found objects as rows of `FOUND`, with other holds than the wait."""
         for part in self.candidates:
             rows = folder.read_part(part, [*_TAKEN, "reason", "hold"])
             yield _as_found(rows, holds.codes_of(rows), rows["reason"])
@@ -90,19 +82,13 @@ def _as_found(rows: pa.Table, codes: pa.Array, reasons: pa.Array) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceConfig:
-    """Configuration of every task.
-
-    Attributes:
-        live: hashes of all live addresses.
-        holds: results of the proofs about held candidates.
-        writes: whether the mark leaves a list; else it is only counted.
-    """
+    """Configuration of every task."""
 
     turn: Turn
-    live: LiveSet
-    holds: HoldFiles
+    live: LiveSet  # hashes of all live addresses
+    holds: HoldFiles  # results of the proofs about held candidates
     gone: Gone
-    writes: bool
+    writes: bool  # whether the mark leaves a list; else it is only counted
 
     def read_holds(self, folder: RunFolder) -> Holds:
         """Read the holds other than the wait."""
@@ -111,44 +97,27 @@ class AdvanceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTodo:
-    """A shard to be advanced.
-
-    Attributes:
-        before: files of the list in the folder of lease and index; cut rows are in `found.before`.
-        facts: about the only file of `before`; None if unknown.
-    """
+    """A shard to be advanced."""
 
     shard: int
     found: Sources
+    # files of the list in the folder of lease and index; cut rows are in `found.before`
     before: list[PartInfo] = field(default_factory=list)
-    facts: PartFacts | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdvanceTask:
-    """Shards to be advanced."""
-
-    shards: list[ShardTodo]
+    facts: PartFacts | None = None  # about the only file of `before`; None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceResult:
-    """Results of some shards.
+    """Results of some shards."""
 
-    Attributes:
-        rows: number of read candidates.
-        parts: files of the new list by shard; an empty shard has no file.
-        facts: about each of these.
-        confirmed: files of hashes of the candidates after their wait.
-        unread: warnings about unreadable files of the list.
-    """
-
-    rows: int = 0
+    rows: int = 0  # number of read candidates
+    # files of the new list by shard; an empty shard has no file
     parts: dict[int, PartInfo] = field(default_factory=dict)
-    facts: dict[int, PartFacts] = field(default_factory=dict)
+    facts: dict[int, PartFacts] = field(default_factory=dict)  # about each of these
+    # files of hashes of the candidates after their wait
     confirmed: list[PartInfo] = field(default_factory=list)
     waits: Waits = field(default_factory=Waits)
-    unread: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # warnings about unreadable files of the list
 
     def __add__(self, other: AdvanceResult) -> AdvanceResult:
         return AdvanceResult(
@@ -163,36 +132,20 @@ class AdvanceResult:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """The list after a mark.
+    """The list after a mark."""
 
-    Attributes:
-        bits: there are 2**bits shards.
-        parts: files of rows by shard.
-        facts: about each of these.
-        confirmed: files of hashes of the candidates after their wait.
-    """
-
-    bits: int
-    parts: dict[int, PartInfo]
-    facts: dict[int, PartFacts]
-    confirmed: list[PartInfo]
+    bits: int  # there are 2**bits shards
+    parts: dict[int, PartInfo]  # files of rows by shard
+    facts: dict[int, PartFacts]  # about each of these
+    confirmed: list[PartInfo]  # files of hashes of the candidates after their wait
     waits: Waits
 
 
 def advance_list(
     run: Run, runner: TaskRunner, record: StepRecord, known: Known, holds: HoldFiles, writes: bool
 ) -> Advanced:
-    """Advance the list by the candidates of a complete mark, and find those after their wait.
-
-    Args:
-        record: of check_limits.
-        known: the list before.
-        holds: results of the proofs about held candidates.
-        writes: whether the mark leaves a list; else it is only counted.
-
-    Raises:
-        FormatError: some candidates were not compared, or an optimized run cannot read the list.
-    """
+    """Advance the list by the candidates of a complete mark and their proofs, and find those after their wait;
+    without `writes` the list is only counted."""
     candidates, committed = record.input(SubtractOutput), record.input(ListCommittedOutput)
     config = AdvanceConfig(
         turn=_turn(run, known),
@@ -207,7 +160,7 @@ def advance_list(
     todo = _shards(run, runner, record, config, known, found, bits)
     if bits == 0:
         runner = LocalRunner()
-    tasks = [AdvanceTask(shards=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
+    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", found.rows)
     result = sum(results, AdvanceResult())
     if result.rows != found.rows:
@@ -221,12 +174,7 @@ def advance_list(
 
 
 def choose_bits(rows: int, before: int) -> int:
-    """Choose the number of shards: as before, unless the shards become much too large or small.
-
-    Args:
-        rows: of the list before and the found objects.
-        before: bits of the list before.
-    """
+    """Choose the number of shards: as before, unless the shards become much too large or small."""
     if rows <= ONE_TASK_ROWS:
         return 0
     if before and SHARD_ROWS // 8 <= rows >> before <= SHARD_ROWS * 4:
@@ -269,8 +217,7 @@ def _shards(
     sources += [Sources(young=[part]) for part in found.young]
     if not same:
         sources += [Sources(before=[part]) for part in known.parts]
-    shares = round_robin(sources, run.num_tasks(runner, len(sources)))
-    tasks = [CutTask(name=f"{index:05d}", sources=share) for index, share in enumerate(shares)]
+    tasks = round_robin(sources, run.num_tasks(runner, len(sources)))
     results = run.spread(
         runner, _STEP, cut_sources, CutConfig(bits=bits, config=config), tasks, "objects", None
     )
@@ -303,14 +250,6 @@ class CutConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutTask:
-    """Sources to be cut; `name` is part of the names of the written files."""
-
-    name: str
-    sources: list[Sources]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CutResult:
     """Files of a cutting task by shard, and warnings about unreadable files of the list."""
 
@@ -320,16 +259,14 @@ class CutResult:
 
 
 @partition_function
-def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
+def cut_sources(run: WorkerRun, config: CutConfig, sources: list[Sources]) -> CutResult:
     """Cut sources into shards by folder."""
     holds = config.config.read_holds(run.folder)
-    found = [table for source in task.sources for table in source.read_found(run.folder, holds)]
-    before, unread = _read_list(
-        run, [part for source in task.sources for part in source.before], config.config
-    )
+    found = [table for source in sources for table in source.read_found(run.folder, holds)]
+    before, unread = _read_list(run, [part for source in sources for part in source.before], config.config)
     return CutResult(
-        found=dict(_cut(run.folder, found, config.bits, f"found-{task.name}", FOUND)),
-        before=dict(_cut(run.folder, before, config.bits, f"before-{task.name}", PENDING)),
+        found=dict(_cut(run.folder, found, config.bits, f"found-{run.task}", FOUND)),
+        before=dict(_cut(run.folder, before, config.bits, f"before-{run.task}", PENDING)),
         unread=unread,
     )
 
@@ -362,16 +299,16 @@ def _cut(
 
 
 @partition_function
-def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> AdvanceResult:
+def advance_shards(run: WorkerRun, config: AdvanceConfig, shards: list[ShardTodo]) -> AdvanceResult:
     """Advance shards of the list and write the changed ones."""
     holds = config.read_holds(run.folder)
     total = AdvanceResult()
     quiet = {
         shard: result
-        for some in batched(task.shards, _AT_ONCE)
+        for some in batched(shards, _AT_ONCE)
         for shard, result in _quiet_shards(run, config, some).items()
     }
-    for todo in task.shards:
+    for todo in shards:
         one = quiet.get(todo.shard) or _advance_shard(run, config, holds, todo)
         run.progress.add(one.rows)
         total += one

@@ -42,17 +42,11 @@ _OLDER = "it is older than the state of earlier runs, so an older copy was resto
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The list read by subtract.
+    """The list read by subtract."""
 
-    Attributes:
-        etag: of the pointer to the list, or None.
-        pending: None without a usable list.
-        grace: the wait of garbage.
-    """
-
-    etag: str | None = None
-    pending: PendingList | None = None
-    grace: timedelta = timedelta(0)
+    etag: str | None = None  # of the pointer to the list, or None
+    pending: PendingList | None = None  # None without a usable list
+    grace: timedelta = timedelta(0)  # the wait of garbage
 
     @property
     def parts(self) -> list[PartInfo]:
@@ -72,16 +66,8 @@ class Known:
 
 
 def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, now: datetime) -> Stored:
-    """Read the list of a namespace and check whether a run may use it.
-
-    Args:
-        state: the folder of lease and index.
-        created_at: creation date of the repository; None if the server does not return it.
-        now: the store's time.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote it.
-    """
+    """Read the list of a namespace and check whether a run may use it, by the creation date of the repository, if the
+    server returns it."""
     with at_once() as ask:
         newest_read, fetched = ask(StateStore(state).newest), ask(fetch_list, state)
         expected = expected_list(state, namespace, created_at)
@@ -105,14 +91,7 @@ def expected_list(state: ObjectReader, namespace: str, created_at: datetime | No
 
 
 def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
-    """Read the list before a run, and whether the server keeps the id of a mark.
-
-    Args:
-        record: of subtract.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote it.
-    """
+    """Read the list before a run, and whether the server keeps the id of a mark."""
     with at_once() as ask:
         keeps = ask(keeps_id, Site.of_run(run))
         stored = find_list(run.state, run.plan.namespace, _created_at(record), run.store_now())
@@ -120,15 +99,7 @@ def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
 
 
 def note_list(run: Run, record: StepRecord, stored: Stored, keeps: bool) -> Known:
-    """Add the list before a run to the files of subtract.
-
-    Args:
-        record: of subtract.
-        stored: from `read_before`, as `keeps`.
-
-    Raises:
-        RefusedError: an optimized run has no usable list.
-    """
+    """Add the list before a run, from `read_before`, to the files of subtract."""
     plan = run.plan
     if stored.pending is None and plan.mode != CLEAN:
         raise RefusedError(
@@ -158,17 +129,8 @@ def leave(
     parts: Mapping[int, PartInfo],
     facts: Mapping[int, PartFacts],
 ) -> None:
-    """Write the list after a complete mark. Its parts are written, and the run holds the lease.
-
-    Args:
-        record: of check_limits.
-        bits: there are 2**bits shards.
-        parts: files of rows by shard.
-        facts: about each part.
-
-    Raises:
-        ConflictError: another run has left its list since.
-    """
+    """Write the list after a complete mark. Its parts are written, and the run holds the lease. Raises ConflictError:
+    another run has left its list since."""
     plan, now = run.plan, run.store_now()
     run.check_right(now)
     pending = PendingList(
@@ -195,15 +157,10 @@ def _life(created_at: datetime | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """Hashes of the deletions of a run.
+    """Hashes of the deletions of a run."""
 
-    Attributes:
-        uri: of its folder; "" without a run.
-        parts: files of sorted hashes.
-    """
-
-    uri: str = ""
-    parts: list[PartInfo] = field(default_factory=list)
+    uri: str = ""  # of its folder; "" without a run
+    parts: list[PartInfo] = field(default_factory=list)  # files of sorted hashes
 
     @classmethod
     def of(cls, run: Run) -> Self:

@@ -98,8 +98,6 @@ def active_commits(
 
 
 class _Commits(dict[str, records.Commit]):
-    """Commits by id; unknown ids are read."""
-
     def __init__(self, find: Callable[[str], records.Commit] | None) -> None:
         super().__init__()
         self._find = find
@@ -161,13 +159,8 @@ class _Through:
 def find_lines(
     graph: Mapping[str, Commit], branches: Iterable[Ref], rules: Rules | None, now: datetime
 ) -> dict[str, Line]:
-    """Follow every line of a history; return a line for each commit id.
-
-    Args:
-        graph: commits by id; with a commit its main parent.
-        branches: all of them, with hidden branches.
-        rules: None keeps everything.
-    """
+    """Follow every line of a history, closed under main parents, from all branches; return a line for each commit id.
+    Without rules everything is kept."""
     found = {commit_id: Line() for commit_id in graph}
     through = {commit_id: _Through() for commit_id in graph}
     for branch in branches:
@@ -226,7 +219,6 @@ def _days(rules: Rules | None, branch: str | None) -> int:
 
 
 def _children_first(graph: Mapping[str, Commit]) -> Sequence[Commit]:
-    """Every commit after all commits with it as main parent."""
     waiting = dict.fromkeys(graph, 0)
     for commit in graph.values():
         parent = main_parent(commit)

@@ -55,15 +55,8 @@ def count_kept(
     counted: CountedSet,
     counted_uri: str,
 ) -> list[dict[str, Any]]:
-    """Count the listed objects of each kept set; return its name, why, commits, ranges and `_FIGURES`.
-
-    Args:
-        extras: ranges beyond the server's answer; sets about paths have their files.
-        listed: parts of the listing.
-        staged: hashes of staged addresses.
-        counted: the number of active ranges that name each address.
-        counted_uri: URI of the folder with its files.
-    """
+    """Count the listed objects of each kept set beyond the server's answer; return its name, why, commits, ranges and
+    `_FIGURES`. `counted`, with its folder, has the number of active ranges that name each address."""
     extra_counts = _read_extra(run, runner, where, extras)
     totals: Counter[str] = Counter()
     if any(extra.files for extra in extras):
@@ -74,10 +67,10 @@ def count_kept(
             counted=counted,
             counted_uri=counted_uri,
         )
-        tasks = [CountTask(parts=share) for share in round_robin(listed, run.num_tasks(runner, len(listed)))]
+        tasks = round_robin(listed, run.num_tasks(runner, len(listed)))
         rows = sum(part.rows for part in listed)
         for result in run.spread(runner, where, count_parts, config, tasks, "objects", rows):
-            totals.update(result.counts)
+            totals.update(result)
     return [
         {
             "name": extra.kept.name,
@@ -91,26 +84,11 @@ def count_kept(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtraConfig:
-    """The parameters of all tasks: the folder of the files, in the run folder."""
-
-    where: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraPart:
     """A part of the index; by the id of each wanted range in it, the numbers of its sets."""
 
     part: IndexPart
     sets: dict[str, list[int]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtraTask:
-    """A task; its name begins the names of its files."""
-
-    name: str
-    parts: list[ExtraPart]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +117,8 @@ def _read_extra(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra
         ExtraPart(part=index.parts[name], sets={item: sets[item] for item in found})
         for name, found in groups.items()
     ]
-    shares = round_robin(parts, max(run.num_tasks(runner, len(parts)), num_tasks_for(ranges)))
-    tasks = [ExtraTask(name=f"extra-{number:05d}", parts=share) for number, share in enumerate(shares)]
-    results = run.spread(runner, where, read_extra, ExtraConfig(where=where), tasks, "parts", len(parts))
+    tasks = round_robin(parts, max(run.num_tasks(runner, len(parts)), num_tasks_for(ranges)))
+    results = run.spread(runner, where, read_extra, where, tasks, "parts", len(parts))
     for result in results:
         for number, file in result.sets.items():
             extras[number].files.append(file)
@@ -149,12 +126,12 @@ def _read_extra(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra
 
 
 @partition_function
-def read_extra(run: WorkerRun, config: ExtraConfig, task: ExtraTask) -> ExtraResult:
-    """Read ranges of kept sets from the index."""
+def read_extra(run: WorkerRun, where: str, parts: list[ExtraPart]) -> ExtraResult:
+    """Read ranges of kept sets from the index; `where` is the folder of the files, in the run folder."""
     state = run.open_state()
     pieces: dict[int, list[Hashes]] = defaultdict(list)
     total = Counted()
-    for wanted in task.parts:
+    for wanted in parts:
         try:
             ranges = read_part(state, wanted.part, lambda _: False)
         except FormatError as error:
@@ -166,7 +143,7 @@ def read_extra(run: WorkerRun, config: ExtraConfig, task: ExtraTask) -> ExtraRes
                 pieces[number].append(item.addresses)
         total = Counted.sum([total, Counted.of([item.addresses for item in found])])
         run.progress.add(1)
-    name = f"{config.where}/{task.name}"
+    name = f"{where}/extra-{run.task}"
     sets = {
         number: write_hashes(run.folder, f"{name}-{number:02d}.u64", unite(found))
         for number, found in pieces.items()
@@ -185,24 +162,10 @@ class CountConfig:
     counted_uri: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountTask:
-    """A task: parts of the listing."""
-
-    parts: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountResult:
-    """The figures of a task, by `<number of the set>_<figure>`."""
-
-    counts: dict[str, int]
-
-
 @partition_function
-def count_parts(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
-    """Count the listed objects kept only by kept sets."""
-    tables = run.folder.read_parts(task.parts, ["hash", "size"])
+def count_parts(run: WorkerRun, config: CountConfig, listed: list[PartInfo]) -> dict[str, int]:
+    """Count the listed objects kept only by kept sets, by `<number of the set>_<figure>`."""
+    tables = run.folder.read_parts(listed, ["hash", "size"])
     rows = pa.concat_tables(tables)
     hashes, sizes = rows["hash"].to_numpy(), rows["size"].to_numpy()
     hits = np.array([_in_files(run.folder, files, hashes) for files in config.sets])
@@ -216,7 +179,7 @@ def count_parts(run: WorkerRun, config: CountConfig, task: CountTask) -> CountRe
             counts[f"{number}_{name}objects"] = int(mask.sum())
             counts[f"{number}_{name}bytes"] = int(sizes[mask].sum())
     run.progress.add(rows.num_rows)
-    return CountResult(counts=counts)
+    return counts
 
 
 def _kept_anyway(run: WorkerRun, config: CountConfig, hashes: Hashes) -> npt.NDArray[np.bool_]:

@@ -78,17 +78,7 @@ def find_extra(
     named: Metaranges,
     without: Collection[str],
 ) -> list[Extra]:
-    """Find the ranges of kept sets beyond the server's answer.
-
-    Args:
-        kept: the sets, without the commits of the server's answer.
-        metarange_of: returns the metarange id of a commit; "" for no entries.
-        named: metaranges read before.
-        without: ids of the ranges of the server's answer.
-
-    Raises:
-        RefusedError: a missing metarange.
-    """
+    """Find the ranges of kept sets beyond those of the server's answer (`without`)."""
     extras = []
     for found in kept:
         wanted = {metarange_of(commit) for commit in found.commits} - {""}
@@ -141,15 +131,8 @@ class PathResult:
 
 
 def collect_paths(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra]) -> list[PartInfo]:
-    """Read the addresses kept by rules about paths; return files of hashes, all live.
-
-    Args:
-        extras: of all sets; those about paths get their files.
-
-    Raises:
-        RefusedError: a missing range.
-        FormatError: a damaged range.
-    """
+    """Read the addresses kept by rules about paths, into the files of their sets; return all files of hashes, all
+    live."""
     for number, extra in enumerate(extras):
         if extra.kept.paths and extra.ranges:
             extra.files = _collect_paths(run, runner, f"{where}/{PATHS}-{number:02d}", extra)
@@ -233,15 +216,7 @@ def _matching(run: WorkerRun, config: PathConfig, ranges: Ranges) -> Iterator[Ra
 def addresses_below(
     data: bytes, name: str, facts: RangeFacts, pattern: re.Pattern[str], namespace: str
 ) -> Hashes:
-    """Hash every possible key of the entries of a range with a matching path.
-
-    Args:
-        data: the range file.
-        pattern: for whole paths.
-
-    Raises:
-        FormatError: damaged, or another range.
-    """
+    """Hash every possible key of the entries of a range whose whole path matches."""
     expected = Expected(facts.count, facts.max_key)
     rows = read_addresses(data, name, ("key", "address", "address_type"), expected)
     # In a path that is not UTF-8, each odd byte is matched as one character.

@@ -62,7 +62,6 @@ def compile_glob(glob: str) -> re.Pattern[str]:
 
 
 def _piece(text: str, place: int, glob: str) -> tuple[str, int]:
-    """The regular expression of the piece at a place, and the place of the next piece."""
     character = text[place]
     if character == "*":
         return _stars(text, place)
@@ -198,9 +197,6 @@ def load_policy(given: str, options: StorageOptions | None = None) -> RetentionP
     Args:
         given: text with a line break, or with `{` as its first character, is the policy itself; other text is its path
             or URI: `/absolute/path.yaml`, `s3://bucket/path.yaml`.
-
-    Raises:
-        ConfigError: no such file, or no valid policy; with file and line.
     """
     if "\n" in given or given.lstrip().startswith("{"):
         return read_policy(given, INLINE)
@@ -242,8 +238,6 @@ def read_policy(text: str, name: str) -> RetentionPolicy:
 
 
 class _File:
-    """Checks the nodes of one file."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 

@@ -53,13 +53,7 @@ class StateOutput(StepOutput):
 
 
 def advance_state(run: Run) -> StepSummary:
-    """Write the state for the next run and replace the pointer.
-
-    Raises:
-        RefusedError: a step is not complete, or the results do not belong together.
-        ConflictError: another run has advanced the state.
-        LeaseHeldError: another run has taken over.
-    """
+    """Write the state for the next run and replace the pointer."""
     # The inputs of the sweep belong to the chain of the state.
     inputs: list[type[StepOutput]] = [
         *StateOutput.INPUTS,
@@ -147,7 +141,6 @@ def _gone(run: Run, record: StepRecord) -> Iterator[PartInfo]:
 
 
 def _write_server_report(run: Run, record: StepRecord, state: RunState) -> None:
-    """Write the saved information to its place in lakeFS's design of uncommitted collection."""
     saved = {
         "run_id": state.run_id,
         "run_uri": state.run_uri,

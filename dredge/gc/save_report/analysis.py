@@ -16,9 +16,8 @@ from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.insight.base_run import base_of_run, runs_below
 from dredge.gc.insight.cost import cost_of
-from dredge.gc.insight.proposals import as_now, by_days, curve_of
 from dredge.gc.insight.run_cost import FORECAST, compare_rows
-from dredge.gc.insight.what_if import what_if
+from dredge.gc.insight.what_if import as_now, by_days, curve_of, what_if
 from dredge.gc.run import Run
 from dredge.gc.save_report.results import RunResults
 from dredge.runs.failures import foreseen
@@ -75,7 +74,6 @@ def _count(run: Run) -> dict[str, Any] | None:
 
 
 def _of_earlier(run: Run) -> dict[str, Any] | None:
-    """Read the figures of the last clean run."""
     root = run.plan.run_uri.rpartition("/")[0]
     for folder, plan in runs_below(root, run.options):
         if plan.repository == run.plan.repository and plan.mode == CLEAN:

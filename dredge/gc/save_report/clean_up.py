@@ -66,18 +66,12 @@ class OwnFilesOutput(StepOutput):
 
 @dataclass(slots=True)
 class Superseded:
-    """Removable files, as keys relative to `ROOT`.
+    """Removable files, as keys relative to `ROOT`."""
 
-    Attributes:
-        bookkeeping: files of state, counts and index.
-        runs: files by run folder, the plan last.
-        folders_left: number of old folders for the next runs.
-    """
-
-    bookkeeping: list[str] = field(default_factory=list)
-    runs: dict[str, list[str]] = field(default_factory=dict)
+    bookkeeping: list[str] = field(default_factory=list)  # files of state, counts and index
+    runs: dict[str, list[str]] = field(default_factory=dict)  # files by run folder, the plan last
     size_bytes: int = 0
-    folders_left: int = 0
+    folders_left: int = 0  # number of old folders for the next runs
 
     @property
     def keys(self) -> list[str]:
@@ -120,12 +114,7 @@ def _clean_up(run: Run, record: StepRecord, found: Superseded) -> None:
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find the removable files. Removes no file.
-
-    Raises:
-        RefusedError: the store's clock and this machine's differ too much.
-        DredgeError: the state or a listing cannot be read.
-    """
+    """Find the removable files. Removes no file."""
     reader = open_reader(f"{run.plan.namespace.rstrip('/')}/{ROOT}", run.options)
     now = run.store_now()
     # After a jump of the clock all files would be old.
@@ -240,7 +229,6 @@ def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
 
 
 def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
-    """Whether a pin has ended, and the next run finds its restored objects without it."""
     return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
 
@@ -253,7 +241,6 @@ def _find_runs(
     side: Iterable[Place],
     found: Superseded,
 ) -> None:
-    """Find removable folders of collections, purges and collections of metadata."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     states = list(versions)

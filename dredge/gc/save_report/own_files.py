@@ -80,11 +80,7 @@ def is_own_file(key: str) -> bool:
 
 
 def side_places(run: Run, reader: ObjectReader) -> list[Place]:
-    """Return the places of purges and collections of metadata, without their newest run.
-
-    Args:
-        reader: on `ROOT`.
-    """
+    """Return the places of purges and collections of metadata, without their newest run; the reader is on `ROOT`."""
 
     def place(name: str) -> Place:
         # The next collection of metadata may delete files noted by the newest one.

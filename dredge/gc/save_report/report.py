@@ -22,13 +22,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from dredge.approve.output import approval_inputs
-from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
+from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.run import PLAN, Plan, Run, parse_plan
+from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import read_forecast, sections
 from dredge.gc.save_report.clean_up import OwnFilesOutput
@@ -48,7 +48,7 @@ from dredge.gc.save_report.results import (
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
-from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
@@ -95,13 +95,8 @@ def write_report(
     attempt: StepTry | None = None,
     analysis: Mapping[str, Any] | None = None,
 ) -> StepSummary:
-    """Write the report of a run and the summary of the step.
-
-    Args:
-        known: summaries of complete steps, read after the claim of the try. A repeated step writes a later report.
-        attempt: of this step; None claims one.
-        analysis: of `write_analysis`, if it was written before.
-    """
+    """Write the report of a run and the summary of the step, from complete summaries read after the claim of the try,
+    if any. A repeated step writes a later report."""
     started = run.clock()
     folder, plan = run.folder, run.plan
     attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
@@ -137,17 +132,9 @@ def write_report(
 
 
 def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str, Any]:
-    """Build the current report of a running, failed or complete run; see `build_report`.
-
-    Raises:
-        ConfigError: not the folder of a run.
-    """
-    writer = open_writer(run_uri.rstrip("/"), options)
-    try:
-        plan = parse_plan(read_json(writer, PLAN))
-    except NotFoundError:
-        raise ConfigError(f"{run_uri} has no {PLAN}: it is not the folder of a run") from None
-    return build_report(RunFolder(writer, plan.run_id), plan)
+    """Build the current report of a running, failed or complete run; see `build_report`."""
+    plan = read_plan(run_uri.rstrip("/"), options)
+    return build_report(RunFolder(open_writer(run_uri.rstrip("/"), options), plan.run_id), plan)
 
 
 def build_report(
@@ -156,12 +143,8 @@ def build_report(
     known: Mapping[str, StepSummary] | None = None,
     analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the JSON object of `report.json`; `dredge.runs.report` lists the fields of the page.
-
-    Args:
-        known: summaries of complete steps, if read before.
-        analysis: of `write_analysis`, if it was written before.
-    """
+    """Build the JSON object of `report.json` from what was read or written before, if given; `dredge.runs.report`
+    lists the fields of the page."""
     with at_once() as ask:
         cleaned_read = ask(StepResult.read, folder, OwnFilesOutput.STEP)
         forecast_read = ask(read_forecast, folder)
@@ -228,7 +211,6 @@ def _counts(results: RunResults) -> dict[str, int]:
 
 
 def _over_limit(guards: CheckLimitsOutput | None) -> list[dict[str, Any]]:
-    """Deletable objects by reason, if they exceed a limit."""
     if guards is None or not any(item["verdict"] == "awaiting_approval" for item in guards.findings):
         return []
     return [{**found, "why": REASONS[found["reason"]]} for found in guards.would_delete if found["objects"]]
@@ -247,11 +229,8 @@ def _step(result: StepResult) -> dict[str, Any]:
 
 
 def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
-    """Write the addresses of confirmed deletions, a file for each part of the ledger.
-
-    Returns:
-        The files; none if the ledger cannot be read.
-    """
+    """Write the addresses of confirmed deletions, a file for each part of the ledger; return the files, none if it
+    cannot be read."""
     step = BulkDeleteOutput.STEP
     try:
         swept = folder.read_summary(step) or folder.read_incomplete(step)

@@ -34,24 +34,15 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The result of a step.
-
-    Attributes:
-        summary: of its newest try, complete or not; None without one.
-        failure: as `RunFolder.read_failure` returns it, or None.
-    """
+    """The result of a step."""
 
     step: str
-    summary: StepSummary | None
-    failure: dict[str, Any] | None
+    summary: StepSummary | None  # of its newest try, complete or not; None without one
+    failure: dict[str, Any] | None  # as `RunFolder.read_failure` returns it, or None
 
     @classmethod
     def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:
-        """Read the result of a step; a damaged summary is a failure.
-
-        Args:
-            known: its complete summary, if read before.
-        """
+        """Read the result of a step, unless its complete summary is known; a damaged summary is a failure."""
         try:
             done = known or folder.read_summary(step)
             failure = folder.read_open_failure(step, done)
@@ -93,11 +84,7 @@ class RunResults:
         dry_run: bool,
         known: Mapping[str, StepSummary] | None = None,
     ) -> RunResults:
-        """Read the results of steps.
-
-        Args:
-            known: complete summaries by step, if read before.
-        """
+        """Read the results of steps, unless their complete summaries are known."""
         read, names = known or {}, [item.STEP for item in outputs]
 
         def read_one(name: str) -> StepResult:
@@ -290,8 +277,6 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
             yield ["Pinned", text]
         if drift := candidates.summary.details.get("drift"):
             yield ["Missed by optimized runs", _drift(drift)]
-        if text := candidates.early_deletion:
-            yield ["Charged for early deletion", text]
     if committed is not None:
         yield from _commits(committed)
 

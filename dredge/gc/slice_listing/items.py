@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -28,6 +27,7 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.storage import ObjectReader
 from dredge.storage.listing_schema import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
+from dredge.storage.parallel import ordered_map
 
 # Objects outside `data/` are only counted for a warning; beyond this number the exact count does not matter.
 _OUTSIDE_MAX = 1_000_000
@@ -60,8 +60,11 @@ class ListResult:
 
     parts: list[PartInfo]  # files of old objects, then files of young ones
     counts: dict[str, int]  # figures by name
-    rest: list[Item]  # the rest of long items, cut into ranges
     foreign: list[str]  # folders below `data/` with files of another repository (`namespaces.left_folder`)
+    rest: list[Item] = field(default_factory=list)  # the rest of long items, cut into ranges
+    slices: list[str] = field(
+        default_factory=list
+    )  # of an inventory: folders directly below `data/` with objects
 
 
 @partition_function
@@ -72,7 +75,9 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     counts: Counter[str] = Counter()
     rest: list[Item] = []
     foreign: set[str] = set()
-    for listed in _in_order(run.open_store(), task.items, config):
+    reader = run.open_store()
+    # In the order of the items, so a repeated task writes the same parts.
+    for listed in ordered_map(lambda item: _list_item(reader, item, config), task.items, config.threads):
         run.progress.add(listed.counts["old_objects"] + listed.counts["young_objects"])
         counts.update(listed.counts)
         rest.extend(listed.rest)
@@ -92,18 +97,6 @@ class Listed:
     counts: Counter[str] = field(default_factory=Counter)
     rest: list[Item] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
-
-
-def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> Iterator[Listed]:
-    """List several items at once; yield in the order of the items, so a repeated task writes the same parts."""
-    with ThreadPoolExecutor(config.threads, thread_name_prefix="list") as pool:
-        waiting: deque[Future[Listed]] = deque()
-        for item in items:
-            waiting.append(pool.submit(_list_item, reader, item, config))
-            if len(waiting) > config.threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> Listed:

@@ -87,7 +87,6 @@ class SliceListingOutput(StepOutput):
 
 
 def _is_own(folder: str) -> bool:
-    """Whether the repository's own objects are in a folder or its subfolders."""
     above = folder.rstrip("/").rpartition("/")[0]
     return folder == DATA or (f"{above}/" == DATA and slice_time(folder) is not None)
 
@@ -170,15 +169,14 @@ def _why(plan: Plan, folder: str) -> str:
 
 
 def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
-    """Cut the rest of an item into ranges that cover it exactly.
+    """Cut the rest of an item, after the last listed key, into ranges that cover it exactly.
 
     The rest is cut at the first character at which the listed keys differ, and at the character before.
-
-    Args:
-        first_key: the first listed key.
-        last_key: the last listed key; the rest begins after it.
     """
-    differ = _common_length(first_key, last_key)
+    pairs = enumerate(zip(first_key, last_key, strict=False))
+    differ = next(
+        (place for place, (one, other) in pairs if one != other), min(len(first_key), len(last_key))
+    )
     cuts = {
         last_key[:place] + character
         for place in (differ - 1, differ)
@@ -194,10 +192,3 @@ def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
         ranges.append(replace(item, start_after=last_key, stop_before=cut + "\0"))
         last_key = cut
     return [*ranges, replace(item, start_after=last_key)]
-
-
-def _common_length(first: str, second: str) -> int:
-    for place, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return place
-    return min(len(first), len(second))

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
 from dredge.gc.namespaces import DATA, METADATA
-from dredge.gc.run import Run
+from dredge.gc.run import Plan, Run
 from dredge.gc.slice_listing.items import (
     ListConfig,
     Listed,
@@ -122,14 +122,7 @@ def _list_all(run: Run, runner: TaskRunner, items: list[Item]) -> tuple[int, lis
 
     The last round lists items of any length, so no rest remains.
     """
-    tuning = run.plan.config.tuning
-    config = ListConfig(
-        cutoff=run.plan.cutoff,
-        covers_until=run.plan.covers_until,
-        rows_max=tuning.listing_rows_max,
-        part_rows=tuning.part_rows,
-        threads=tuning.threads,
-    )
+    tuning, config = run.plan.config.tuning, _config(run.plan)
     found: list[ListResult] = []
     for turn in range(tuning.listing_rounds_max + 1):
         shares = round_robin(items, run.num_tasks(runner, len(items)))
@@ -142,6 +135,16 @@ def _list_all(run: Run, runner: TaskRunner, items: list[Item]) -> tuple[int, lis
         if not items:
             break
     return turn + 1, found
+
+
+def _config(plan: Plan) -> ListConfig:
+    return ListConfig(
+        cutoff=plan.cutoff,
+        covers_until=plan.covers_until,
+        rows_max=plan.config.tuning.listing_rows_max,
+        part_rows=plan.config.tuning.part_rows,
+        threads=plan.config.tuning.threads,
+    )
 
 
 def _warn_of_ignored(record: StepRecord, totals: Mapping[str, int]) -> None:
@@ -157,30 +160,12 @@ def _warn_of_ignored(record: StepRecord, totals: Mapping[str, int]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadConfig:
-    """The parameters of all tasks."""
-
-    layout: Layout  # of the inventory's files
-    cutoff: datetime  # objects modified strictly before this become rows of old objects
-    # slices opened before this are not listed again, so their young objects become rows as well
-    covers_until: datetime
-    part_rows: int  # rows of a file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
     """Some files of the inventory; the task's name is in the names of its files."""
 
     name: str
+    layout: Layout  # of the inventory's files
     files: list[InventoryFile]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadResult:
-    """The result of a task."""
-
-    listed: ListResult  # the same as of a listing
-    slices: list[str]  # folders directly below `data/` with objects
 
 
 def _read_inventory(
@@ -188,21 +173,16 @@ def _read_inventory(
 ) -> list[ListResult]:
     """Read the inventory of the plan; `folders` are the keys of the folders directly below `data/` now."""
     contents = _same_inventory(run)
-    plan = run.plan
     shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
-    tasks = [ReadTask(name=f"i{number:05d}", files=share) for number, share in enumerate(shares)]
-    config = ReadConfig(
-        layout=contents.layout,
-        cutoff=plan.cutoff,
-        covers_until=plan.covers_until,
-        part_rows=plan.config.tuning.part_rows,
-    )
-    results = run.spread(runner, SliceListingOutput.STEP, read_files, config, tasks, "objects")
+    tasks = [
+        ReadTask(name=f"i{number:05d}", layout=contents.layout, files=share)
+        for number, share in enumerate(shares)
+    ]
+    results = run.spread(runner, SliceListingOutput.STEP, read_files, _config(run.plan), tasks, "objects")
     _check_complete(run, contents, {name for result in results for name in result.slices}, set(folders))
-    listed = [result.listed for result in results]
     totals = Counter[str]()
-    for item in listed:
-        totals.update(item.counts)
+    for result in results:
+        totals.update(result.counts)
     record.counts.update(
         inventory_files=len(contents.files),
         inventory_rows=totals["inventory_rows"],
@@ -210,7 +190,7 @@ def _read_inventory(
         list_requests_left_out=(totals["old_objects"] + totals["young_objects"]) // _PER_REQUEST,
     )
     record.details["inventory"] = to_json(contents.source)
-    return listed
+    return results
 
 
 def _same_inventory(run: Run) -> Contents:
@@ -226,24 +206,25 @@ def _same_inventory(run: Run) -> Contents:
 
 
 @partition_function
-def read_files(run: WorkerRun, config: ReadConfig, task: ReadTask) -> ReadResult:
+def read_files(run: WorkerRun, config: ListConfig, task: ReadTask) -> ListResult:
     """Read files of the inventory and write their objects as parts."""
     old = PartSink(run.folder, f"{OLD}-{task.name}", config.part_rows)
     young = PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
     total, slices = Listed(), set[str]()
     for file in task.files:
         with downloaded(file) as path:
-            for batch in read_rows(path, file.uri, config.layout, total.counts):
+            for batch in read_rows(path, file.uri, task.layout, total.counts):
                 found = _sorted(batch, config, total, slices)
                 run.progress.add(batch.num_rows)
                 old.add(found.old)
                 young.add([_of_covered_slices(rows, config.covers_until) for rows in found.young])
     parts = [*old.finish(), *young.finish()]
-    listed = ListResult(parts=parts, counts=dict(total.counts), rest=[], foreign=sorted(total.foreign))
-    return ReadResult(listed=listed, slices=sorted(slices))
+    return ListResult(
+        parts=parts, counts=dict(total.counts), foreign=sorted(total.foreign), slices=sorted(slices)
+    )
 
 
-def _sorted(batch: pa.RecordBatch, config: ReadConfig, total: Listed, slices: set[str]) -> Listed:
+def _sorted(batch: pa.RecordBatch, config: ListConfig, total: Listed, slices: set[str]) -> Listed:
     """Return the rows of a batch by age; add its figures to the total."""
     own = pc.or_(pc.starts_with(batch["key"], DATA), pc.starts_with(batch["key"], METADATA))
     count_outside(batch.filter(pc.invert(own)), total.counts)

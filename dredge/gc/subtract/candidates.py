@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,10 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.pending.known import NAME, Known, known_list
 from dredge.gc.slice_listing import LISTED, SliceListingOutput
-from dredge.gc.storage_classes import MINIMUM_DAYS, early_fee
 from dredge.gc.subtract.holds import Evidence, Uploads, going_on, holds_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
-from dredge.runs.rendering import size_text
 from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
@@ -92,15 +89,6 @@ class SubtractOutput(StepOutput):
         found: list[str] = self.summary.details.get("nested", [])
         return found
 
-    @property
-    def early_deletion(self) -> str:
-        """The cost of deleting the candidates before their minimum storage duration, as text; "" without any."""
-        return "; ".join(
-            f"{early['objects']:,} objects ({size_text(early['bytes'])}) of class {name}, charged for at least"
-            f" {MINIMUM_DAYS.get(name, 0)} days: about {early['fee_usd']:,.2f} US dollars"
-            for name, early in self.summary.details.get("early_deletion", {}).items()
-        )
-
 
 def _stem(part: PartInfo) -> str:
     return part.name.partition("-")[2].partition(".")[0]
@@ -108,54 +96,35 @@ def _stem(part: PartInfo) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtractConfig:
-    """The config of the step's tasks; a payload.
-
-    Attributes:
-        live: hashes of all live addresses.
-        head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
-        sizes_there: sizes of the entries of branch heads of referring repositories whose staging records were not read.
-        expired: hashes of the addresses in ranges of expired commits only.
-        pinned: hashes of restored objects.
-        as_of: the store's time when the run was planned; None counts no early deletions.
-        uploads: where upload parts are objects; None elsewhere.
-        nested: prefixes of addresses kept because of another repository.
-        dead: hashes of the listing outside the live set, after a comparison by shard.
-    """
+    """The config of the step's tasks; a payload."""
 
     settings: GCConfig
-    live: LiveSet
+    live: LiveSet  # hashes of all live addresses
+    # sizes of the entries of branch heads; empty where all staging records were read
     head_sizes: tuple[LocatedSet, ...]
-    expired: ShardedSet
+    expired: ShardedSet  # hashes of the addresses in ranges of expired commits only
+    # sizes of the entries of branch heads of referring repositories whose staging records were not read
     sizes_there: tuple[LocatedSet, ...] = ()
-    pinned: tuple[LocatedSet, ...] = ()
-    as_of: datetime | None = None
-    uploads: Uploads | None = None
-    nested: tuple[str, ...] = ()
-    dead: ShardedSet | None = None
+    pinned: tuple[LocatedSet, ...] = ()  # hashes of restored objects
+    uploads: Uploads | None = None  # where upload parts are objects; None elsewhere
+    nested: tuple[str, ...] = ()  # prefixes of addresses kept because of another repository
+    dead: ShardedSet | None = None  # hashes of the listing outside the live set, after a comparison by shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """The candidates of a task; a payload.
+    """The candidates of a task; a payload."""
 
-    Attributes:
-        parts: files of rows, and of hashes of the rows without a hold.
-        by_reason: all candidates; examples are without a hold.
-        by_hold: held candidates.
-        early: candidates without a hold before their minimum storage duration, by storage class.
-    """
-
+    # files of rows, and of hashes of the rows without a hold
     parts: list[PartInfo] = field(default_factory=list)
-    by_reason: dict[str, Figures] = field(default_factory=dict)
-    by_hold: dict[str, Figures] = field(default_factory=dict)
-    early: dict[str, Figures] = field(default_factory=dict)
+    by_reason: dict[str, Figures] = field(default_factory=dict)  # all candidates; examples are without a hold
+    by_hold: dict[str, Figures] = field(default_factory=dict)  # held candidates
 
     def __add__(self, other: Candidates) -> Candidates:
         return Candidates(
             parts=[*self.parts, *other.parts],
             by_reason=add_up([self.by_reason, other.by_reason]),
             by_hold=add_up([self.by_hold, other.by_hold]),
-            early=add_up([self.early, other.early]),
         )
 
     @property
@@ -167,18 +136,8 @@ class Candidates:
 def classify(
     folder: RunFolder, rows: pa.Table, config: SubtractConfig, undescribed: bool = False
 ) -> pa.Table:
-    """Add reasons and holds to unreferenced objects.
-
-    Args:
-        rows: rows of the listing.
-        undescribed: the store refused to describe the objects; only their addresses are known.
-
-    Returns:
-        Rows of `CANDIDATES`.
-
-    Raises:
-        FormatError: an impossible candidate.
-    """
+    """Add reasons and holds to unreferenced objects; return rows of `CANDIDATES`. `undescribed`: the store refused to
+    describe the objects, and only their addresses are known."""
     _check(rows)
     evidence = Evidence(
         head_sizes=config.head_sizes,
@@ -218,13 +177,8 @@ def write_candidates(
     name: str,
     undescribed: bool = False,
 ) -> Candidates:
-    """Classify unreferenced objects and write them as candidates.
-
-    Args:
-        tables: rows of the listing; each becomes a file.
-        name: part of the file names; the same in each try of the task.
-        undescribed: the store refused to describe the objects; only their addresses are known.
-    """
+    """Classify unreferenced objects and write them as candidates, a file for each table; `name` is the same in each
+    try of the task. `undescribed` as in `classify`."""
     written = Candidates()
     for index, table in enumerate(tables):
         rows = classify(folder, table, config, undescribed)
@@ -236,7 +190,6 @@ def write_candidates(
             parts=[part, hashes],
             by_reason=_by_reason(rows, free),
             by_hold=_sums(rows.filter(pc.is_valid(rows["hold"])), "hold"),
-            early={} if config.as_of is None else _early_deletions(free, config.as_of),
         )
     return written
 
@@ -253,42 +206,4 @@ def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
     groups = rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
     return {
         group[column]: Figures(objects=group["size_count"], size_bytes=group["size_sum"]) for group in groups
-    }
-
-
-def _early_deletions(rows: pa.Table, as_of: datetime) -> dict[str, Figures]:
-    """Objects before their minimum storage duration, by storage class.
-
-    Listings do not contain the time of a change of the class, so the last modification is used: the true cost of
-    objects moved later is higher.
-    """
-    if rows["storage_class"].null_count == rows.num_rows:
-        return {}
-    now, found = round(as_of.timestamp() * 1e6), dict[str, Figures]()
-    for name in pc.unique(rows["storage_class"]).to_pylist():
-        if name not in MINIMUM_DAYS:
-            continue
-        own = rows.filter(pc.fill_null(pc.equal(rows["storage_class"], name), False))
-        sizes = own["size"].to_numpy()
-        ages = (now - own["last_modified"].cast(pa.int64()).to_numpy()) / _MICROSECONDS_OF_A_DAY
-        left = np.maximum(MINIMUM_DAYS[name] - ages, 0.0)
-        early = left > 0
-        if early.any():
-            found[name] = Figures(
-                objects=int(early.sum()),
-                size_bytes=int(sizes[early].sum()),
-                byte_days=round(float((sizes * left).sum())),
-            )
-    return found
-
-
-def early_details(found: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:
-    """Early deletions for the summary, with the fee by the list price."""
-    return {
-        name: {
-            "objects": early.objects,
-            "bytes": early.size_bytes,
-            "fee_usd": round(early_fee(name, early.byte_days), 4),
-        }
-        for name, early in sorted(found.items())
     }

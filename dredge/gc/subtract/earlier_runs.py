@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -52,12 +52,7 @@ ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False), pa.fiel
 def look_into(
     run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig, known: Known
 ) -> LookedUp:
-    """Find candidates outside the listing.
-
-    Args:
-        record: its parts are the candidates of the listing.
-        known: the pending list before this run.
-    """
+    """Find candidates outside the listing; the parts of the record are those of the listing."""
     searched = _search_all(run, runner, record, config, known)
     found = [part for result in searched for part in result.parts]
     unnamed = LookedUp(
@@ -84,19 +79,20 @@ def _candidates(record: StepRecord) -> list[PartInfo]:
 def _search_all(
     run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig, known: Known
 ) -> list[SearchResult]:
-    listing, here = record.input(SliceListingOutput), run.plan.run_uri
-    sources = [_Sources("young", here, rows=listing.young)]
+    listing, here, live = record.input(SliceListingOutput), run.plan.run_uri, config.live
+    young = SearchConfig(name="young", run_uri=here, live=live)
+    sources: list[tuple[SearchConfig, Sequence[Source]]] = [(young, listing.young)]
     if listing.from_inventory:
         # Objects may have been deleted or overwritten since the inventory: the store is asked.
-        sources.append(_Sources("inventory", here, rows=listing.listed, sized=True))
+        sources.append((replace(young, name="inventory", sized=True), listing.listed))
     base = base_of(run)
     if base is not None:
-        sources.append(_Sources("earlier", base.state.run_uri, rows=base.state.staged))
+        sources.append((replace(young, name="earlier", run_uri=base.state.run_uri), base.state.staged))
         due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=Gone.of(run))
         rows = known.find_due_parts(due.marked_at, due.cutoff)
-        sources.append(_Sources("pending", run.state.uri, rows=rows, due=due))
-        sources.append(_Sources("dropped", here, ranges=_let_go(run, base, record)))
-    return [result for source in sources for result in _search(run, runner, record, config.live, source)]
+        sources.append((replace(young, name="pending", run_uri=run.state.uri, due=due), rows))
+        sources.append((replace(young, name="dropped"), _let_go(run, base, record)))
+    return [result for source in sources for result in _search(run, runner, record, *source)]
 
 
 def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
@@ -108,37 +104,14 @@ def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
     return sorted({range_id for table in tables for range_id in table["range_id"].to_pylist()})
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """Sources of addresses: files of rows, or ranges.
-
-    Attributes:
-        name: part of the names of the files that the search writes.
-        uri: of the run folder with the rows.
-        sized: the rows have sizes, for a total.
-        due: selects rows of the pending list; None for other rows.
-    """
-
-    name: str
-    uri: str
-    rows: Sequence[PartInfo] = ()
-    ranges: Sequence[str] = ()
-    sized: bool = False
-    due: Due | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Selects the rows of the pending list to look up (`dredge.runs.pending.rows.due`); a payload.
-
-    Attributes:
-        gone: deletions of the run that left the state; they need no lookup.
-    """
+    """Selects the rows of the pending list to look up (`dredge.runs.pending.rows.due`); a payload."""
 
     marked_at: datetime
     grace: timedelta
     cutoff: datetime
-    gone: Gone
+    gone: Gone  # deletions of the run that left the state; they need no lookup
 
     def of(self, folder: RunFolder, part: PartInfo) -> pa.Array:
         """The selected addresses of a file of the list."""
@@ -153,58 +126,35 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """The config of a search, from `_Sources`; a payload."""
+    """The config of a search; a payload."""
 
-    run_uri: str
+    name: str  # part of the names of the files that the search writes
+    run_uri: str  # of the run folder with the rows
     live: LiveSet
-    sized: bool
-    due: Due | None = None
+    sized: bool = False  # the rows have sizes, for a total
+    due: Due | None = None  # selects rows of the pending list; None for other rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchTask:
-    """Some files of rows, or ids of ranges; a payload."""
-
-    name: str
-    rows: list[PartInfo]
-    ranges: list[str]
+# A file of rows, or the id of a range.
+type Source = PartInfo | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The result of a task; a payload.
+    """The result of a task; a payload."""
 
-    Attributes:
-        parts: rows of `ADDRESSES`.
-        unread: warnings about unreadable ranges.
-        rows: unreferenced objects of an inventory.
-        size_bytes: their total size.
-        large: folders with more than `_LARGE` addresses.
-    """
-
-    parts: list[PartInfo]
-    unread: list[str]
-    rows: int = 0
-    size_bytes: int = 0
-    large: list[str] = field(default_factory=list)
+    parts: list[PartInfo]  # rows of `ADDRESSES`
+    unread: list[str]  # warnings about unreadable ranges
+    rows: int = 0  # unreferenced objects of an inventory
+    size_bytes: int = 0  # their total size
+    large: list[str] = field(default_factory=list)  # folders with more than `_LARGE` addresses
 
 
 def _search(
-    run: Run, runner: TaskRunner, record: StepRecord, live: LiveSet, sources: _Sources
+    run: Run, runner: TaskRunner, record: StepRecord, config: SearchConfig, sources: Sequence[Source]
 ) -> list[SearchResult]:
-    count = len(sources.rows) + len(sources.ranges)
-    rows = round_robin(sources.rows, run.num_tasks(runner, len(sources.rows)))
-    ranges = round_robin(sources.ranges, run.num_tasks(runner, len(sources.ranges)))
-    shares: list[tuple[list[PartInfo], list[str]]] = [
-        *((share, list[str]()) for share in rows),
-        *((list[PartInfo](), share) for share in ranges),
-    ]
-    tasks = [
-        SearchTask(name=f"{sources.name}-{index:05d}", rows=files, ranges=ids)
-        for index, (files, ids) in enumerate(shares)
-    ]
-    config = SearchConfig(run_uri=sources.uri, live=live, sized=sources.sized, due=sources.due)
-    results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", count)
+    tasks = round_robin(sources, run.num_tasks(runner, len(sources)))
+    results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", len(sources))
     for result in results:
         for text in result.unread:
             record.warn(text)
@@ -212,7 +162,7 @@ def _search(
 
 
 @partition_function
-def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
+def search_sources(run: WorkerRun, config: SearchConfig, sources: list[PartInfo | str]) -> SearchResult:
     """Write the addresses of some sources outside the live set."""
     source, reader = RunFolder(open_writer(config.run_uri), "an earlier run"), run.open_store()
     parts: list[PartInfo] = []
@@ -230,28 +180,31 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
             for group in pc.value_counts(folders_of(rows["address"])).to_pylist():
                 in_folder[group["values"]] += group["counts"]
             index = len(parts)
-            parts.append(run.folder.write_table(SubtractOutput.STEP, index, rows, f"earlier-{task.name}"))
+            parts.append(
+                run.folder.write_table(SubtractOutput.STEP, index, rows, f"earlier-{config.name}-{run.task}")
+            )
         return dead
 
-    for part in task.rows:
+    for item in sources:
+        if isinstance(item, str):
+            key = METADATA + item
+            try:
+                write(decode_keys(reader.get(key), key, run.stores.store_uri))
+            except DredgeError as error:
+                unread.append(
+                    f"range {item} cannot be read ({error}). The next clean run finds the objects of this range"
+                )
+            continue
         if config.due is not None:
-            addresses = config.due.of(source, part)
+            addresses = config.due.of(source, item)
             if len(addresses):
                 write(addresses)
             continue
-        rows = source.read_part(part, ["address", *(["size"] if config.sized else [])])
+        rows = source.read_part(item, ["address", *(["size"] if config.sized else [])])
         dead = write(_addresses(rows))
         if config.sized:
             objects += pc.sum(dead).as_py() or 0
             size_bytes += pc.sum(rows["size"].filter(dead)).as_py() or 0
-    for range_id in task.ranges:
-        key = METADATA + range_id
-        try:
-            write(decode_keys(reader.get(key), key, run.stores.store_uri))
-        except DredgeError as error:
-            unread.append(
-                f"range {range_id} cannot be read ({error}). The next clean run finds the objects of this range"
-            )
     large = sorted(folder for folder, count in in_folder.items() if count > _LARGE)
     return SearchResult(parts=parts, unread=unread, rows=objects, size_bytes=size_bytes, large=large)
 
@@ -262,18 +215,12 @@ def _addresses(rows: pa.Table) -> pa.Array:
 
 
 def find_drift(run: Run, record: StepRecord, known: Known) -> dict[str, Any] | None:
-    """Find candidates of a clean run missed by optimized runs.
+    """Find candidates of a clean run missed by optimized runs; None for optimized runs, and without a state or a
+    list.
 
     An optimized run covers staged and committed objects of the run before, the pending list, and slices not yet
     covered or to be listed again. Other garbage can only be an object written into its slice after the margin; else
     the collector has a bug, and the run a warning.
-
-    Args:
-        record: of subtract, with its parts.
-        known: the pending list before this run.
-
-    Returns:
-        Figures and a few addresses; None for optimized runs, and without a state or a pending list.
     """
     plan = run.plan
     if plan.mode != CLEAN or plan.state is None or known.pending is None:

@@ -40,39 +40,26 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Evidence for holds, in addition to the rows.
+    """Evidence for holds, in addition to the rows."""
 
-    Attributes:
-        head_sizes: sizes of the entries of branch heads; empty where all staging records were read.
-        sizes_there: sizes of the entries of branch heads of referring repositories whose staging records were not read.
-        pinned: hashes of restored objects.
-        uploading: objects with possibly unfinished multipart uploads; None for none.
-        nested: prefixes of addresses kept because of another repository.
-        undescribed: the store refused to describe the objects; only their addresses are known.
-    """
-
+    # sizes of the entries of branch heads; empty where all staging records were read
     head_sizes: tuple[LocatedSet, ...] = ()
+    # sizes of the entries of branch heads of referring repositories whose staging records were not read
     sizes_there: tuple[LocatedSet, ...] = ()
-    pinned: tuple[LocatedSet, ...] = ()
-    uploading: pa.Array | None = None
-    nested: tuple[str, ...] = ()
-    undescribed: bool = False
+    pinned: tuple[LocatedSet, ...] = ()  # hashes of restored objects
+    uploading: pa.Array | None = None  # objects with possibly unfinished multipart uploads; None for none
+    nested: tuple[str, ...] = ()  # prefixes of addresses kept because of another repository
+    undescribed: bool = False  # the store refused to describe the objects; only their addresses are known
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A reason to keep candidates.
-
-    Attributes:
-        why: its text in reports.
-        applies: returns a mask of the held rows; pure.
-        may_be_lifted: a proof may lift it later.
-    """
+    """A reason to keep candidates."""
 
     code: str
-    why: str
-    applies: Callable[[pa.Table, Evidence], Mask]
-    may_be_lifted: bool = False
+    why: str  # its text in reports
+    applies: Callable[[pa.Table, Evidence], Mask]  # returns a mask of the held rows; pure
+    may_be_lifted: bool = False  # a proof may lift it later
 
 
 def undescribed(rows: pa.Table, evidence: Evidence) -> Mask:
@@ -163,11 +150,7 @@ HOLDS: list[Hold] = [
 
 
 def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
-    """The code of the hold on each row of a listing; null without a hold.
-
-    Raises:
-        TypeError: a hold did not return a mask of the rows.
-    """
+    """The code of the hold on each row of a listing; null without a hold."""
     codes, held = np.full(rows.num_rows, None, object), np.zeros(rows.num_rows, bool)
     # Liftable holds last: else a proof about one hold would free objects of another one.
     for hold in sorted(HOLDS, key=lambda hold: hold.may_be_lifted):
@@ -199,15 +182,10 @@ _PIECE = r"(?s)^(?P<target>.+)\.(?:part_[0-9]{5,}(?:_[0-9]+)*|multipart)$"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uploads:
-    """Where parts of uploads are objects; a payload.
+    """Where parts of uploads are objects; a payload."""
 
-    Attributes:
-        uri: of the storage namespace.
-        since: an upload without a part written since then was abandoned.
-    """
-
-    uri: str
-    since: datetime
+    uri: str  # of the storage namespace
+    since: datetime  # an upload without a part written since then was abandoned
 
     @classmethod
     def of(cls, plan: Plan) -> Uploads | None:
@@ -224,11 +202,7 @@ def targets_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedAr
 
 
 def going_on(uploads: Uploads, rows: pa.Table, threads: int) -> pa.Array:
-    """The objects with possibly unfinished uploads, for the parts among some rows of a listing.
-
-    Args:
-        threads: number of uploads looked up at once.
-    """
+    """The objects with possibly unfinished uploads, for the parts among some rows of a listing."""
     targets = targets_of(rows["address"])
     if targets.null_count == rows.num_rows:
         return pa.array([], pa.string())

@@ -28,7 +28,6 @@ from dredge.gc.subtract.candidates import (
     Candidates,
     SubtractConfig,
     SubtractOutput,
-    early_details,
     write_candidates,
 )
 from dredge.gc.subtract.earlier_runs import find_drift, look_into
@@ -38,7 +37,7 @@ from dredge.runs.payload import from_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
-from dredge.sets.hashes import read_hashes, split, unite, write_hashes
+from dredge.sets.hashes import Hashes, read_hashes, split, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage.parallel import at_once
 from dredge.undo.pins import active_pins, sets_of
@@ -88,7 +87,6 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["reasons"] = {
         reason: found.by_reason[reason].to_details() for reason in REASONS if reason in found.by_reason
     }
-    record.details["early_deletion"] = early_details(found.early)
     record.details["drift"] = find_drift(run, record, known)
 
 
@@ -109,14 +107,12 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         ),
         expired=committed.expired,
         pinned=sets_of(pins),
-        as_of=run.plan.created_at,
         uploads=Uploads.of(run.plan),
         nested=nested.result(),
     )
 
 
 def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
-    """The prefixes of addresses kept because of another repository, possibly a deleted one."""
     plan = run.plan
     found = record.input(SliceListingOutput).foreign_prefixes
     found |= {
@@ -129,14 +125,6 @@ def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
         found.update(SubtractOutput.of(summary).nested)
     record.details["nested"] = sorted(found)
     return tuple(sorted(found))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubtractTask:
-    """Files of the listing; a payload."""
-
-    name: str
-    listed: list[PartInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +143,7 @@ def _compare(
     # each task reads the whole live set.
     if config.live.bits > 0 and (num_tasks - 1) * config.live.values > 3 * rows + values_min:
         config = replace(config, dead=find_dead(run, runner, config.live, parts))
-    shares = round_robin(parts, num_tasks)
-    tasks = [SubtractTask(name=f"{index:05d}", listed=share) for index, share in enumerate(shares)]
+    tasks = round_robin(parts, num_tasks)
     results = run.spread(runner, SubtractOutput.STEP, subtract_parts, config, tasks, "objects", rows)
     compared = sum(result.rows for result in results)
     if compared != rows:
@@ -165,16 +152,20 @@ def _compare(
 
 
 @partition_function
-def subtract_parts(run: WorkerRun, config: SubtractConfig, task: SubtractTask) -> SubtractResult:
+def subtract_parts(run: WorkerRun, config: SubtractConfig, listed: list[PartInfo]) -> SubtractResult:
     """Compare files of the listing with the live set, and write the candidates."""
-    hashes = [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in task.listed]
+    hashes = _read_hashes(run, listed)
     if config.dead is None:
         live = config.live.find(hashes)
     else:
         live = [~dead for dead in config.dead.find(run.folder, hashes)]
-    tables = _chunks(run, task.listed, live, config.settings.tuning.candidate_rows)
-    candidates = write_candidates(run.folder, config, tables, task.name)
+    tables = _chunks(run, listed, live, config.settings.tuning.candidate_rows)
+    candidates = write_candidates(run.folder, config, tables, run.task)
     return SubtractResult(rows=sum(map(len, hashes)), candidates=candidates)
+
+
+def _read_hashes(run: WorkerRun, listed: Sequence[PartInfo]) -> list[Hashes]:
+    return [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in listed]
 
 
 def _chunks(
@@ -199,20 +190,14 @@ def _chunks(
 
 
 def find_dead(run: Run, runner: TaskRunner, live: LiveSet, listed: Sequence[PartInfo]) -> ShardedSet:
-    """The hashes of the listing outside the live set, compared by shard: no task reads more than its share.
-
-    Raises:
-        FormatError: incompletely compared.
-    """
+    """The hashes of the listing outside the live set, compared by shard: no task reads more than its share."""
     shards: dict[int, list[PartInfo]] = defaultdict(list)
     for cut in _cut(run, runner, live.bits, listed):
         for shard, part in cut.shards.items():
             shards[shard].append(part)
-    todo = [ShardTodo(shard=shard, listed=parts) for shard, parts in sorted(shards.items())]
-    tasks = [CompareTask(shards=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
+    tasks = list(map(dict, round_robin(sorted(shards.items()), run.num_tasks(runner, len(shards)))))
     total = sum(part.rows for parts in shards.values() for part in parts)
-    config = CompareConfig(live=live)
-    results = run.spread(runner, SubtractOutput.STEP, compare_shards, config, tasks, "hashes", total)
+    results = run.spread(runner, SubtractOutput.STEP, compare_shards, live, tasks, "hashes", total)
     compared = sum(result.values for result in results)
     if compared != total:
         raise FormatError(f"{compared} hashes were compared, {total} were listed. Nothing was deleted.")
@@ -220,21 +205,13 @@ def find_dead(run: Run, runner: TaskRunner, live: LiveSet, listed: Sequence[Part
 
 
 def _cut(run: Run, runner: TaskRunner, bits: int, listed: Sequence[PartInfo]) -> list[CutResult]:
-    shares = round_robin(listed, run.num_tasks(runner, len(listed)))
-    tasks = [SubtractTask(name=f"{index:05d}", listed=share) for index, share in enumerate(shares)]
+    tasks = round_robin(listed, run.num_tasks(runner, len(listed)))
     rows = sum(part.rows for part in listed)
-    found = run.spread(runner, SubtractOutput.STEP, cut_parts, CutConfig(bits=bits), tasks, "objects", rows)
+    found = run.spread(runner, SubtractOutput.STEP, cut_parts, bits, tasks, "objects", rows)
     cut = sum(result.rows for result in found)
     if cut != rows:
         raise FormatError(f"{cut} rows were compared, {rows} were listed. Nothing was deleted.")
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutConfig:
-    """The number of shards is 2**bits; a payload."""
-
-    bits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,37 +223,15 @@ class CutResult:
 
 
 @partition_function
-def cut_parts(run: WorkerRun, config: CutConfig, task: SubtractTask) -> CutResult:
-    """Cut the hashes of files of the listing into shards."""
-    hashes = [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in task.listed]
+def cut_parts(run: WorkerRun, bits: int, listed: list[PartInfo]) -> CutResult:
+    """Cut the hashes of files of the listing into 2**bits shards."""
+    hashes = _read_hashes(run, listed)
     shards = {
-        shard: write_hashes(run.folder, f"{_SHARDS}/listed-{task.name}-{shard:04d}.u64", values)
-        for shard, values in enumerate(split(unite(hashes), config.bits))
+        shard: write_hashes(run.folder, f"{_SHARDS}/listed-{run.task}-{shard:04d}.u64", values)
+        for shard, values in enumerate(split(unite(hashes), bits))
         if len(values)
     }
     return CutResult(rows=sum(map(len, hashes)), shards=shards)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareConfig:
-    """The live set; a payload."""
-
-    live: LiveSet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardTodo:
-    """The number of a shard, and the files of its listed hashes; a payload."""
-
-    shard: int
-    listed: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareTask:
-    """Some shards of the listing; a payload."""
-
-    shards: list[ShardTodo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,15 +243,15 @@ class CompareResult:
 
 
 @partition_function
-def compare_shards(run: WorkerRun, config: CompareConfig, task: CompareTask) -> CompareResult:
-    """Write the hashes of some shards outside the live set."""
+def compare_shards(run: WorkerRun, live: LiveSet, shards: dict[int, list[PartInfo]]) -> CompareResult:
+    """Write the listed hashes of some shards outside the live set."""
     values = 0
     dead: list[PartInfo] = []
-    for todo in task.shards:
-        listed = [read_hashes(run.folder, part) for part in todo.listed]
+    for shard, parts in shards.items():
+        listed = [read_hashes(run.folder, part) for part in parts]
         wanted = unite(listed)
-        (live,) = config.live.find([wanted], its_shards_only=True)
-        dead.append(write_hashes(run.folder, f"{_SHARDS}/dead-{todo.shard:04d}.u64", wanted[~live]))
+        (is_live,) = live.find([wanted], its_shards_only=True)
+        dead.append(write_hashes(run.folder, f"{_SHARDS}/dead-{shard:04d}.u64", wanted[~is_live]))
         values += sum(map(len, listed))
         run.progress.add(sum(map(len, listed)))
     return CompareResult(values=values, dead=dead)

@@ -41,51 +41,28 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupConfig:
-    """The config of the lookup; a payload.
-
-    Attributes:
-        found: rows of unreferenced addresses, with repetitions.
-        listed: candidates of the listing; they need no lookup.
-        cutoff: only objects last modified strictly before this are candidates.
-        large: folders shared by several tasks.
-    """
+    """The config of the lookup; a payload."""
 
     subtract: SubtractConfig
-    found: list[PartInfo]
-    listed: list[PartInfo]
-    cutoff: datetime
-    large: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupTask:
-    """Some shards of the addresses: by the hash of the folder, or of the address in a large folder; a payload."""
-
-    name: str
-    shards: list[int]
+    found: list[PartInfo]  # rows of unreferenced addresses, with repetitions
+    listed: list[PartInfo]  # candidates of the listing; they need no lookup
+    cutoff: datetime  # only objects last modified strictly before this are candidates
+    large: list[str]  # folders shared by several tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """The answers of the store; a payload.
+    """The answers of the store; a payload."""
 
-    Attributes:
-        candidates: old objects, and refused ones.
-        young: rows of young objects.
-        refused: the store's message about a refused object; "" without any.
-        inventory_objects: unreferenced objects of an inventory, existing or not.
-        inventory_bytes: their total size in the inventory.
-    """
-
-    candidates: Candidates = field(default_factory=Candidates)
-    young: list[PartInfo] = field(default_factory=list)
+    candidates: Candidates = field(default_factory=Candidates)  # old objects, and refused ones
+    young: list[PartInfo] = field(default_factory=list)  # rows of young objects
     asked_objects: int = 0
     gone_objects: int = 0
     young_objects: int = 0
     refused_objects: int = 0
-    refused: str = ""
-    inventory_objects: int = 0
-    inventory_bytes: int = 0
+    refused: str = ""  # the store's message about a refused object; "" without any
+    inventory_objects: int = 0  # unreferenced objects of an inventory, existing or not
+    inventory_bytes: int = 0  # their total size in the inventory
 
     @property
     def parts(self) -> list[PartInfo]:
@@ -105,16 +82,10 @@ def look_up(
     listed: list[PartInfo],
     large: Iterable[str],
 ) -> LookedUp:
-    """Look up unreferenced objects, each once.
-
-    Args:
-        found: rows of addresses.
-        listed: candidates of the listing.
-        large: folders with many of the addresses, shared by several tasks.
-    """
+    """Look up unreferenced objects outside the listing, each once; several tasks share a large folder."""
     rows = sum(part.rows for part in found)
-    shards = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
-    tasks = [LookupTask(name=f"earlier-{index:05d}", shards=share) for index, share in enumerate(shards)]
+    # Shards of the addresses: by the hash of the folder, or of the address in a large folder.
+    tasks = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
     shared = LookupConfig(
         subtract=config, found=found, listed=listed, cutoff=run.plan.cutoff, large=sorted(set(large))
     )
@@ -123,10 +94,10 @@ def look_up(
 
 
 @partition_function
-def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> LookedUp:
+def look_up_shards(run: WorkerRun, config: LookupConfig, numbers: list[int]) -> LookedUp:
     """Look up the objects of some shards, and write old objects as candidates."""
     folder, reader = run.folder, run.open_store()
-    settings, shards = config.subtract.settings, _Shards(task.shards, config.large)
+    settings, shards = config.subtract.settings, _Shards(numbers, config.large)
     listed = [
         shards.of(folder.read_part(part, ["address", "hash"]))["hash"].to_numpy() for part in config.listed
     ]
@@ -136,14 +107,12 @@ def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> Lo
     refused = [info for info in answers if isinstance(info, _Refused)]
     old = [info for info in there if info.last_modified < config.cutoff]
     young = [info for info in there if info.last_modified >= config.cutoff]
-    rows_max = settings.tuning.candidate_rows
-    candidates = write_candidates(folder, config.subtract, _tables(old, rows_max), task.name)
+    rows_max, name = settings.tuning.candidate_rows, f"earlier-{run.task}"
+    candidates = write_candidates(folder, config.subtract, _tables(old, rows_max), name)
     unknown = [ObjectInfo(item.key, 0, _EPOCH, None) for item in refused]
-    name = f"{task.name}-undescribed"
-    candidates += write_candidates(
-        folder, config.subtract, _tables(unknown, rows_max), name, undescribed=True
-    )
-    files = [folder.write_table(SubtractOutput.STEP, 0, _table(young), f"young-{task.name}")] if young else []
+    tables = _tables(unknown, rows_max)
+    candidates += write_candidates(folder, config.subtract, tables, f"{name}-undescribed", undescribed=True)
+    files = [folder.write_table(SubtractOutput.STEP, 0, _table(young), f"young-{name}")] if young else []
     return LookedUp(
         candidates=candidates,
         young=files,
@@ -193,8 +162,6 @@ def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """An object refused by the store, and the message."""
-
     key: str
     message: str
 
@@ -204,15 +171,7 @@ type Answer = ObjectInfo | _Refused | None
 
 
 def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[Answer]:
-    """Look up objects in the store.
-
-    Args:
-        addresses: distinct, in byte order.
-        threads: number of concurrent listings.
-
-    Returns:
-        An answer for each, in any order.
-    """
+    """Look up distinct objects (in byte order) in the store; return an answer for each, in any order."""
     if not reader.is_remote:
         return list(ordered_map(partial(_stat, reader), addresses, threads))
     close = [names for names in _by_folder(addresses) if len(names) >= LOOKS_PER_PAGE]

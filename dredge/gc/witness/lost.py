@@ -30,7 +30,7 @@ from dredge.lakefs import Commit, CommitText, LakeFS, Repository
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.lakefs.writing import LakeFSMaker
 from dredge.runs.consents import Consent, record_consent
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, store_clock
+from dredge.storage import ObjectReader, ObjectWriter, open_reader, store_clock
 
 KNOWN, UNNAMED = "known", "unnamed"
 RECORD, METARANGE = "record", "metarange"
@@ -40,42 +40,26 @@ BRANCH = "dredge-lost-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostCommit:
-    """A commit unknown to lakeFS.
+    """A commit unknown to lakeFS."""
 
-    Attributes:
-        name: id of the commit, or of the metarange if the commit is unknown.
-        kind: `KNOWN` or `UNNAMED`.
-        metarange_id: "" is empty content.
-        written_at: write time of the metarange file, by the store's clock; None if it is missing.
-        objects: number of entries; None if the file is missing or damaged.
-        branches: with the commit as head at the last mark.
-        commit: its fields, if known.
-    """
-
-    name: str
-    kind: str
-    metarange_id: str
+    name: str  # id of the commit, or of the metarange if the commit is unknown
+    kind: str  # `KNOWN` or `UNNAMED`
+    metarange_id: str  # "" is empty content
+    # write time of the metarange file, by the store's clock; None if it is missing
     written_at: datetime | None
-    objects: int | None
-    branches: tuple[str, ...] = ()
-    commit: Commit | None = None
+    objects: int | None  # number of entries; None if the file is missing or damaged
+    branches: tuple[str, ...] = ()  # with the commit as head at the last mark
+    commit: Commit | None = None  # its fields, if known
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A restored commit.
+    """A restored commit."""
 
-    Attributes:
-        name: of the lost commit.
-        how: `RECORD` or `METARANGE`.
-        commit_id: of the commit with its content.
-        branch: with that commit as head.
-    """
-
-    name: str
-    how: str
-    commit_id: str
-    branch: str
+    name: str  # of the lost commit
+    how: str  # `RECORD` or `METARANGE`
+    commit_id: str  # of the commit with its content
+    branch: str  # with that commit as head
 
 
 @dataclass(slots=True)
@@ -88,24 +72,11 @@ class LostCommits:
 
     @classmethod
     def find(
-        cls,
-        client: LakeFS,
-        name: str,
-        keep_unnamed_days: float,
-        access: KVAccess | None = None,
-        options: StorageOptions | None = None,
+        cls, client: LakeFS, name: str, keep_unnamed_days: float, access: KVAccess | None = None
     ) -> LostCommits:
-        """Find the lost commits. Changes no data.
-
-        Args:
-            keep_unnamed_days: how long unnamed metaranges count.
-            access: lakeFS's key-value store; None uses only commits reachable from refs.
-
-        Raises:
-            RefusedError: its history cannot be read.
-        """
+        """Find the lost commits; without the key-value store all but those reachable from refs are unknown."""
         repository = client.repository(name)
-        reader, state = open_reader(repository.namespace, options), open_state(repository.namespace, options)
+        reader, state = open_reader(repository.namespace), open_state(repository.namespace)
         past, now = Past.read(state, repository.namespace), store_clock(state, "")
         history = read_history(client, name, repository.namespace, now, access)
         shown = {
@@ -123,9 +94,7 @@ class LostCommits:
         found.sort(key=lambda item: (not item.branches, -_seconds(item.written_at), item.name))
         return cls(repository, found, past)
 
-    def restore(
-        self, client: LakeFSMaker, names: Collection[str], options: StorageOptions | None = None
-    ) -> Iterator[Restored]:
+    def restore(self, client: LakeFSMaker, names: Collection[str]) -> Iterator[Restored]:
         """Restore lost commits in lakeFS, each as the head of a new branch.
 
         Raises:
@@ -146,7 +115,7 @@ class LostCommits:
                 " is damaged: the commit has no content. Restore the file from a backup or an older version. Nothing"
                 " was changed."
             )
-        state = open_state(self.repository.namespace, options)
+        state = open_state(self.repository.namespace)
         for name in dict.fromkeys(names):
             yield self._restore(client, by_name[name], state)
 
@@ -184,33 +153,15 @@ class LostCommits:
 
 
 def forget_lost(
-    client: LakeFS,
-    name: str,
-    why: str,
-    keep_unnamed_days: float,
-    access: KVAccess | None = None,
-    options: StorageOptions | None = None,
+    client: LakeFS, name: str, why: str, keep_unnamed_days: float, access: KVAccess | None = None
 ) -> tuple[Consent, list[LostCommit]]:
-    """Give up the lost commits: their objects become garbage, and later marks ignore the commits.
-
-    Args:
-        why: the person's reason.
-        keep_unnamed_days: how long unnamed metaranges count.
-        access: lakeFS's key-value store; None uses only commits reachable from refs.
-
-    Returns:
-        The statement and the commits; no commits if the record of the last mark is damaged, and given up as well.
-
-    Raises:
-        ConfigError: the reason is empty.
-        RefusedError: another server owns the namespace.
-        LeaseHeldError: a run works on the repository.
-    """
-    with hold_lease(name, why, FORGET_LOST, client, options) as site:
+    """Give up the lost commits: their objects become garbage, and later marks ignore the commits. Returns the
+    statement and the commits; no commits if the record of the last mark is damaged, and given up as well."""
+    with hold_lease(name, why, FORGET_LOST, client) as site:
         demand_owner(site)
         found: list[LostCommit] = []
         if _is_readable(site.state, client.repository(name).namespace):
-            found = LostCommits.find(client, name, keep_unnamed_days, access, options).found
+            found = LostCommits.find(client, name, keep_unnamed_days, access).found
         what = {
             "commits": sorted(item.name for item in found if item.kind == KNOWN),
             "metaranges": sorted(item.metarange_id for item in found if item.metarange_id),
@@ -229,7 +180,6 @@ def _is_readable(state: ObjectReader, namespace: str) -> bool:
 def _lost(
     reader: ObjectReader, files: Files, metarange_id: str, row: Mapping[str, Any] | None = None
 ) -> LostCommit:
-    """Describe a lost commit by its row in the record, or a metarange without one."""
     info = files.get(metarange_id)
     return LostCommit(
         name=metarange_id if row is None else row["commit_id"],
@@ -254,7 +204,6 @@ def _objects(reader: ObjectReader, metarange_id: str) -> int | None:
 
 
 def _commit(row: Mapping[str, Any]) -> Commit | None:
-    """Make a commit from a row of the record; None if only its metarange is known."""
     if row["parents"] is None or row["created_at"] is None:
         return None
     commit = Commit(
@@ -280,7 +229,6 @@ def _branch_at(client: LakeFSMaker, repository: str, branch: str, commit_id: str
 
 
 def _commit_content(client: LakeFSMaker, repository: Repository, branch: str, lost: LostCommit) -> str:
-    """Commit the content of a lost commit on a new branch; return the commit's id."""
     name = repository.name
     try:
         head = client.create_branch(name, branch, repository.default_branch).commit_id

@@ -58,36 +58,23 @@ _EXAMPLES_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """Additions of the witnesses to a mark.
+    """Additions of the witnesses to a mark."""
 
-    Attributes:
-        metaranges: counted as active commits, in addition to those of active commits.
-        parts: for `leave_record` and the re-check.
-    """
-
-    metaranges: set[str]
-    parts: list[PartInfo]
+    metaranges: set[str]  # counted as active commits, in addition to those of active commits
+    parts: list[PartInfo]  # for `leave_record` and the re-check
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A mark after its comparison with earlier marks.
-
-    Attributes:
-        shown: metarange by commit, of all commits known to the server.
-        files: range and metarange files, listed after the commits were read.
-    """
+    """A mark after its comparison with earlier marks."""
 
     past: Past
-    shown: Mapping[str, str]
-    files: Files
+    shown: Mapping[str, str]  # metarange by commit, of all commits known to the server
+    files: Files  # range and metarange files, listed after the commits were read
 
     def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> Witnessed:
-        """Find the metaranges counted as active commits without an active commit.
-
-        Args:
-            named: the metaranges of the active commits.
-        """
+        """Find the metaranges counted as active commits without an active commit; given are those of the active
+        commits."""
         since = _since(run, self.past)
         unnamed = find_unnamed(run, self.files, self.past.known({*self.shown.values()}, named.ranges), since)
         record.counts["unnamed_metaranges"] = len(unnamed.lost)
@@ -97,16 +84,8 @@ class Passed:
 def pass_witnesses(
     run: Run, record: StepRecord, active: ActiveCommits, read_past: Callable[[], Past]
 ) -> Passed:
-    """Compare a mark with earlier marks.
-
-    Args:
-        active: the active commits, all read.
-        read_past: returns the record of earlier marks, which only runs with the lease replace.
-
-    Raises:
-        WitnessError: a witness refuses the mark.
-        RefusedError: the metarange of an active commit is missing in the bucket.
-    """
+    """Compare a mark with the record of earlier marks, which only runs with the lease replace; all active commits are
+    read."""
     with at_once() as ask:  # commits are read
         repository_read = ask(run.client.repository, run.plan.repository)
         ids = ask(compare_ids, Site.of_run(run))
@@ -139,14 +118,8 @@ def pass_witnesses(
 
 
 def check_life(run: Run, past: Past, repository: Repository) -> Past:
-    """Compare the repository's creation date with the record.
-
-    Returns:
-        The past, without a record if the repository was created again on a namespace without older metaranges.
-
-    Raises:
-        WitnessError: it was created again on a namespace with older metaranges.
-    """
+    """Compare the repository's creation date with the record. Returns the past, without a record if the repository
+    was created again on a namespace without older metaranges."""
     record = past.record
     if record is None or not _is_other_life(record, repository):
         return past
@@ -172,15 +145,7 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
 
 
 def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> None:
-    """Ask the server for active commits of the last complete mark outside this mark, and for its newest inactive ones.
-
-    Args:
-        shown: ids of the commits of this mark.
-        files: metarange files by id.
-
-    Raises:
-        WitnessError: the server does not know some of them.
-    """
+    """Refuse a mark if the server does not know commits of the last complete mark (`find_unknown`)."""
     unknown = find_unknown(run.client, run.plan.repository, past, shown, files)
     if not unknown:
         return
@@ -202,18 +167,12 @@ def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> N
 def find_unknown(
     client: LakeFS, repository: str, past: Past, shown: Collection[str], files: Files
 ) -> list[str]:
-    """Find the commits of the last complete mark that the server does not know.
+    """Find the ids, in order, of the commits of the last complete mark that the server does not know.
 
-    It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any older
-    database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a shorter
-    prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that commit is.
-
-    Args:
-        shown: ids of the commits that the server shows.
-        files: metarange files by id.
-
-    Returns:
-        Ids, sorted.
+    It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any
+    older database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a
+    shorter prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that
+    commit is.
     """
 
     def is_known(commit_id: str) -> bool:
@@ -269,27 +228,15 @@ def _examples(past: Past, unknown: Sequence[str]) -> str:
 
 
 def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], past: Past) -> set[str]:
-    """Find the metaranges counted as active commits in a re-check, with or without a commit.
-
-    Args:
-        active: the active commits, all read.
-        ranges: ids of the read ranges.
-        past: the record of earlier marks, which only runs with the lease replace.
-
-    Raises:
-        RefusedError: the metarange of an active commit is missing in the bucket.
-    """
+    """Find the metaranges counted as active commits in a re-check, with or without a commit; given are the ids of the
+    read ranges, and the record of earlier marks."""
     files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
     known = past.known({*_shown_commits(active).values()}, ranges)
     return find_unnamed(run, files, known, _since(run, past)).metaranges
 
 
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
-    """Write the commits of a complete mark for the marks after it.
-
-    Raises:
-        ConflictError: another mark has left its record since.
-    """
+    """Write the commits of a complete mark for the marks after it."""
     folder = run.folder
     now = pa.Table.from_pylist(list(_rows(run, committed)), schema=COMMITS)
     carried = folder.read_part(committed.carried_commits)
@@ -309,7 +256,6 @@ def _since(run: Run, past: Past) -> datetime:
 def _write_parts(
     run: Run, past: Past, shown: Mapping[str, str], files: Files, unnamed: Unnamed
 ) -> list[PartInfo]:
-    """Write the carried commits, the opened files and the unnamed metaranges for later steps."""
     step, since = ListCommittedOutput.STEP, _since(run, past)
     # Commits of earlier marks are carried while their metarange could count as an unnamed one.
     recent = [name for name, info in files.items() if info.last_modified >= since]
@@ -336,7 +282,6 @@ def _write_parts(
 
 
 def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
-    """Make the record's rows of all commits of the mark."""
     active = run.folder.read_part(committed.commits)
     branches: dict[str, list[str]] = defaultdict(list)
     for row in run.folder.read_part(committed.branches).to_pylist():

@@ -58,38 +58,22 @@ _LIFTING = "Lift the block with `dredge gc lift-block {repository} --reason …`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of a namespace after a refused mark.
+    """A block of a namespace after a refused mark."""
 
-    Attributes:
-        kind: of the refusal, such as `known_commits`.
-        run_id: the refused run.
-        at: by the store's clock.
-        facts: figures and names for programs, JSON.
-        lifted: the person's statement; None while the block is in force.
-    """
-
-    kind: str
+    kind: str  # of the refusal, such as `known_commits`
     message: str
-    run_id: str
+    run_id: str  # the refused run
     repository: str
     server: str
-    at: datetime
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    lifted: Consent | None = None
+    at: datetime  # by the store's clock
+    facts: Mapping[str, Any] = field(default_factory=dict)  # figures and names for programs, JSON
+    lifted: Consent | None = None  # the person's statement; None while the block is in force
     format: int = _FORMAT
 
 
 def refuse(site: Site, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
-    """Refuse a mark or a purge, and block the namespace unless another server owns it.
-
-    Args:
-        kind: of the refusal; stable.
-        message: the difference, the run of the older record, likely causes, and the remedy of each.
-        facts: figures and names for programs, JSON.
-
-    Raises:
-        WitnessError: always.
-    """
+    """Refuse a mark or a purge with WitnessError, and block the namespace unless another server owns it. The message
+    has the difference, the run of the older record, likely causes, and the remedy of each."""
     environment = site.client.environment()
     owner = read_owner(site.state)
     if owner is not None and not owner.includes(environment):
@@ -116,11 +100,7 @@ def read_block(state: ObjectReader) -> Block | None:
 
 
 def refuse_blocked(state: ObjectReader) -> None:
-    """Refuse to delete in a blocked namespace.
-
-    Raises:
-        BlockedError: there is a block in force.
-    """
+    """Refuse to delete in a blocked namespace."""
     found = read_block(state)
     if found is not None:
         raise BlockedError(f"{describe(found)} Nothing (more) was deleted.")
@@ -135,18 +115,8 @@ def describe(block: Block) -> str:
 
 
 def lift(state: ObjectWriter, repository: str, why: str, who: str | None = None) -> Block | None:
-    """Lift the block in force and keep it with the reason. The caller holds the lease.
-
-    Args:
-        who: None is the login name of this process.
-
-    Returns:
-        The lifted block; None without a block in force.
-
-    Raises:
-        ConfigError: the reason is empty.
-        ConflictError: another process changed the block at the same moment.
-    """
+    """Lift the block in force and keep it with the reason; None without one. The caller holds the lease. Raises
+    ConflictError: another process changed the block at the same moment."""
     etag, found = _read_block(state)
     if found is None or found.lifted is not None:
         return None
@@ -179,13 +149,7 @@ def _read_block(state: ObjectReader) -> tuple[str | None, Block | None]:
 
 
 def check_plan(site: Site, dry_run: bool) -> None:
-    """Refuse to plan deletions in a blocked namespace or in one of another server.
-
-    Raises:
-        BlockedError: the namespace is blocked.
-        WitnessError: another server owns it.
-        RefusedError: the user may not set metadata, and there is no person's consent.
-    """
+    """Refuse to plan deletions in a blocked namespace or in one of another server."""
     if dry_run:
         return
     with at_once() as ask:
@@ -201,11 +165,6 @@ def check_before_deleting(site: Site) -> None:
     """Refuse to delete in a blocked namespace, or through another server than the last mark's.
 
     The caller holds the lease.
-
-    Raises:
-        BlockedError: the namespace is blocked.
-        WitnessError: another server owns it, or the server lacks the id.
-        RefusedError: the server has no id, and there is no person's consent.
     """
     with at_once() as ask:
         ownership, ids = ask(_demand_ownership, site), ask(compare_ids, site)
@@ -219,16 +178,8 @@ def check_before_deleting(site: Site) -> None:
 
 
 def check_owner(run: Run, record: StepRecord) -> bool:
-    """Check the server of a mark.
-
-    Returns:
-        Whether the server owns the namespace, or there is no owner yet. The mark of another server leaves no records
-        and is not compared with the owner's marks.
-
-    Raises:
-        WitnessError: the run deletes, and another server owns the namespace.
-        BlockedError: the run deletes, and the namespace is blocked.
-    """
+    """Return whether the server of a mark owns the namespace, or there is no owner yet. The mark of another server
+    leaves no records and is not compared with the owner's marks."""
     site, dry_run = Site.of_run(run), run.plan.dry_run
     with at_once() as ask:
         asked = ask(_environment_and_owner, site)
@@ -251,11 +202,7 @@ def check_owner(run: Run, record: StepRecord) -> bool:
 
 
 def check_id(run: Run, compared: Compared) -> None:
-    """Check that the owner's server is the server of the last complete mark.
-
-    Raises:
-        WitnessError: it lacks the id of the last mark.
-    """
+    """Check that the owner's server is the server of the last complete mark."""
     site = Site.of_run(run)
     if not compared.passes and not _is_new_repository(run, compared):
         _refuse_id(site, site.client.environment(), compared)
@@ -268,14 +215,8 @@ def keeps_id(site: Site) -> bool:
 
 
 def claim_namespace(run: Run) -> bool:
-    """Make the server of a complete mark the owner of a namespace without one.
-
-    Returns:
-        Whether the server is the owner now. The mark of another server leaves no records.
-
-    Raises:
-        WitnessError: the run deletes, and another server owns the namespace.
-    """
+    """Make the server of a complete mark the owner of a namespace without one; return whether it is the owner now.
+    The mark of another server leaves no records."""
     site = Site.of_run(run)
     environment, owner = _environment_and_owner(site)
     if owner is None:
@@ -287,13 +228,7 @@ def claim_namespace(run: Run) -> bool:
 
 
 def leave_id(run: Run, record: StepRecord) -> None:
-    """Write the id of a complete mark of the owner to the namespace and the server.
-
-    Raises:
-        WitnessError: the server lacks the id of the last mark.
-        RefusedError: the run deletes, the user may not set metadata, and there is no person's consent.
-        UnavailableError: the server did not keep the id.
-    """
+    """Write the id of a complete mark of the owner to the namespace and the server."""
     site = Site.of_run(run)
     with at_once() as ask:
         repository = ask(site.client.repository, site.repository)

@@ -40,18 +40,12 @@ _REMEDY = "Restore the file from a backup, or remove it and name the owner with 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The owner of a namespace.
-
-    Attributes:
-        since: by the store's clock.
-        run_id: the first run of the owner; "" after `dredge gc own`.
-        aliases: other URLs of the same server.
-    """
+    """The owner of a namespace."""
 
     environment: Environment
-    since: datetime
-    run_id: str = ""
-    aliases: tuple[str, ...] = ()
+    since: datetime  # by the store's clock
+    run_id: str = ""  # the first run of the owner; "" after `dredge gc own`
+    aliases: tuple[str, ...] = ()  # other URLs of the same server
     format: int = _FORMAT
 
     def includes(self, found: Environment) -> bool:
@@ -77,18 +71,13 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A namespace and the lakeFS server of a run.
+    """A namespace and the lakeFS server of a run."""
 
-    Attributes:
-        state: the folder of lease and index.
-        clock: the store's; None asks the store each time.
-    """
-
-    state: ObjectWriter
+    state: ObjectWriter  # the folder of lease and index
     client: LakeFS
     repository: str
     run_id: str
-    clock: Callable[[], datetime] | None = None
+    clock: Callable[[], datetime] | None = None  # the store's; None asks the store each time
 
     @classmethod
     def of_run(cls, run: Run) -> Site:
@@ -116,11 +105,7 @@ def claim(state: ObjectWriter, owner: Owner) -> Owner:
 
 
 def replace_owner(state: ObjectWriter, owner: Owner) -> None:
-    """Replace the owner.
-
-    Raises:
-        ConflictError: another process replaced it at the same moment.
-    """
+    """Replace the owner."""
     etag, _ = _read_owner(state)
     if not replace_tagged(state, OWNER, _encode(owner), etag) and read_owner(state) != owner:
         raise ConflictError(f"{state.uri}/{OWNER} was changed at the same moment. Give the command again.")
@@ -148,31 +133,20 @@ def read_visitors(state: ObjectReader) -> list[Visitor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkId:
-    """The id of a complete mark.
+    """The id of a complete mark."""
 
-    Attributes:
-        value: the run id, so that a repeated step writes the same id.
-        run_id: "" for the id of a command.
-        at: by the store's clock.
-    """
-
-    value: str
-    run_id: str
-    at: datetime
+    value: str  # the run id, so that a repeated step writes the same id
+    run_id: str  # "" for the id of a command
+    at: datetime  # by the store's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkIds:
-    """The ids of a namespace.
+    """The ids of a namespace."""
 
-    Attributes:
-        last: the last id kept by the server; None before the first.
-        intent: the id being written, or None.
-        repository_created_at: creation date of the repository with the id; None if the server does not return it.
-    """
-
-    last: MarkId | None = None
-    intent: MarkId | None = None
+    last: MarkId | None = None  # the last id kept by the server; None before the first
+    intent: MarkId | None = None  # the id being written, or None
+    # creation date of the repository with the id; None if the server does not return it
     repository_created_at: datetime | None = None
     format: int = _FORMAT
 
@@ -195,18 +169,12 @@ class MarkIds:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The ids of namespace and server.
-
-    Attributes:
-        value: the server's id, or None.
-        readable: whether the server returned its metadata.
-        etag: ETag of the namespace's record, or None.
-    """
+    """The ids of namespace and server."""
 
     ids: MarkIds
-    value: str | None
-    readable: bool
-    etag: str | None = None
+    value: str | None  # the server's id, or None
+    readable: bool  # whether the server returned its metadata
+    etag: str | None = None  # ETag of the namespace's record, or None
 
     @property
     def passes(self) -> bool:
@@ -230,19 +198,8 @@ def read_ids(state: ObjectReader) -> MarkIds:
 
 
 def write_id(site: Site, compared: Compared | None = None, repository: Repository | None = None) -> bool:
-    """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids.
-
-    Args:
-        compared: the current ids; None reads them.
-        repository: None reads it.
-
-    Returns:
-        False if the user may not set metadata, or the server has no such call.
-
-    Raises:
-        ConflictError: another process changed the namespace's record.
-        UnavailableError: the server did not keep the id.
-    """
+    """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids; what is
+    not given is read. Returns False if the user may not set metadata, or the server has no such call."""
     compared = compared or compare_ids(site)
     created_at = (repository or site.client.repository(site.repository)).created_at
     value = site.run_id or f"command-{uuid.uuid4().hex}"
@@ -300,11 +257,7 @@ def _read_ids(state: ObjectReader) -> tuple[str | None, MarkIds]:
 def read_json_record[T](
     kind: type[T], state: ObjectReader, key: str, remedy: str
 ) -> tuple[str | None, T | None]:
-    """Read a record with its ETag; (None, None) without a record.
-
-    Args:
-        remedy: for a damaged record, as a sentence.
-    """
+    """Read a record with its ETag; (None, None) without a record. `remedy` is a sentence about a damaged one."""
     tagged = read_tagged(state, key)
     if tagged is None:
         return None, None

@@ -28,30 +28,14 @@ from dredge.gc.witness.ownership import (
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.consents import Consent, check_reason, record_consent
 from dredge.runs.payload import to_json
-from dredge.storage import StorageOptions
+
+type Statement = dict[str, Any]
+"""The JSON of a statement: `repository`, `owner`, `before`, `has_id`, `statement`, and `block` if one was lifted."""
 
 
-def take_over(
-    repository: str,
-    why: str,
-    who: str | None = None,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
-) -> dict[str, Any]:
-    """Make the server of the lakeFS connection the owner of a repository's namespace.
-
-    Args:
-        why: the person's reason.
-        who: None is the login name of this process.
-
-    Returns:
-        JSON: `repository`, `owner`, `before`, `has_id`, `statement`.
-
-    Raises:
-        ConfigError: the reason is empty.
-        LeaseHeldError: a run works on the repository.
-    """
-    with hold_lease(repository, why, OWN, client, options) as site:
+def take_over(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
+    """Make the server of the lakeFS connection the owner of a repository's namespace."""
+    with hold_lease(repository, why, OWN, client) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         what = {"to": to_json(environment), "from": None if before is None else to_json(before.environment)}
         consent = record_consent(site.state, OWN, repository, why, what, who)
@@ -60,20 +44,10 @@ def take_over(
         return _result(site, consent, before, has_id=write_id(site))
 
 
-def add_alias(
-    repository: str,
-    why: str,
-    who: str | None = None,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
-) -> dict[str, Any]:
-    """Record the URL of the lakeFS connection as another URL of the owner; arguments and errors as for `take_over`.
-
-    Raises:
-        ConfigError: there is no owner yet.
-        RefusedError: the server lacks the id of the last mark, or is another installation.
-    """
-    with hold_lease(repository, why, ALIAS, client, options) as site:
+def add_alias(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
+    """Record the URL of the lakeFS connection as another URL of the owner. Raises ConfigError: there is no owner yet;
+    RefusedError: the server lacks the id of the last mark, or is another installation."""
+    with hold_lease(repository, why, ALIAS, client) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         if before is None:
             raise ConfigError(
@@ -98,38 +72,19 @@ def add_alias(
 
 
 def consent_without_id(
-    repository: str,
-    why: str,
-    who: str | None = None,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
-) -> dict[str, Any]:
-    """Consent to deletions through a server without the id of the last mark; arguments and errors as for `take_over`.
-
-    Raises:
-        RefusedError: another server owns the namespace.
-    """
-    with hold_lease(repository, why, WITHOUT_ID, client, options) as site:
+    repository: str, why: str, who: str | None = None, client: LakeFS | None = None
+) -> Statement:
+    """Consent to deletions through the owner's server without the id of the last mark."""
+    with hold_lease(repository, why, WITHOUT_ID, client) as site:
         before = demand_owner(site)
         what = {"url": site.client.environment().url}
         consent = record_consent(site.state, WITHOUT_ID, repository, why, what, who)
         return _result(site, consent, before, has_id=False)
 
 
-def lift_block(
-    repository: str,
-    why: str,
-    who: str | None = None,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
-) -> dict[str, Any]:
-    """Lift the block of a namespace and write a new id to the server; arguments and errors as for `take_over`.
-
-    Raises:
-        ConfigError: there is no block.
-        RefusedError: another server owns the namespace.
-    """
-    with hold_lease(repository, why, LIFT_BLOCK, client, options) as site:
+def lift_block(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
+    """Lift the block of a namespace and write a new id to the owner's server. Raises ConfigError: there is no block."""
+    with hold_lease(repository, why, LIFT_BLOCK, client) as site:
         before = demand_owner(site)
         if read_block(site.state) is None:
             raise ConfigError(f"the namespace of {repository} is not blocked. Nothing was changed.")
@@ -142,21 +97,11 @@ def lift_block(
 
 
 @contextmanager
-def hold_lease(
-    repository: str, why: str, what: str, client: LakeFS | None, options: StorageOptions | None
-) -> Iterator[Site]:
-    """Hold the lease of a repository during a person's statement.
-
-    Args:
-        what: the command, for the holder's name.
-
-    Raises:
-        ConfigError: the reason is empty.
-        LeaseHeldError: a run works on the repository.
-    """
+def hold_lease(repository: str, why: str, what: str, client: LakeFS | None) -> Iterator[Site]:
+    """Hold the lease of a repository during a person's statement; the holder has the name of the command."""
     check_reason(why)
     server = client or LakeFSClient.from_env()
-    state = open_state(server.repository(repository).namespace, options)
+    state = open_state(server.repository(repository).namespace)
     lease = make_lease(state, Safety().lease_seconds)
     grant = lease.acquire(f"dredge gc {what}")
     with lease.given_back(grant):
@@ -164,11 +109,7 @@ def hold_lease(
 
 
 def demand_owner(site: Site) -> Owner | None:
-    """Refuse a statement through another server than the owner; return the owner.
-
-    Raises:
-        RefusedError: another server owns the namespace.
-    """
+    """Refuse a statement through another server than the owner; return the owner."""
     environment, owner = site.client.environment(), read_owner(site.state)
     if owner is not None and not owner.includes(environment):
         raise RefusedError(
@@ -179,7 +120,7 @@ def demand_owner(site: Site) -> Owner | None:
     return owner
 
 
-def _result(site: Site, consent: Consent, before: Owner | None, has_id: bool) -> dict[str, Any]:
+def _result(site: Site, consent: Consent, before: Owner | None, has_id: bool) -> Statement:
     owner = read_owner(site.state)
     return {
         "repository": site.repository,

@@ -65,15 +65,10 @@ TABLES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Settings of a run with more active commits than lakeFS's rules.
+    """Settings of a run with more active commits than lakeFS's rules."""
 
-    Attributes:
-        tags: whether tagged commits are active.
-        policy: digest of the retention policy, or None.
-    """
-
-    tags: bool
-    policy: str | None
+    tags: bool  # whether tagged commits are active
+    policy: str | None  # digest of the retention policy, or None
 
     @classmethod
     def of(cls, config: GCConfig) -> Kept:
@@ -95,29 +90,19 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
-    """The record of a complete mark.
-
-    Attributes:
-        repository_created_at: its creation date; None if the server does not return it.
-        marked_at: the store's time of the plan, before the first read.
-        left_at: the store's time of this record.
-        commits: rows of `COMMITS`.
-        tables: rows of `TABLES`.
-        kept: the repository's own settings: those of the last deleting run, or else of the first mark.
-        pause: the last pause; None after its use.
-    """
+    """The record of a complete mark."""
 
     repository: str
     namespace: str
-    repository_created_at: datetime | None
+    repository_created_at: datetime | None  # its creation date; None if the server does not return it
     run_id: str
     run_uri: str
-    marked_at: datetime
-    left_at: datetime
-    commits: PartInfo
-    tables: PartInfo
-    kept: Kept
-    pause: Pause | None = None
+    marked_at: datetime  # the store's time of the plan, before the first read
+    left_at: datetime  # the store's time of this record
+    commits: PartInfo  # rows of `COMMITS`
+    tables: PartInfo  # rows of `TABLES`
+    kept: Kept  # the repository's own settings: those of the last deleting run, or else of the first mark
+    pause: Pause | None = None  # the last pause; None after its use
     format: int = FORMAT
 
 
@@ -130,11 +115,7 @@ class Stored:
 
 
 def read_record(state: ObjectReader) -> Stored:
-    """Read the record of the last complete mark.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote it.
-    """
+    """Read the record of the last complete mark."""
     tagged = read_tagged(state, POINTER)
     if tagged is None:
         return Stored()
@@ -153,11 +134,7 @@ def parts_of(record: MarkRecord) -> list[str]:
 
 
 def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, tables: pa.Table) -> None:
-    """Write the record of a complete mark in place of the compared record. The run holds the lease.
-
-    Raises:
-        ConflictError: another mark has left its record since.
-    """
+    """Write the record of a complete mark in place of the compared record. The run holds the lease."""
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
     with at_once() as ask:
@@ -204,54 +181,33 @@ def _own_settings(run: Run) -> Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Known metaranges and ranges.
+    """Known metaranges and ranges."""
 
-    Attributes:
-        named: metaranges of commits known to the server.
-        earlier: metaranges of commits of earlier marks.
-        ranges: ids of ranges.
-        kinds: kinds of files opened before.
-        forgotten: given-up metaranges, each with the time of the decision.
-    """
-
-    named: set[str]
-    earlier: set[str]
-    ranges: Collection[str]
-    kinds: Mapping[str, str]
-    forgotten: Mapping[str, datetime]
+    named: set[str]  # metaranges of commits known to the server
+    earlier: set[str]  # metaranges of commits of earlier marks
+    ranges: Collection[str]  # ids of ranges
+    kinds: Mapping[str, str]  # kinds of files opened before
+    forgotten: Mapping[str, datetime]  # given-up metaranges, each with the time of the decision
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The record of the last complete mark, and later statements of people.
+    """The record of the last complete mark, and later statements of people."""
 
-    Attributes:
-        etag: of the pointer to the record, or None.
-        record: None if there is none, or it is about another namespace.
-        commits: its commits (`COMMITS`).
-        kinds: kinds of opened files by name.
-        forgotten_at: time of the last `dredge gc forget-lost`, or None.
-        forgotten: given-up metaranges, each with the time.
-        given_up: given-up commits, each with the time.
-        restored: by the id of a lost commit, the id of the new commit with its content.
-    """
-
-    etag: str | None = None
-    record: MarkRecord | None = None
-    commits: pa.Table = field(default_factory=COMMITS.empty_table)
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    forgotten_at: datetime | None = None
-    forgotten: Mapping[str, datetime] = field(default_factory=dict)
-    given_up: Mapping[str, datetime] = field(default_factory=dict)
+    etag: str | None = None  # of the pointer to the record, or None
+    record: MarkRecord | None = None  # None if there is none, or it is about another namespace
+    commits: pa.Table = field(default_factory=COMMITS.empty_table)  # its commits (`COMMITS`)
+    kinds: Mapping[str, str] = field(default_factory=dict)  # kinds of opened files by name
+    forgotten_at: datetime | None = None  # time of the last `dredge gc forget-lost`, or None
+    forgotten: Mapping[str, datetime] = field(default_factory=dict)  # given-up metaranges, each with the time
+    given_up: Mapping[str, datetime] = field(default_factory=dict)  # given-up commits, each with the time
+    # by the id of a lost commit, the id of the new commit with its content
     restored: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, state: ObjectReader, namespace: str) -> Past:
-        """Read the record about a namespace and the statements.
-
-        Raises:
-            RefusedError: a newer version of Dredge wrote the record.
-        """
+        """Read the record about a namespace and the statements. Raises RefusedError: a newer version of Dredge wrote
+        it."""
         forgotten_at, forgotten, given_up = None, dict[str, datetime](), dict[str, datetime]()
         restored = dict[str, str]()
         with at_once() as ask:
@@ -304,12 +260,7 @@ class Past:
         return set(filter(None, self.commits["metarange_id"].to_pylist()))
 
     def since(self, now: datetime, keep_unnamed: timedelta) -> datetime:
-        """Return the oldest write time of counted metaranges without a known commit.
-
-        Args:
-            now: the store's time.
-            keep_unnamed: the minimum time for which they count.
-        """
+        """Return the oldest write time of metaranges that count without a known commit, for at least `keep_unnamed`."""
         if self.record is None:
             return now - keep_unnamed
         since, pause = min(now - keep_unnamed, self.record.marked_at), self.record.pause

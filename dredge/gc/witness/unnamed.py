@@ -42,17 +42,11 @@ DUMP, DAMAGED = "refs dump", "damaged"
 
 @dataclass(slots=True)
 class Unnamed:
-    """Metaranges counted as active commits.
+    """Metaranges counted as active commits."""
 
-    Attributes:
-        young: written since the cutoff.
-        lost: older, without a known commit.
-        kinds: kinds of opened files, also of earlier marks.
-    """
-
-    young: set[str]
-    lost: set[str]
-    kinds: dict[str, str]
+    young: set[str]  # written since the cutoff
+    lost: set[str]  # older, without a known commit
+    kinds: dict[str, str]  # kinds of opened files, also of earlier marks
 
     @property
     def metaranges(self) -> set[str]:
@@ -69,19 +63,9 @@ def list_tables(reader: ObjectReader) -> Files:
 def demand_metaranges(
     run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]
 ) -> Files:
-    """Restore missing metaranges of active commits from copies of collections of metadata, else refuse the mark.
-
-    Args:
-        run: has passed the other witnesses.
-        files: listed after the commits were read.
-        metaranges: of active commits, all read; "" is empty content.
-
-    Returns:
-        The current files.
-
-    Raises:
-        RefusedError: a metarange is missing.
-    """
+    """Restore missing metaranges of active commits from copies of collections of metadata, else refuse the mark;
+    return the current files. The run has passed the other witnesses, and the files were listed after the commits
+    were read."""
     wanted = {item for item in metaranges if item}
     if not wanted - files.keys():
         return files
@@ -124,15 +108,8 @@ def sort_out(
     cutoff: datetime,
     since: datetime,
 ) -> Unnamed:
-    """Find the metaranges counted as active commits.
-
-    Args:
-        reader: on the storage namespace.
-        state: the folder of lease and index.
-        files: listed after the commits were read.
-        cutoff: all metaranges written then or later count.
-        since: metaranges without a known commit count if written then or later.
-    """
+    """Find the metaranges counted as active commits: all written at the cutoff or later, and those without a known
+    commit written at `since` or later. The files were listed after the commits were read."""
     young = {name for name, info in files.items() if info.last_modified >= cutoff}
     recent = {
         name
@@ -169,11 +146,7 @@ def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, s
 
 
 def find_metarange_before(reader: ObjectReader, time: datetime, known: Collection[str] = ()) -> str | None:
-    """Find a metarange written before a time.
-
-    Args:
-        known: names of metaranges, not opened.
-    """
+    """Find a metarange written before a time; known names are not opened."""
     older = {name: info for name, info in sorted(list_tables(reader).items()) if info.last_modified < time}
     found = next((name for name in older if name in known), None)
     if found is not None:
@@ -188,11 +161,7 @@ def kind_of(envelope: Envelope) -> str:
 
 
 def open_table(reader: ObjectReader, info: ObjectInfo) -> Envelope:
-    """Read the end of a file of `_lakefs/`.
-
-    Raises:
-        FormatError: it is no table.
-    """
+    """Read the end of a file of `_lakefs/`."""
     size = min(info.size, _TAIL_BYTES)
     # S3 refuses a range of an empty file.
     tail = reader.get_range(info.key, info.size - size, size) if size else b""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from dredge.approve.settings import (
     MARK_AGE_HOURS,
@@ -26,9 +24,9 @@ from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
     SECONDS_MAX,
+    Settings,
     check_finite,
     check_settings,
-    read_settings,
     setting,
 )
 from dredge.undo import ways
@@ -94,7 +92,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectConfig:
+class CollectConfig(Settings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, and
     a row in the docs.
 
@@ -267,15 +265,6 @@ class CollectConfig:
     def limits(self) -> Limits:
         """Limits on the number and size of deletions."""
         return Limits(self.max_delete_objects, self.max_delete_bytes, self.max_delete_percent)
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> CollectConfig:
-        """Make the config from Params of a DAG or an operator's `config`; None and empty text mean no value.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,6 @@ from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.consents import check_reason, record_consent
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.run import PlannedRun
 from dredge.runs.summary import StepSummary
@@ -41,11 +40,8 @@ from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo import purge as purging
 from dredge.undo import restore as restoring
-from dredge.undo.alarms import Acknowledged, Alarm, acknowledge, open_alarms
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
 from dredge.xid import new_xid
-
-ACKNOWLEDGE = "acknowledge"
 
 
 def mark_for_purge(
@@ -160,25 +156,6 @@ def purge(
         raise
     # The same holder takes the lease again: no other run comes between the mark and the purge.
     return purging.purge(collected, config, runner, holder, options, clock, partial(find_live, marked))
-
-
-def acknowledge_alarms(
-    uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
-) -> list[Alarm]:
-    """End the open alarms of a repository, and return them.
-
-    Raises:
-        ConfigError: there is no reason.
-        NotFoundError: there is no repository.
-        FormatError: an alarm cannot be read.
-    """
-    state = collected_of(uri, options).state
-    reason, found = check_reason(why), open_alarms(state)
-    if not found:
-        return []
-    what = {"alarms": [alarm.alarm_id for alarm in found]}
-    said = record_consent(state, ACKNOWLEDGE, uri, reason, what, who)
-    return acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
 
 
 def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:

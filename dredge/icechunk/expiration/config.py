@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.settings import HOURS_MAX, check_settings, read_settings, setting
+from dredge.settings import HOURS_MAX, Settings, setting
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
@@ -21,7 +19,7 @@ RULES = ("document", "spec_v1", "spec_v2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireConfig:
+class ExpireConfig(Settings):
     """Settings of an expiration.
 
     Each field is a Param of the DAG, a key of an operator's `config`, and a row of the docs.
@@ -66,18 +64,6 @@ class ExpireConfig:
         "Count the objects that a collection would then delete; reads every live manifest.",
         default=True,
     )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> ExpireConfig:
-        """Make the config from Params of a DAG or an operator's `config`.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,8 @@ class Entry:
     Attributes:
         address: where the bytes are; `address_type` says how to read it.
         address_type: relative to the storage namespace, full, or unknown (old entries).
-        size: bytes.
         etag: checksum without quotes; the hex MD5 of the content for plain uploads.
         last_modified: aware UTC; may be supplied by the uploader, so it does not prove an age.
-        metadata: user metadata.
-        content_type: as given at upload.
         nanoseconds: the part of `last_modified` below a microsecond, 0 to 999.
     """
 
@@ -58,15 +55,7 @@ class Entry:
 
     @classmethod
     def decode(cls, data: bytes, name: str) -> Entry:
-        """Read the message.
-
-        Args:
-            data: its bytes.
-            name: file and record, for error messages.
-
-        Raises:
-            FormatError: not an entry, an unknown address type, or a time outside the years 1 to 9999.
-        """
+        """Read the message."""
         message = messages.decode(messages.Entry, data, name)
         try:
             address_type = AddressType(message.address_type)
@@ -128,15 +117,7 @@ class Value:
 
     @classmethod
     def decode(cls, raw: bytes, name: str) -> Value:
-        """Read it from a table.
-
-        Args:
-            raw: the record's value.
-            name: file and record, for the error.
-
-        Raises:
-            FormatError: cut off, or impossible lengths.
-        """
+        """Read it from a table."""
         try:
             identity, at = _part(raw, 0)
             data, _ = _part(raw, at)

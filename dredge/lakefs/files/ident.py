@@ -121,7 +121,6 @@ def table_id(
     """The id of a table.
 
     Args:
-        records: keys and encoded values, in order.
         properties: `type`, and those of a refs dump.
     """
     table_hash = TableHash()

@@ -26,8 +26,6 @@ class RangeInfo:
         id: 64 hex digits; the file is `_lakefs/<id>`.
         min_key: its first key; not reliable in files of old servers.
         max_key: its last key; ranges are sorted by it.
-        estimated_size: size in bytes, as estimated by its writer.
-        count: number of records.
     """
 
     id: str
@@ -50,16 +48,7 @@ class RangeInfo:
 
     @classmethod
     def decode(cls, key: bytes, raw: bytes, name: str) -> RangeInfo:
-        """Read a record of a metarange.
-
-        Args:
-            key: the record's key.
-            raw: its value.
-            name: file and record, for error messages.
-
-        Raises:
-            FormatError: not a record of a range, or inconsistent.
-        """
+        """Read a record of a metarange."""
         value = Value.decode(raw, name)
         data = messages.decode(messages.RangeData, value.data, name)
         range_id = value.identity.decode("ascii", errors="replace")
@@ -138,15 +127,7 @@ EMPTY = MetaRange("", ())
 
 
 def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> MetaRange:
-    """Read a metarange file.
-
-    Args:
-        name: name of the file in error messages.
-        expected_id: expected id of the content.
-
-    Raises:
-        FormatError: the file is damaged, or it is a range, a refs dump or another metarange.
-    """
+    """Read a metarange file."""
     table = read_table(data, name, kind=METARANGES, expected_id=expected_id)
     ranges = tuple(
         RangeInfo.decode(key, value, f"{name}, record {number}")

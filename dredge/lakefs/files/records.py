@@ -44,13 +44,10 @@ class Repository:
     """A repository: an instance of its name.
 
     Args:
-        name: the repository's id.
         storage_namespace: URI prefix of all its objects, without trailing slash.
-        default_branch: cannot be deleted.
         instance_uid: xid of this instance; a repository that reuses the name has another.
         state: `initial` while it is being created by the design's step 2; `in-deletion` once a deletion has
             begun, when it can only be deleted again. Unknown states are read as `in-deletion`.
-        read_only: writes are refused.
         storage_id: "" with a single block store.
     """
 
@@ -109,8 +106,6 @@ class Branch:
     """A branch: its head, and the staging tokens on top of it.
 
     Args:
-        name: the branch's id.
-        commit_id: head commit.
         staging_token: partition of the newest changes.
         sealed_tokens: partitions of older changes not committed yet, newest first.
         hidden: left out of the default listing; as live as any other.
@@ -176,11 +171,8 @@ class Commit:
 
     Args:
         id: 64 hex digits, computed from the rest except version and generation.
-        committer: user name.
-        message: why.
         creation_date: aware UTC; chosen by the caller, so it does not prove an age.
         metarange_id: 64 hex digits, or "" for the first commit of a repository.
-        metadata: the caller's.
         parents: parent ids; a merge has [destination head, source head].
         version: 0 or 1; decides about the main parent.
         generation: the parents' largest + 1.

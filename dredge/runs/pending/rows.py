@@ -116,7 +116,7 @@ def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFacts:
-    """Facts about a part of the list, kept with its name so that a run need not read it; a payload.
+    """Figures of a part of the list, kept with its name so that a run need not read it; a payload.
 
     Attributes:
         by_status: count and size of its rows.
@@ -134,7 +134,7 @@ class PartFacts:
 
     @classmethod
     def of(cls, rows: pa.Table) -> PartFacts:
-        """Find the facts in rows of the list."""
+        """Count rows of the list."""
         by_status, rest = dict[str, Figures](), rows.select(["status", "size"])
         while rest.num_rows:  # faster than `group_by`: most parts have one status or two
             status = rest["status"][0]

@@ -1,8 +1,7 @@
 """The Azure clients of this process, and signed URLs, for others and for the service when it copies.
 
-URLs are signed with an account's key, or with a user delegation key of an identity, which is requested once an
-hour, as
-in lakeFS. A SAS token signs nothing: it would give access to more than one object.
+URLs are signed with an account's key, or with a user delegation key of an identity, which is requested once an hour,
+as in lakeFS. A SAS token signs nothing: it would give access to more than one object.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ def container_client(options: StorageOptions, url: str, retries: bool = True) ->
     """The SDK's client of a container.
 
     Args:
-        url: see `Container.url`.
         retries: False for a client that reports throttling instead of trying again.
     """
     return CLIENTS.get((options, url, retries), lambda: _build(options, container_of(url), retries))
@@ -168,11 +166,6 @@ class AzureAccess:
     """The access of another client to a container; secrets never show in `repr`.
 
     Attributes:
-        account: storage account.
-        container: its name.
-        endpoint: URL of the account.
-        key: of the account; None with another credential.
-        sas_token: None with another credential.
         bearer_token: of an identity, valid for about an hour; None with another credential.
     """
 
@@ -185,16 +178,7 @@ class AzureAccess:
 
 
 def access_to(options: AzureOptions, url: str) -> AzureAccess:
-    """Resolve the access to a container for another client, with the credential of our own.
-
-    Args:
-        options: as for all requests.
-        url: of the container.
-
-    Raises:
-        ConfigError: see `credential_of`.
-        UnavailableError: no token was given.
-    """
+    """Resolve the access to a container for another client, with the credential of our own."""
     require()
     container = container_of(url)
     credential, found = credential_of(container, options), (container.account, container.name)
@@ -235,18 +219,7 @@ def signed_url(
     filename: str = "",
     version: str = "",
 ) -> str:
-    """Sign the URL of a blob.
-
-    Args:
-        url: of the container.
-        name: whole name of the blob.
-        rights: of the token, such as "r".
-        filename: for browsers; "" for none.
-        version: id of a version; "" for the current one.
-
-    Raises:
-        ConfigError: the credentials cannot sign.
-    """
+    """Sign the URL of a blob."""
     from azure.storage.blob import generate_blob_sas
 
     container = container_of(url)
@@ -296,14 +269,7 @@ def _delegation_key(options: StorageOptions, url: str, expires: datetime) -> Any
 def source_access(
     options: StorageOptions, url: str, name: str, seconds: int, version: str = ""
 ) -> tuple[str, dict[str, str]]:
-    """URL of a blob for a copy by the service, and arguments of the SDK's call.
-
-    Args:
-        url: of the container.
-        name: whole name of the blob.
-        seconds: for the copy.
-        version: id of a version; "" for the current one.
-    """
+    """URL of a blob for a copy by the service, and arguments of the SDK's call."""
     container = container_of(url)
     endpoint = endpoint_of(container, options.azure)
     plain = f"{endpoint}/{container.name}/{quote(name, safe='~/')}"

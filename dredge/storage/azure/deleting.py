@@ -1,7 +1,6 @@
 """Deletes blobs from Azure: 256 blobs per request, several requests at once, one outcome per blob.
 
-A batch has a request for each blob in its body. The answers have Content-IDs; the SDK relies on their order, which
-the
+A batch has a request for each blob in its body. The answers have Content-IDs; the SDK relies on their order, which the
 service does not promise.
 
 Source: Blob service REST API, Blob Batch.
@@ -74,15 +73,7 @@ class AzureDeleter(BatchDeleter):
 def send_deletions(
     options: StorageOptions, url: str, wanted: Sequence[Deletion], uri: str
 ) -> list[DeleteOutcome]:
-    """Make one request; returns an outcome for each blob.
-
-    Args:
-        url: of the container.
-        uri: for messages.
-
-    Raises:
-        ConfigError: a missing container.
-    """
+    """Make one request; returns an outcome for each blob."""
     from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
 
     client: Any = container_client(options, url, retries=False)

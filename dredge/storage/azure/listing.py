@@ -1,19 +1,14 @@
 """Lists an Azure container: pages read column-wise, complete, in byte order.
 
-A page is up to 5,000 blobs of XML. One regular expression over the bytes finds its columns, which become Arrow
-arrays;
-a page of unexpected form is parsed as XML. A page with missing blobs is an error. Every page has a marker of the
-next
+A page is up to 5,000 blobs of XML. One regular expression over the bytes finds its columns, which become Arrow arrays;
+a page of unexpected form is parsed as XML. A page with missing blobs is an error. Every page has a marker of the next
 one, and the last page has an empty marker.
 
-Flat accounts list names in order, except for characters above U+D7FF; accounts with a hierarchical namespace list
-`/`
-before all other characters. From the first name in doubt, the rest of the listing is held and sorted into byte
-order.
+Flat accounts list names in order, except for characters above U+D7FF; accounts with a hierarchical namespace list `/`
+before all other characters. From the first name in doubt, the rest of the listing is held and sorted into byte order.
 
 Placeholders of directories are no objects: the service creates them (`ResourceType`), and Hadoop's drivers do
-(metadata
-`hdi_isfolder`).
+(metadata `hdi_isfolder`).
 
 Source: Blob service REST API, List Blobs; lakeFS, pkg/block/azure/walker.go (isBlobItemFolder, out of order).
 """
@@ -78,7 +73,6 @@ class Pages:
     """The pages of one listing.
 
     Args:
-        url: of the container.
         start_from: first name; "" for all. Only for accounts in the order of names.
     """
 

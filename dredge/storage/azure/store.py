@@ -10,31 +10,31 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.storage.azure.clients import container_client, signed_url
+from dredge.storage.azure.deleting import AzureDeleter
 from dredge.storage.azure.errors import code_of, translated
 from dredge.storage.azure.listing import FOLDER_MARK, list_blobs, list_one_level
 from dredge.storage.azure.undo import AzureCopier
-from dredge.storage.azure.uploads import BlockUploads, send_stream
+from dredge.storage.azure.uploads import send_stream
 from dredge.storage.keys import is_exact
-from dredge.storage.model import Level, ObjectInfo, SkippedName
+from dredge.storage.location import below
+from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
+from dredge.storage.uploads import PARTS, PartObjects
 
 
 class AzureReader(RemoteReader):
-    """Reads blobs below a prefix of a container."""
+    """An `ObjectReader` of blobs below a prefix of a container."""
 
     def stat(self, key: str) -> ObjectInfo:
-        """See `ObjectReader.stat`."""
         client = self._blob(key)
         with translated(f"stat of {key!r} in {self.uri}"):
             return _info(key, client.get_blob_properties())
 
     def get(self, key: str) -> bytes:
-        """See `ObjectReader.get`."""
         with self.open_read(key) as stream:
             return b"".join(stream)
 
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
-        """See `ObjectReader.open_read`."""
         from azure.core.exceptions import HttpResponseError
 
         doing = f"reading {key!r} in {self.uri}"
@@ -55,18 +55,10 @@ class AzureReader(RemoteReader):
                 raise
         return OpenObject(_info(key, opened.properties), _chunks(opened, doing))
 
-    def list(
-        self,
-        prefix: str = "",
-        start_after: str = "",
-        stop_before: str = "",
-        on_skipped: SkippedName | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """See `ObjectReader.list`."""
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
         return list_blobs(self._options, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
-        """See `ObjectReader.list_level`."""
         return list_one_level(self._options, self._bucket, self._root, prefix)
 
     def _can_name(self, key: str) -> bool:
@@ -88,18 +80,15 @@ def _chunks(opened: Any, doing: str) -> Iterator[bytes]:
 
 
 class AzureWriter(AzureReader):
-    """Reads and writes blobs below a prefix of a container."""
+    """An `ObjectWriter` of blobs below a prefix of a container, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put`."""
         return self._put(key, data, overwrite=True)
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put_if_absent`."""
         return self._put(key, data)
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """See `ObjectWriter.put_if_match`."""
         from azure.core import MatchConditions
 
         try:
@@ -110,7 +99,6 @@ class AzureWriter(AzureReader):
             raise ConflictError(f"{error} (expected etag {etag})") from None
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """See `ObjectWriter.put_stream`."""
         client = self._container.get_blob_client(self._target(key))
         with translated(f"writing {key!r} in {self.uri}"):
             send_stream(client, chunks, if_absent)
@@ -122,12 +110,10 @@ class AzureWriter(AzureReader):
         self._target(target)
         return AzureCopier(self._location, self._location, self._options).copy_to(source, target)
 
-    def uploads(self) -> BlockUploads:
-        """See `Uploading.uploads`."""
-        return BlockUploads(self.uri, self._root, lambda: self._container, self.stat)
+    def uploads(self) -> PartObjects:
+        return PartObjects(self, AzureDeleter(below(self._location, PARTS), self._options))
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        """See `UrlSigner.presign_get`."""
         return signed_url(self._options, self._bucket, self._name(key), expires_seconds, "r", filename)
 
     def presign_put(self, key: str, expires_seconds: int) -> str:

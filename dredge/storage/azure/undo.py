@@ -3,17 +3,13 @@
 A copy is one request up to 256 MiB, else block by block; both appear whole or not at all. The asynchronous Copy Blob
 has no limit, but shows an incomplete target, and leaves an empty one after a failure.
 
-There are no delete markers: a deleted blob becomes a version that is not current. For undo as on S3, a name without
-a
-current version has a marker here, named after its newest version. Removing it copies that version back, if the name
-is
-free; the copy has a new tag. Deleting the version removes it too. The time of a deletion is unknown, so a
-marker
-has the time of its version.
+There are no delete markers: a deleted blob becomes a version that is not current. For undo as on S3, a name without a
+current version has a marker here, named after its newest version. Removing it copies that version back, if the name is
+free; the copy has a new tag. Deleting the version removes it too. The time of a deletion is unknown, so a marker has
+the time of its version.
 
 Only the management API, and the answer to Put Blob (with a version id), show whether an account keeps versions.
-Deleted
-versions are kept and paid for until the days of soft delete end; no call ends them earlier.
+Deleted versions are kept and paid for until the days of soft delete end; no call ends them earlier.
 
 Source: Azure's documentation, "Blob versioning", "Soft delete for blobs"; REST API, Put Blob, Delete Blob, List
 Blobs,
@@ -51,13 +47,7 @@ _ACCESS_SECONDS = 3600
 
 
 class AzureCopier:
-    """See `dredge.storage.undo.ObjectCopier`; source and target are folders of one account.
-
-    Args:
-        source: copied from.
-        target: copied to.
-        options: how both are reached.
-    """
+    """See `dredge.storage.undo.ObjectCopier`; source and target are folders of one account."""
 
     def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
         self._source = source
@@ -70,7 +60,6 @@ class AzureCopier:
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """See `ObjectCopier.copy`."""
         return self.copy_to(key, key, if_absent, size, etag)
 
     def copy_version(self, key: str, version: str) -> ObjectInfo:
@@ -155,7 +144,7 @@ class AzureCopier:
         def send(number: int) -> str:
             start = (number - 1) * BLOCK_BYTES
             url, access = self._access(key, version)
-            name = block_id(upload_id, number, "0" * 32)
+            name = block_id(upload_id, number)
             length = min(BLOCK_BYTES, source.size - start)
             client.stage_block_from_url(
                 name, url, source_offset=start, source_length=length, **access, **_from_block(source)
@@ -257,11 +246,9 @@ class AzureVersions(Place):
         return [replace(marker, size=0, etag=None), *found]
 
     def brings_back_copies(self) -> bool:
-        """See `BringsBackCopies`."""
         return True
 
     def kept_seconds(self) -> int | None:
-        """See `KeepsDeletedBytes.kept_seconds`."""
         from azure.core.exceptions import AzureError
 
         try:
@@ -296,13 +283,10 @@ class AzureVersionDeleter(VersionBatches):
         super().__init__(location, options)
         self._sleep = time.sleep
 
-    def _can_name(self, key: str) -> bool:
-        return is_exact(self._root + key) and bool(key)
-
     def _delete(
         self, items: list[tuple[str, str]], may_send: MaySend
     ) -> dict[tuple[str, str], DeleteOutcome]:
-        exact = [item for item in items if item[1] and self._can_name(item[0])]
+        exact = [item for item in items if all(item) and is_exact(self._root + item[0])]
         outcomes = {item: DeleteOutcome(item[0], "not_addressable") for item in set(items).difference(exact)}
         loop = DeleteLoop[tuple[str, str]](
             lambda batch, _: self._send(batch), CODES, itemgetter(0), AdaptiveRate(), self._sleep

@@ -27,11 +27,7 @@ _cache = ProcessCache()
 
 
 def session(options: GcsOptions) -> Any:
-    """The authorised HTTP session. It also loads Google's libraries, so it comes before any other use of them.
-
-    Raises:
-        ConfigError: the extra is not installed, or there are no credentials.
-    """
+    """The authorised HTTP session. It also loads Google's libraries, so it comes before any other use of them."""
     return _cache.get(("http", options), lambda: _build(options))
 
 
@@ -107,16 +103,10 @@ def signed_url(
     """Sign a URL, without a request.
 
     Only credentials with a private key (a key file) can sign; a machine's identity would need a request to the IAM
-    service
-    for each URL.
+    service for each URL.
 
     Args:
-        method: of HTTP.
         valid: at most seven days.
-        filename: for browsers; "" for none.
-
-    Raises:
-        ConfigError: the credentials cannot sign, or not for so long.
     """
     signer = credentials(options)
     if not hasattr(signer, "sign_bytes"):

@@ -1,7 +1,6 @@
 """Deletes objects from Google Cloud Storage: 100 keys per request, several requests at once, one outcome per key.
 
-Listed objects, and all objects in buckets with versions, are looked up first, also in a batch; the deletion has
-their
+Listed objects, and all objects in buckets with versions, are looked up first, also in a batch; the deletion has their
 generation as its condition. So an object written since the listing stays, also after a lost answer and a second
 request, and the ledger can name the version that a deletion left.
 """
@@ -26,7 +25,7 @@ from dredge.storage.deleting import (
 from dredge.storage.gcs.errors import PASSING, THROTTLED, is_about_bucket, reason
 from dredge.storage.gcs.listing import FIELDS, Resource, read_resource, tag
 from dredge.storage.gcs.undo import GcsVersions, marker_id
-from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, Place, send_batch
+from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, is_name, send_batch
 from dredge.storage.location import Location
 from dredge.storage.model import (
     CHANGED,
@@ -57,11 +56,9 @@ class GcsDeleter(BatchDeleter):
 
     def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
         super().__init__(location, options, rate)
-        self._place = Place.of(location)
         self._listed: Mapping[str, ObjectInfo] = {}
 
     def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """See `ListedDeleter.delete_listed`."""
         if objects:
             self._prepare()  # once for all calls
         listed = {found.key: found for found in objects}
@@ -74,7 +71,7 @@ class GcsDeleter(BatchDeleter):
         return made
 
     def _can_name(self, key: str) -> bool:
-        return self._place.holds(key)
+        return is_name(self._root, key)
 
     def _prepare(self) -> None:
         if self._versioned is None:
@@ -93,7 +90,7 @@ class GcsDeleter(BatchDeleter):
         return [told[key] for key in keys]
 
     def _delete(self, keys: list[str], generations: dict[str, str | DeleteOutcome]) -> list[DeleteOutcome]:
-        parts = [Part("DELETE", self._place.root + key, _condition(generations.get(key))) for key in keys]
+        parts = [Part("DELETE", self._root + key, _condition(generations.get(key))) for key in keys]
         try:
             answers = self._ask(parts)
         except DredgeError as error:
@@ -119,11 +116,11 @@ class GcsDeleter(BatchDeleter):
         }
 
     def _ask(self, parts: list[Part]) -> list[PartAnswer | None]:
-        return send_batch(self._options.gcs, self._place.bucket, parts, f"deleting in {self.uri}")
+        return send_batch(self._options.gcs, self._bucket, parts, f"deleting in {self.uri}")
 
     def _generations(self, keys: list[str]) -> dict[str, str | DeleteOutcome]:
         """The current generation of each object, or an outcome."""
-        parts = [Part("GET", self._place.root + key, (("fields", FIELDS),)) for key in keys]
+        parts = [Part("GET", self._root + key, (("fields", FIELDS),)) for key in keys]
         found: dict[str, str | DeleteOutcome] = {}
         for key, answer in zip(keys, self._ask(parts), strict=True):
             if answer is not None and answer.status == 200:

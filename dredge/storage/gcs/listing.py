@@ -1,11 +1,9 @@
 """Lists a prefix of a bucket: pages of a thousand objects in strict order, every key exact; objects as rows and
 values.
 
-The service's own ETag changes with metadata and is no hash of the content. So the tag of an object is here its MD5
-in
+The service's own ETag changes with metadata and is no hash of the content. So the tag of an object is here its MD5 in
 hexadecimal, as in S3; without an MD5 `crc32c-…` (composed objects, multipart uploads), or `generation-…` (objects
-under
-a customer's key). A write with a tag as its condition has the condition of the generation with that tag.
+under a customer's key). A write with a tag as its condition has the condition of the generation with that tag.
 
 Source: Cloud Storage JSON API, Objects: list (lexicographic order by name, startOffset inclusive, endOffset
 exclusive,
@@ -24,7 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.storage.gcs.wire import Place, ask, bucket_url
+from dredge.storage.gcs.wire import ask, bucket_url
 from dredge.storage.keys import is_text
 from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
 from dredge.storage.model import Level, ObjectInfo
@@ -104,11 +102,7 @@ def encoded_checksum(digest: bytes) -> str:
 
 
 def rows(found: Sequence[Resource], cut: int) -> pa.RecordBatch:
-    """Objects as rows of `LISTING_SCHEMA_WITH_CLASS`; `cut` is the length of the root in each name.
-
-    Raises:
-        FormatError: an invalid time or size.
-    """
+    """Objects as rows of `LISTING_SCHEMA_WITH_CLASS`; `cut` is the length of the root in each name."""
     try:
         arrays = [
             pa.array([item.name[cut:] for item in found], pa.string()),
@@ -142,27 +136,21 @@ BATCH_ROWS = 8000
 
 
 def pages(
-    options: GcsOptions, place: Place, prefix: str, fields: str = FIELDS, **more: str
+    options: GcsOptions, bucket: str, prefix: str, fields: str = FIELDS, **more: str
 ) -> Iterator[Listed]:
     """All pages of one listing.
 
     Args:
         prefix: whole, from the root of the bucket.
-        fields: of each object.
-        more: additional parameters.
-
-    Raises:
-        FormatError: an incomplete page, or endless pages.
-        ConfigError: a missing bucket.
     """
-    doing = f"listing gs://{place.bucket}/{prefix}"
+    doing = f"listing gs://{bucket}/{prefix}"
     asked: dict[str, Any] = {
         "prefix": prefix,
         "maxResults": PAGE_ROWS,
         "fields": f"kind,nextPageToken,prefixes,items({fields})",
         **more,
     }
-    url, seen = f"{bucket_url(options, place.bucket)}/o", set[str]()
+    url, seen = f"{bucket_url(options, bucket)}/o", set[str]()
     while True:
         try:
             answer = ask(options, "GET", url, doing, params=asked)
@@ -180,25 +168,25 @@ def pages(
 
 
 def list_objects(
-    options: GcsOptions, place: Place, prefix: str, start_after: str, stop_before: str
+    options: GcsOptions, bucket: str, root: str, prefix: str, start_after: str, stop_before: str
 ) -> Iterator[pa.RecordBatch]:
-    """List keys below a place; see `ObjectReader.list`."""
+    """List keys below `root` (a prefix that ends with "/", or ""); see `ObjectReader.list`."""
     if not is_text(prefix + start_after + stop_before):
-        raise ConfigError(f"{prefix!r} cannot begin the name of an object in {place.uri}")
-    whole, bounds = place.root + prefix, {}
+        raise ConfigError(f"{prefix!r} cannot begin the name of an object in gs://{bucket}/{root}")
+    whole, bounds = root + prefix, {}
     if start_after:
-        bounds["startOffset"] = place.root + start_after
+        bounds["startOffset"] = root + start_after
     if stop_before:
-        bounds["endOffset"] = place.root + stop_before
+        bounds["endOffset"] = root + stop_before
     last, held = "", list[Resource]()
-    for page in pages(options, place, whole, **bounds):
+    for page in pages(options, bucket, whole, **bounds):
         last = _in_order(page.items, last, whole)
         held += _within(page.items, bounds)
         if len(held) >= BATCH_ROWS:
-            yield rows(held, len(place.root))
+            yield rows(held, len(root))
             held = []
     if held:
-        yield rows(held, len(place.root))
+        yield rows(held, len(root))
 
 
 def _within(items: list[Resource], bounds: dict[str, str]) -> list[Resource]:
@@ -224,15 +212,15 @@ def _in_order(items: list[Resource], last: str, prefix: str) -> str:
     return last
 
 
-def list_one_level(options: GcsOptions, place: Place, prefix: str) -> Level:
-    """List one level; see `ObjectReader.list_level`."""
+def list_one_level(options: GcsOptions, bucket: str, root: str, prefix: str) -> Level:
+    """List one level below `root`; see `ObjectReader.list_level`."""
     if not is_text(prefix):
         return Level([], [])
-    folders, objects, cut = list[str](), list[Resource](), len(place.root)
-    for page in pages(options, place, place.root + prefix, delimiter="/"):
+    folders, objects, cut = list[str](), list[Resource](), len(root)
+    for page in pages(options, bucket, root + prefix, delimiter="/"):
         folders += page.prefixes
         objects += page.items
-    _in_order(objects, "", place.root + prefix)
+    _in_order(objects, "", root + prefix)
     return Level(
         sorted({folder[cut:] for folder in folders}), [info(item.name[cut:], item) for item in objects]
     )

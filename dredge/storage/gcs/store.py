@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import secrets
+import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from itertools import chain
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.storage.gcs.clients import signed_url
+from dredge.storage.gcs.deleting import GcsDeleter
 from dredge.storage.gcs.errors import translated
 from dredge.storage.gcs.listing import (
     FIELDS,
@@ -26,36 +28,33 @@ from dredge.storage.gcs.listing import (
     tag,
 )
 from dredge.storage.gcs.undo import rewrite
-from dredge.storage.gcs.uploads import PIECE_BYTES, GcsUploads, StreamUpload
-from dredge.storage.gcs.wire import Place, ask, object_url, open_stream, upload_url
-from dredge.storage.location import Location
-from dredge.storage.model import Level, ObjectInfo, SkippedName
+from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, upload_url
+from dredge.storage.location import Location, below
+from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
+from dredge.storage.uploads import PARTS, PartObjects
 
 _AS_STORED = {"Accept-Encoding": "gzip"}
 """Without it the service unpacks objects with a Content-Encoding of gzip."""
+_SPOOL_BYTES = 8 << 20
 
 
 class GcsReader(RemoteReader):
-    """Reads objects below a prefix."""
+    """An `ObjectReader` of objects below a prefix."""
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
         super().__init__(location, options)
         self._gcs = options.gcs
-        self._place = Place.of(location)
 
     def stat(self, key: str) -> ObjectInfo:
-        """See `ObjectReader.stat`."""
         return info(key, self._look(key))
 
     def get(self, key: str) -> bytes:
-        """See `ObjectReader.get`."""
         doing = f"reading {key!r} in {self.uri}"
         return ask(self._gcs, "GET", self._url(key), doing, params={"alt": "media"}, headers=_AS_STORED).body
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See `ObjectReader.get_range`."""
         if length <= 0:
             return b""
         headers = _AS_STORED | {"Range": f"bytes={start}-{start + length - 1}"}
@@ -78,27 +77,22 @@ class GcsReader(RemoteReader):
         response = open_stream(self._gcs, self._url(key), doing, params=asked, headers=headers)
         return OpenObject(info(key, found), _chunks(response, doing), response.close)
 
-    def list(
-        self,
-        prefix: str = "",
-        start_after: str = "",
-        stop_before: str = "",
-        on_skipped: SkippedName | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """See `ObjectReader.list`."""
-        return list_objects(self._gcs, self._place, prefix, start_after, stop_before)
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
+        return list_objects(self._gcs, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
-        """See `ObjectReader.list_level`."""
-        return list_one_level(self._gcs, self._place, prefix)
+        return list_one_level(self._gcs, self._bucket, self._root, prefix)
 
     def _look(self, key: str) -> Resource:
         doing = f"stat of {key!r} in {self.uri}"
         answer = ask(self._gcs, "GET", self._url(key), doing, params={"fields": FIELDS})
         return read_resource(answer.body, doing)
 
+    def _can_name(self, key: str) -> bool:
+        return is_name(self._root, key)
+
     def _url(self, key: str) -> str:
-        return object_url(self._gcs, self._place.bucket, self._place.name(key))
+        return object_url(self._gcs, self._bucket, self._name(key))
 
 
 def _chunks(response: Any, doing: str) -> Iterator[bytes]:
@@ -108,19 +102,17 @@ def _chunks(response: Any, doing: str) -> Iterator[bytes]:
 
 
 class GcsWriter(GcsReader):
-    """Reads and writes objects below a prefix."""
+    """An `ObjectWriter` of objects below a prefix, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put`."""
         return self._put(key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put_if_absent`."""
         return self._put(key, data, ifGenerationMatch="0")
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
         """See `ObjectWriter.put_if_match`; the condition is the generation that has the tag now."""
-        self._place.target(key)
+        self._target(key)
         try:
             found = self._look(key)
         except NotFoundError as error:
@@ -130,45 +122,45 @@ class GcsWriter(GcsReader):
         return self._put(key, data, ifGenerationMatch=found.generation)
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """See `ObjectWriter.put_stream`."""
-        condition = {"ifGenerationMatch": "0"} if if_absent else {}
-        name = self._place.target(key)
-        doing = f"writing {key!r} in {self.uri}"
-        rest, first = iter(chunks), bytearray()
-        for chunk in rest:
-            first += chunk
-            if len(first) > PIECE_BYTES:
-                upload = StreamUpload(self._gcs, self._place.bucket, name, doing, condition)
-                return info(key, upload.send(chain([bytes(first)], rest)))
-        return info(key, self._send(name, bytes(first), doing, condition))
+        """See `ObjectWriter.put_stream`; the stream waits until it is whole, in memory or on disk."""
+        name, condition = self._target(key), {"ifGenerationMatch": "0"} if if_absent else {}
+        with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as spool:
+            spool.writelines(chunks)
+            return info(key, self._send(name, spool, f"writing {key!r} in {self.uri}", condition))
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """See `ObjectWriter.copy`; the server copies."""
-        origin, bucket = self._place.name(source), self._place.bucket
+        origin, bucket = self._name(source), self._bucket
         doing = f"copying {source!r} to {target!r} in {self.uri}"
-        return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._place.target(target)), doing))
+        return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._target(target)), doing))
 
-    def uploads(self) -> GcsUploads:
-        """See `Uploading.uploads`."""
-        return GcsUploads(self._gcs, self._place, self.stat)
+    def uploads(self) -> PartObjects:
+        return PartObjects(self, GcsDeleter(below(self._location, PARTS), self._options))
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        """See `UrlSigner.presign_get`."""
-        name, valid = self._place.name(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._place.bucket, name, "GET", valid, filename)
+        name, valid = self._name(key), timedelta(seconds=expires_seconds)
+        return signed_url(self._gcs, self._bucket, name, "GET", valid, filename)
 
     def presign_put(self, key: str, expires_seconds: int) -> str:
-        """See `UrlSigner.presign_put`."""
-        name, valid = self._place.target(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._place.bucket, name, "PUT", valid)
+        name, valid = self._target(key), timedelta(seconds=expires_seconds)
+        return signed_url(self._gcs, self._bucket, name, "PUT", valid)
 
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
-        return tag(self._send(self._place.target(key), data, f"writing {key!r} in {self.uri}", condition))
+        doing = f"writing {key!r} in {self.uri}"
+        return tag(self._send(self._target(key), io.BytesIO(data), doing, condition))
 
-    def _send(self, name: str, data: bytes, doing: str, condition: dict[str, str]) -> Resource:
-        """Write an object by one request; the service checks its MD5."""
-        digest = hashlib.md5(data, usedforsecurity=False).digest()
-        about = {"name": name, "md5Hash": encoded_checksum(digest), "contentType": "application/octet-stream"}
+    def _send(self, name: str, file: IO[bytes], doing: str, condition: dict[str, str]) -> Resource:
+        """Write an object by one request; the service checks its MD5, so it is whole or not there."""
+        file.seek(0)
+        digest = hashlib.md5(usedforsecurity=False)
+        for piece in _pieces(file):
+            digest.update(piece)
+        size = file.tell()
+        about = {
+            "name": name,
+            "md5Hash": encoded_checksum(digest.digest()),
+            "contentType": "application/octet-stream",
+        }
         boundary = secrets.token_hex(16)
         head = (
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(about)}\r\n"
@@ -177,10 +169,34 @@ class GcsWriter(GcsReader):
         answer = ask(
             self._gcs,
             "POST",
-            upload_url(self._gcs, self._place.bucket),
+            upload_url(self._gcs, self._bucket),
             doing,
             params={"uploadType": "multipart", "fields": FIELDS, **condition},
-            data=head.encode() + data + f"\r\n--{boundary}--\r\n".encode(),
+            data=_Body(head.encode(), file, size, f"\r\n--{boundary}--\r\n".encode()),
             headers={"Content-Type": f"multipart/related; boundary={boundary}"},
         )
         return read_resource(answer.body, doing)
+
+
+class _Body:
+    """The body of an upload; each request, also a repeated one, reads it from its beginning."""
+
+    def __init__(self, head: bytes, file: IO[bytes], size: int, tail: bytes) -> None:
+        self._head = head
+        self._file = file
+        self._size = size
+        self._tail = tail
+
+    def __len__(self) -> int:
+        return len(self._head) + self._size + len(self._tail)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        yield self._head
+        yield from _pieces(self._file)
+        yield self._tail
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(CHUNK_BYTES):
+        yield piece

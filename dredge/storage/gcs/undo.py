@@ -4,10 +4,8 @@ The service rewrites exactly one generation, in one or more steps. The copy keep
 KMS key, unless the request names them; a request that names one property must name all.
 
 There are no delete markers: a deleted object becomes a generation that is not current. For undo as on S3, a key
-without
-a current generation has a marker here, named after its newest generation. Removing it copies that generation back,
-if
-the key is free; deleting the generation removes it too. Soft delete is not used: see docs/stores/gcs.md.
+without a current generation has a marker here, named after its newest generation. Removing it copies that generation
+back, if the key is free; deleting the generation removes it too. Soft delete is not used: see docs/stores/gcs.md.
 
 Source: Cloud Storage JSON API, Objects: rewrite.
 """
@@ -28,9 +26,9 @@ from dredge.storage.gcs.wire import (
     BATCH_PARTS,
     Part,
     PartAnswer,
-    Place,
     ask,
     bucket_url,
+    is_name,
     object_url,
     segment,
     send_batch,
@@ -38,7 +36,7 @@ from dredge.storage.gcs.wire import (
 from dredge.storage.location import Location
 from dredge.storage.model import DeleteOutcome, ObjectInfo
 from dredge.storage.options import GcsOptions, StorageOptions
-from dredge.storage.remote import MARKER, MarkerDeleter, VersionBatches
+from dredge.storage.remote import MARKER, MarkerDeleter, Place, VersionBatches
 from dredge.storage.undo import ObjectVersion, Versioning, check_source
 
 _KEPT = (
@@ -67,13 +65,7 @@ _step = msgspec.json.Decoder(_Step)
 
 
 class GcsCopier:
-    """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
-
-    Args:
-        source: copied from.
-        target: copied to.
-        options: how both are reached.
-    """
+    """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets."""
 
     def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
         self._source = source
@@ -87,11 +79,17 @@ class GcsCopier:
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
         """See `ObjectCopier.copy`; the answer to the last step describes the copy."""
-        source, target = Place.of(self._source), Place.of(self._target)
         doing = f"copying {key!r} from {self._source.uri} to {self._target.uri}"
-        origin, name = (source.bucket, source.name(key)), (target.bucket, target.target(key))
+        origin, name = ((place.bucket, _name(place, key)) for place in (self._source, self._target))
         wanted = (size, etag) if size is not None or etag is not None else None
         return info(key, rewrite(self._options.gcs, origin, name, doing, if_absent=if_absent, wanted=wanted))
+
+
+def _name(place: Location, key: str) -> str:
+    root = f"{place.root}/" if place.root else ""
+    if not is_name(root, key):
+        raise NotFoundError(f"{key!r} cannot be the name of an object below {place.uri}")
+    return root + key
 
 
 def rewrite(
@@ -108,13 +106,7 @@ def rewrite(
 
     Args:
         generation: of the source; "" is the current one.
-        if_absent: only if the target does not exist.
         wanted: required size and tag of the source.
-
-    Raises:
-        NotFoundError: no source.
-        ConflictError: the target exists; nothing was written.
-        FormatError: the source or the copy differs.
     """
     url = object_url(options, *source)
     told = ask(options, "GET", url, doing, params={"generation": generation} if generation else {})
@@ -176,35 +168,30 @@ def marker_id(generation: str) -> str:
     return generation + MARKER
 
 
-class GcsVersions:
-    """See `dredge.storage.undo.VersionReader`."""
-
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        self._location = location
-        self._options = options
-        self._place = Place.of(location)
+class GcsVersions(Place):
+    """A `dredge.storage.undo.VersionReader`, with `KeepsDeletedBytes`."""
 
     def versioning(self, _probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
-        found = self._bucket()
+        found = self._settings()
         if found is None:
             return "unknown"
         return "enabled" if (found.get("versioning") or {}).get("enabled") else "off"
 
     def kept_seconds(self) -> int | None:
         """See `KeepsDeletedBytes.kept_seconds`, by the bucket's soft delete policy."""
-        found = self._bucket()
+        found = self._settings()
         if found is None:
             return None
         return int((found.get("softDeletePolicy") or {}).get("retentionDurationSeconds") or 0)
 
     def versions(self, key: str) -> list[ObjectVersion]:
         """See `VersionReader.versions`; a marker comes first if no generation is current."""
-        if not self._place.holds(key):
+        if not is_name(self._root, key):
             return []
-        name, found = self._place.root + key, list[Resource]()
+        name, found = self._root + key, list[Resource]()
         fields = f"{FIELDS},timeDeleted"
-        for page in pages(self._options.gcs, self._place, name, fields, versions="true"):
+        for page in pages(self._options.gcs, self._bucket, name, fields, versions="true"):
             own = [item for item in page.items if item.name == name]
             found += own
             if len(own) < len(page.items):
@@ -225,9 +212,9 @@ class GcsVersions:
         )
         return [marker, *versions]
 
-    def _bucket(self) -> dict[str, Any] | None:
+    def _settings(self) -> dict[str, Any] | None:
         doing = f"asking about the bucket of {self._location.uri}"
-        url = bucket_url(self._options.gcs, self._place.bucket)
+        url = bucket_url(self._options.gcs, self._bucket)
         asked = {"fields": "versioning,softDeletePolicy"}
         answer = ask(self._options.gcs, "GET", url, doing, (200, 401, 403, 404), params=asked)
         if answer.status == 404:

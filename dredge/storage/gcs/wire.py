@@ -18,50 +18,21 @@ from email.parser import BytesParser
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from dredge.errors import ConfigError, NotFoundError, UnavailableError
+from dredge.errors import UnavailableError
 from dredge.storage.gcs.clients import session
 from dredge.storage.gcs.errors import THROTTLED, by_status, translated
 from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.keys import is_text
-from dredge.storage.location import Location
 from dredge.storage.options import GcsOptions
 
 NAME_BYTES_MAX = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A folder of a bucket; `root` ends with a slash, or is ""."""
-
-    bucket: str
-    root: str
-    uri: str
-
-    @classmethod
-    def of(cls, location: Location) -> Place:
-        """The folder of a location."""
-        return cls(location.bucket, f"{location.root}/" if location.root else "", location.uri)
-
-    def holds(self, key: str) -> bool:
-        """Whether an object can have this key."""
-        return bool(key) and is_text(key) and _is_name(self.root + key)
-
-    def name(self, key: str) -> str:
-        """The whole name of an object to read; raises NotFoundError."""
-        if not self.holds(key):
-            raise NotFoundError(f"{key!r} is no name that an object below {self.uri} can have")
-        return self.root + key
-
-    def target(self, key: str) -> str:
-        """The whole name of an object to write; raises ConfigError."""
-        if not self.holds(key):
-            raise ConfigError(
-                f"{key!r} cannot be the name of an object below {self.uri}; nothing was written"
-            )
-        return self.root + key
-
-
-def _is_name(name: str) -> bool:
+def is_name(root: str, key: str) -> bool:
+    """Whether an object below a root (a prefix that ends with "/", or "") can have this key."""
+    if not key or not is_text(key):
+        return False
+    name = root + key
     if name in {".", ".."} or name.startswith(".well-known/acme-challenge/"):
         return False
     return "\n" not in name and "\r" not in name and len(name.encode()) <= NAME_BYTES_MAX
@@ -103,13 +74,6 @@ def send(options: GcsOptions, method: str, url: str, doing: str, **more: Any) ->
     """Make one request and read its answer, with any status.
 
     Compressed answers are unpacked; the bytes of an object stay as they are stored.
-
-    Args:
-        more: `params`, `data` and `headers` for requests.
-
-    Raises:
-        UnavailableError: no answer.
-        ConfigError: missing or rejected credentials.
     """
     http = session(options)
     more["params"] = params = payer(options, url) | (more.get("params") or {})
@@ -129,14 +93,7 @@ def payer(options: GcsOptions, url: str) -> dict[str, str]:
 def open_once(
     options: GcsOptions, method: str, url: str, doing: str, expected: tuple[int, ...], **more: Any
 ) -> Any:
-    """Make one request; returns the library's response, to be closed.
-
-    Args:
-        expected: statuses that are not errors.
-
-    Raises:
-        DredgeError: the answer is an error.
-    """
+    """Make one request; returns the library's response, to be closed."""
     http = session(options)
     params = payer(options, url) | (more.pop("params", None) or {})
     with translated(doing):
@@ -155,15 +112,7 @@ def open_stream(options: GcsOptions, url: str, doing: str, **more: Any) -> Any:
 def ask(
     options: GcsOptions, method: str, url: str, doing: str, expected: tuple[int, ...] = (200,), **more: Any
 ) -> Answer:
-    """Make a request with retries; it must be harmless twice.
-
-    Args:
-        expected: statuses that are not errors.
-        more: see `send`.
-
-    Raises:
-        DredgeError: the answer is an error.
-    """
+    """Make a request with retries; it must be harmless twice."""
 
     def attempt() -> Answer:
         answer = send(options, method, url, doing, **more)

@@ -1,12 +1,9 @@
 """The files below a folder as objects, for demonstrations, tests and lakes on one machine.
 
 A key is exactly one plain file below the folder. Symbolic links, pipes and names that are not UTF-8 are no objects,
-and
-paths over links are refused, so no file outside the folder is read, written or deleted. (A link created during a
-call
-is not detected.) Writes are atomic, and durable when they return. Conditional writes work among processes of
-Dredge, on
-file systems that can lock a folder. Empty folders are removed after a deletion.
+and paths over links are refused, so no file outside the folder is read, written or deleted. (A link created during a
+call is not detected.) Writes are atomic, and durable when they return. Conditional writes work among processes of
+Dredge, on file systems that can lock a folder. Empty folders are removed after a deletion.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
@@ -98,22 +95,12 @@ class Folder:
     def write(
         self,
         parents: list[str],
-        name: str | Callable[[], str],
+        name: str,
         chunks: Iterable[bytes],
         if_absent: bool = False,
         if_match: str | None = None,
     ) -> os.stat_result:
-        """Write a file. Its bytes are on disk before it has a name, its name before this returns.
-
-        Args:
-            parents: names of the folders above it, created if missing.
-            name: of the file; or a function, called after the bytes are written.
-            if_absent: only if the name is free.
-            if_match: only if the present file has this etag.
-
-        Raises:
-            ConflictError: the condition failed; nothing changed.
-        """
+        """Write a file. Its bytes are on disk before it has a name, its name before this returns."""
         folder, draft, file = self._begin(parents)
         try:
             with file:
@@ -126,7 +113,7 @@ class Folder:
                 found = os.fstat(file.fileno())
                 sync(file.fileno())
             with _locked(folder) as names:
-                path = f"{folder}/{name if isinstance(name, str) else name()}"
+                path = f"{folder}/{name}"
                 _check(path, if_absent, if_match)
                 os.replace(draft, path)
                 sync(names)

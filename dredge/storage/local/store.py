@@ -18,20 +18,16 @@ from dredge.storage.local.folder import (
     list_folder_level,
     os_error,
 )
-from dredge.storage.local.uploads import LocalUploads
-from dredge.storage.location import Location
+from dredge.storage.location import Location, below
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.storage.parallel import ordered_map
 from dredge.storage.remote import CHUNK_BYTES, OpenObject
+from dredge.storage.uploads import PARTS, PartObjects
 
 _NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
-class LocalReader:
-    """Reads files below a folder as objects."""
-
-    is_remote = False
-
+class _Local:
     def __init__(self, location: Location) -> None:
         self._location = location
         self._folder = Folder(location.root)
@@ -41,11 +37,15 @@ class LocalReader:
 
     @property
     def uri(self) -> str:
-        """See `ObjectReader.uri`."""
         return self._location.uri
 
+
+class LocalReader(_Local):
+    """An `ObjectReader` of files below a folder."""
+
+    is_remote = False
+
     def stat(self, key: str) -> ObjectInfo:
-        """See `ObjectReader.stat`."""
         self._check(key)
         try:
             return info_of(key, self._folder.find(key)[1])
@@ -53,22 +53,18 @@ class LocalReader:
             raise os_error(error, f"stat of {key!r} in {self.uri}") from error
 
     def get(self, key: str) -> bytes:
-        """See `ObjectReader.get`."""
         with self._open(key) as file:
             return file.read()
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
-        """See `ObjectReader.get_many`."""
         return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See `ObjectReader.get_range`."""
         with self._open(key) as file:
             file.seek(start)
             return file.read(length)
 
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
-        """See `ObjectReader.open_read`."""
         file = self._open(key)
         file.seek(start)
         info = info_of(key, os.fstat(file.fileno()))
@@ -81,11 +77,9 @@ class LocalReader:
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """See `ObjectReader.list`."""
         return list_folder(self._folder, prefix, start_after, stop_before, on_skipped)
 
     def list_level(self, prefix: str = "") -> Level:
-        """See `ObjectReader.list_level`."""
         return list_folder_level(self._folder, prefix)
 
     def _check(self, key: str) -> None:
@@ -109,32 +103,26 @@ def _chunks(file: BinaryIO, left: int) -> Iterator[bytes]:
 
 
 class LocalWriter(LocalReader):
-    """Reads and writes files below a folder as objects."""
+    """An `ObjectWriter` of files below a folder."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put`."""
         return self._write(key, [data]).etag
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put_if_absent`."""
         return self._write(key, [data], if_absent=True).etag
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """See `ObjectWriter.put_if_match`."""
         return self._write(key, [data], if_match=etag).etag
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """See `ObjectWriter.put_stream`."""
         return self._write(key, chunks, if_absent=if_absent)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        """See `ObjectWriter.copy`."""
         with self.open_read(source) as opened:
             return self._write(target, opened)
 
-    def uploads(self) -> LocalUploads:
-        """See `Uploading.uploads`."""
-        return LocalUploads(self._folder, self.uri)
+    def uploads(self) -> PartObjects:
+        return PartObjects(self, LocalDeleter(below(self._location, PARTS)))
 
     def _write(
         self, key: str, chunks: Iterable[bytes], if_absent: bool = False, if_match: str | None = None
@@ -153,23 +141,10 @@ class LocalWriter(LocalReader):
             raise os_error(error, f"writing {key!r} in {self.uri}") from error
 
 
-class LocalDeleter:
-    """Deletes files below a folder by their exact names, and folders that become empty."""
-
-    def __init__(self, location: Location) -> None:
-        self._location = location
-        self._folder = Folder(location.root)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        """See `ObjectDeleter.uri`."""
-        return self._location.uri
+class LocalDeleter(_Local):
+    """An `ObjectDeleter` of files below a folder, by their exact names, and of folders that become empty."""
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """See `ObjectDeleter.delete`."""
         outcomes = {key: self._delete(key, may_send) for key in dict.fromkeys(keys)}
         emptied = {key.rpartition("/")[0] for key, told in outcomes.items() if told.outcome == "deleted"}
         for parent in emptied - {""}:

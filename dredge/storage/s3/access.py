@@ -1,5 +1,4 @@
-"""Settings to reach one bucket: its URL, region, proxy and credentials, for both clients; hooks below boto3's
-answers.
+"""Settings to reach one bucket: its URL, region, proxy and credentials, for both clients; hooks below boto3's answers.
 
 boto3 makes a dict with a parsed date of each listed object, at about 100 µs each. A hook keeps the XML of a page and
 gives boto3 an empty page, so signing, retries, proxies and errors stay boto3's, and `listing.py` reads the columns.
@@ -79,12 +78,8 @@ class Access:
     """Settings of a bucket.
 
     Attributes:
-        session: boto3's session, which renews credentials.
         url: of the bucket, without a trailing slash; its form is the addressing style.
-        endpoint_url: of a store other than AWS.
         verify: a file with authorities, True for the usual authorities, False for no check.
-        proxies: by scheme of the URL.
-        config: additional arguments of botocore's `Config`.
     """
 
     session: Any
@@ -160,16 +155,8 @@ class Access:
 def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Access:
     """Read the settings of a bucket.
 
-    Every answer has the region of a bucket, also a refusal. So the bucket is asked if the region is not given, or
-    if it may
-    be wrong (on AWS).
-
-    Args:
-        known: resolved options.
-
-    Raises:
-        ConfigError: AWS's configuration contradicts itself.
-        UnavailableError: the bucket did not answer.
+    Every answer has the region of a bucket, also a refusal. So the bucket is asked if the region is not given, or if
+    it may be wrong (on AWS).
     """
     config: dict[str, Any] = json.loads(known.config or "{}")
     told = config.pop("region_name", None)

@@ -1,10 +1,8 @@
 """The S3 clients of this process.
 
 Two libraries share the work. boto3 lists, deletes and writes under conditions, as keys and answers must be exact.
-obstore moves bytes (get, put) with a fifth of the CPU, and needs a tenth for head, but rewrites some keys, so it
-gets
-only keys in normal form. In a child forked after its first use obstore hangs, so boto3 does its part there. Both
-have
+obstore moves bytes (get, put) with a fifth of the CPU, and needs a tenth for head, but rewrites some keys, so it gets
+only keys in normal form. In a child forked after its first use obstore hangs, so boto3 does its part there. Both have
 the settings of `access.py`, and read nothing from the environment.
 """
 
@@ -90,12 +88,7 @@ def bytes_client(options: StorageOptions, bucket: str) -> S3Store | None:
 
 
 def access_to(options: StorageOptions, bucket: str) -> Access:
-    """The settings to reach a bucket.
-
-    Raises:
-        ConfigError: AWS's configuration contradicts itself.
-        UnavailableError: the bucket did not answer with its region.
-    """
+    """The settings to reach a bucket."""
 
     def known() -> tuple[StorageOptions, Identity]:
         found = resolved(options)

@@ -1,7 +1,6 @@
 """Deletes objects from S3: 1,000 keys per request, several requests at once, one outcome per key.
 
-Bulk requests are XML, so keys that XML cannot contain are deleted one by one. In stores without bulk delete every
-key
+Bulk requests are XML, so keys that XML cannot contain are deleted one by one. In stores without bulk delete every key
 gets its own request.
 """
 

@@ -26,23 +26,14 @@ SWITCHES = ("use_fips_endpoint", "use_dualstack_endpoint")
 
 @dataclass(frozen=True)
 class Identity:
-    """Credentials and authorities.
-
-    Attributes:
-        session: boto3's session, which renews credentials.
-        verify: a file with authorities, True for the usual authorities, False for no check.
-    """
+    """Credentials and authorities."""
 
     session: Any
     verify: bool | str
 
 
 def resolved(options: StorageOptions) -> StorageOptions:
-    """Add AWS's configuration of this machine: endpoint, region, addressing, switches.
-
-    Raises:
-        ConfigError: it contradicts itself, or the profile does not exist.
-    """
+    """Add AWS's configuration of this machine: endpoint, region, addressing, switches."""
     if options.is_resolved:
         return options
     with checked("reading AWS's configuration"):
@@ -90,12 +81,7 @@ def for_another_process(options: StorageOptions) -> StorageOptions:
 
 
 def with_keys_now(options: StorageOptions) -> StorageOptions:
-    """The options with the current key pair of their role or profile, which expires soon.
-
-    Raises:
-        ConfigError: the role or profile has no keys.
-        UnavailableError: STS does not answer.
-    """
+    """The options with the current key pair of their role or profile, which expires soon."""
     with checked("asking for the keys of a role or a profile"):
         keys = _core_session(options).get_credentials()
         if keys is None:

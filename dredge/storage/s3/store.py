@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError, UnavailableError
 from dredge.storage.keys import is_client_safe, is_s3_key
-from dredge.storage.model import Level, ObjectInfo, SkippedName, attachment
+from dredge.storage.model import Level, ObjectInfo, attachment
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
 from dredge.storage.s3.clients import bytes_client, s3_client, signing_client
 from dredge.storage.s3.errors import translated, translated_native
@@ -21,7 +21,7 @@ COPY_LIMIT_BYTES = 5 << 30
 
 
 class S3Reader(RemoteReader):
-    """Reads objects below an S3 prefix."""
+    """An `ObjectReader` of objects below an S3 prefix."""
 
     def stat(self, key: str) -> ObjectInfo:
         """Describe an object; raises NotFoundError."""
@@ -68,18 +68,10 @@ class S3Reader(RemoteReader):
         body = answer["Body"]
         return OpenObject(info_of_answer(key, answer), _chunks(body, doing), body.close)
 
-    def list(
-        self,
-        prefix: str = "",
-        start_after: str = "",
-        stop_before: str = "",
-        on_skipped: SkippedName | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """See `ObjectReader.list`."""
+    def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
         return list_objects(self._options, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
-        """See `ObjectReader.list_level`."""
         return list_one_level(self._options, self._bucket, self._root, prefix)
 
     @property
@@ -96,10 +88,9 @@ def _chunks(body: Any, doing: str) -> Iterator[bytes]:
 
 
 class S3Writer(S3Reader):
-    """Reads and writes objects below an S3 prefix."""
+    """An `ObjectWriter` of objects below an S3 prefix, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put`."""
         name = self._target(key)
         store = bytes_client(self._options, self._bucket) if is_client_safe(name) else None
         if store is not None:
@@ -108,18 +99,15 @@ class S3Writer(S3Reader):
         return self._put(key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """See `ObjectWriter.put_if_absent`."""
         return self._put(key, data, IfNoneMatch="*")
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """See `ObjectWriter.put_if_match`."""
         try:
             return self._put(key, data, IfMatch=f'"{etag}"')
         except NotFoundError as error:
             raise ConflictError(f"{error} (expected etag {etag})") from None
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """See `ObjectWriter.put_stream`."""
         name = self._target(key)
         with translated(f"writing {key!r} in {self.uri}"):
             send_stream(self._client, {"Bucket": self._bucket, "Key": name}, chunks, if_absent)
@@ -137,18 +125,15 @@ class S3Writer(S3Reader):
         return self.stat(target)
 
     def uploads(self) -> S3Uploads:
-        """See `Uploading.uploads`."""
         return S3Uploads(self.uri, self._bucket, self._root, lambda: self._client, self.stat)
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        """See `UrlSigner.presign_get`."""
         target = {"Bucket": self._bucket, "Key": self._name(key)}
         if filename:
             target["ResponseContentDisposition"] = attachment(filename)
         return str(self._signer.generate_presigned_url("get_object", target, ExpiresIn=expires_seconds))
 
     def presign_put(self, key: str, expires_seconds: int) -> str:
-        """See `UrlSigner.presign_put`."""
         target = {"Bucket": self._bucket, "Key": self._target(key)}
         return str(self._signer.generate_presigned_url("put_object", target, ExpiresIn=expires_seconds))
 

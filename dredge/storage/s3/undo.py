@@ -1,8 +1,7 @@
 """Copies inside S3, and the versions of a bucket.
 
 A copy is one request up to 5 GiB, else a multipart upload. A copy keeps content type and metadata, but takes the
-bucket's encryption and the storage class STANDARD unless the request names them. A multipart upload keeps nothing,
-so
+bucket's encryption and the storage class STANDARD unless the request names them. A multipart upload keeps nothing, so
 its first request names everything.
 """
 
@@ -50,11 +49,6 @@ _NO_CONDITION = frozenset({"NotImplemented", "501"})
 class S3Copier:
     """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
 
-    Args:
-        source: copied from.
-        target: copied to.
-        options: how both are reached.
-
     Attributes:
         LIMIT_BYTES: largest object that is copied by one request.
         PART_BYTES: size of a part above that. 5 TiB, the largest object, are 5,120 parts of a GiB; a store takes
@@ -75,7 +69,6 @@ class S3Copier:
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
-        """See `ObjectCopier.copy`."""
         if not is_s3_key(key):
             raise NotFoundError(f"{key!r} is no name that an object below {self._source.uri} can have")
         source = self._head(self._source, key)
@@ -232,7 +225,7 @@ def _is_md5(answer: Any) -> bool:
 
 
 class S3Versions(Place):
-    """See `dredge.storage.undo.VersionReader`."""
+    """A `dredge.storage.undo.VersionReader`, with `ExpiresOldVersions` and `LocksVersions`."""
 
     def versioning(self, _probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
@@ -247,7 +240,6 @@ class S3Versions(Place):
         return cast(Versioning, str(answer.get("Status", "off")).lower())
 
     def expiry(self, prefix: str) -> Expiry:
-        """See `ExpiresOldVersions.expiry`."""
         bucket = self._bucket
         try:
             with translated(f"asking for the lifecycle rules of {bucket}"):
@@ -261,7 +253,6 @@ class S3Versions(Place):
         return Expiry(_earliest(map(_days, rules)), current_days=_earliest(map(_current_days, rules)))
 
     def locked_days(self) -> int | None:
-        """See `LocksVersions.locked_days`."""
         bucket = self._bucket
         try:
             with translated(f"asking for the Object Lock of {bucket}"):
@@ -274,7 +265,6 @@ class S3Versions(Place):
         return rule.get("Days", 0) + 365 * rule.get("Years", 0)
 
     def versions(self, key: str) -> list[ObjectVersion]:
-        """See `VersionReader.versions`."""
         if not is_s3_key(key):
             return []
         name, found = self._root + key, list[ObjectVersion]()

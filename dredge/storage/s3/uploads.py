@@ -47,7 +47,6 @@ class S3Uploads:
         self._stat = stat
 
     def begin(self, key: str) -> str:
-        """See `Uploads.begin`."""
         if not key or not is_text(key):
             raise ConfigError(f"{key!r} cannot be the name of an object below {self._uri}; nothing was begun")
         with translated(f"beginning an upload of {key!r} in {self._uri}"):
@@ -55,7 +54,6 @@ class S3Uploads:
             return str(answer["UploadId"])
 
     def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
-        """See `Uploads.put_part`."""
         check_part_number(number)
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
             for chunk in chunks:
@@ -70,7 +68,6 @@ class S3Uploads:
         return Part(number, size, answer["ETag"].strip('"'), _http_date(date))
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """See `Uploads.parts`."""
         found: list[Part] = []
         with self._about(key):
             pages = self._client.get_paginator("list_parts")
@@ -81,7 +78,6 @@ class S3Uploads:
         return found
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        """See `Uploads.complete`."""
         choose_parts(self.parts(key, upload_id), parts)
         listed = [{"PartNumber": number, "ETag": f'"{etag}"'} for number, etag in parts]
         with self._about(key):
@@ -91,12 +87,10 @@ class S3Uploads:
         return Completed(self._stat(key), str(answer["ETag"]).strip('"'))
 
     def abort(self, key: str, upload_id: str) -> None:
-        """See `Uploads.abort`."""
         with self._about(key):
             self._client.abort_multipart_upload(**self._target(key), UploadId=upload_id)
 
     def open(self) -> list[Upload]:
-        """See `Uploads.open`."""
         found: list[Upload] = []
         root = self._root
         with translated(f"listing uploads in {self._uri}"):

@@ -99,7 +99,7 @@ OPTIMIZED = (
     Breakage("a window covers what is too young to be listed", "dredge.gc.save_report.advance_state",
              "make_state", Keep("Call", "min", "args.0"), (HISTORIES,)),
     Breakage("what a run kept is forgotten", "dredge.gc.subtract.earlier_runs", "_search_all",
-             Put("Attribute", "parts", ()), ("test_what_was_kept_by_a_run_is_looked_at_again_by_the_next",)),
+             Put("Call", "find_due_parts", []), ("test_what_was_kept_by_a_run_is_looked_at_again_by_the_next",)),
     Breakage("young objects in slices that are done with are forgotten", "dredge.gc.slice_listing.items",
              "sort_by_age", Put("If", 2, False),
              ("test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old",)),

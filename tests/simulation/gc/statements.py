@@ -12,8 +12,7 @@ from dredge.gc.run import open_state
 from dredge.gc.witness.lost import LostCommits, forget_lost
 from dredge.gc.witness.people import lift_block, take_over
 from dredge.lakefs.writing import LakeFSWriter
-from dredge.storage import store_clock
-from dredge.undo.alarms import Acknowledged, acknowledge
+from dredge.undo.alarms import acknowledge_alarms
 from tests.simulation.gc.people import People
 from tests.simulation.oracle import Oracle
 
@@ -71,19 +70,16 @@ class Statements:
 
     def _own(self) -> None:
         self.people.side_run(
-            "own",
-            lambda _holder, client, _clock: take_over(self.people.repository, WHY, "anna", client),
+            "own", lambda _holder, client, _clock: take_over(self.people.repository, WHY, "anna", client)
         )
 
     def _lift(self) -> None:
         self.people.side_run(
-            "lift",
-            lambda _holder, client, _clock: lift_block(self.people.repository, WHY, "anna", client),
+            "lift", lambda _holder, client, _clock: lift_block(self.people.repository, WHY, "anna", client)
         )
 
     def _acknowledge(self) -> None:
         def body(_holder: str, _client: object, _clock: object) -> Any:
-            state = open_state(self.namespace)
-            return acknowledge(state, Acknowledged(who="anna", at=store_clock(state, ""), why=WHY))
+            return acknowledge_alarms(open_state(self.namespace), self.people.repository, WHY, "anna")
 
         self.people.side_run("acknowledge", body)

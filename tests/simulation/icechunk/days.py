@@ -38,10 +38,7 @@ def old_writer(chance: random.Random, stage: Stage) -> list[Move]:
     at = stage.start
     upgraded = at - chance.choice((2.0, 30.0, 60.0)) * HOUR
     moves = [Move(at - 8 * DAY, "commit", ("main", 2, 0.0, False)), *released(chance, at - DAY)]
-    moves += [
-        Move(at - 7 * DAY, "create branch", ("b", 0)),
-        Move(upgraded, "upgrade", (0, 0.0)),
-    ]
+    moves += [Move(at - 7 * DAY, "create branch", ("b", 0)), Move(upgraded, "upgrade", (0, 0.0))]
     for hours in chance.choice(((0.5,), (0.5, 1.0), (26.0,), (1.0, 50.0))):
         moves.append(Move(upgraded + hours * HOUR, "old writer commits", (chance.choice(("main", "b")), 2)))
     for number in range(4):

@@ -168,9 +168,7 @@ def chunk_manifest(manifest: str, chunks: Sequence[str]) -> bytes:
 def virtual_manifest(manifest: str, locations: Sequence[str], spec: int) -> bytes:
     """Write a manifest of one array of virtual chunks."""
     refs = [
-        table(
-            {0: structs([struct.pack("<I", number)]), 3: struct.pack("<Q", 1000), 5: text(location)},
-        )
+        table({0: structs([struct.pack("<I", number)]), 3: struct.pack("<Q", 1000), 5: text(location)})
         for number, location in enumerate(locations)
     ]
     array = table({0: b"\2" * 8, 1: tables(refs)})

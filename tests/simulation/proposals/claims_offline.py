@@ -133,11 +133,7 @@ def leave_and_come_back(rules: Rules) -> Scene:
         rules,
         {
             "Writer": lambda: after(
-                leave_behind,
-                lambda: come_back("t2"),
-                leave_behind,
-                lambda: come_back("t3"),
-                leave_behind,
+                leave_behind, lambda: come_back("t2"), leave_behind, lambda: come_back("t3"), leave_behind
             )
         },
         hours=0,
@@ -172,17 +168,14 @@ SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
     "merge": (merge_and_delete, "a merge, then its branch is deleted"),
     "commit-leave": (commit_and_leave, "commit, new metadata, hard reset, commit"),
     "come-back": (leave_and_come_back, "new metadata, hard reset, and both undone, again and again"),
-    "restore": (
-        restore,
-        "an unreferenced object is restored under the lease, after the run's time",
-    ),
+    "restore": (restore, "an unreferenced object is restored under the lease, after the run's time"),
     "two-runs": (two_runs, "a second run"),
     "dies": (run_dies, "the collector or a writer dies"),
 }
 """Concurrent events of a run."""
 
 LONG_SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
-    "leave-twice": (leave_twice, "commit, new metadata, hard reset, and all of that again"),
+    "leave-twice": (leave_twice, "commit, new metadata, hard reset, and all of that again")
 }
 """The same, with many states."""
 

@@ -6,16 +6,7 @@ from collections.abc import Hashable
 from math import comb
 
 from tests.simulation.proposals.explorer import Scene, Trouble, explore, follow
-from tests.simulation.proposals.world import (
-    Flow,
-    World,
-    after,
-    kv_get,
-    kv_set,
-    kv_set_if,
-    read_clock,
-    within,
-)
+from tests.simulation.proposals.world import Flow, World, after, kv_get, kv_set, kv_set_if, read_clock, within
 
 
 def count(key: str, *, careful: bool = False) -> Flow[str]:

@@ -11,12 +11,12 @@ from dredge.errors import AlarmError, ConfigError, DredgeError, UnavailableError
 from dredge.runs.failures import defect
 from dredge.storage import open_writer
 from dredge.trash import steps
-from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.findings import TrashLimits
 from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.restore import restore, unqueue
 from dredge.trash.settings import SAFE_GRACE, TrashMargins
 from dredge.trash.state import TrashState
+from dredge.undo.alarms import acknowledge_alarms
 from tests.simulation.clock import Clock
 from tests.simulation.history import Simulation
 from tests.simulation.noise import stable_hash
@@ -99,7 +99,9 @@ class Cleaner:
     def acknowledge(self) -> None:
         """Acknowledge the alarms, by hand."""
         self._try(
-            "acknowledge", "clean", lambda: acknowledge_alarms(open_writer(STATE), "looked into", "ann")
+            "acknowledge",
+            "clean",
+            lambda: acknowledge_alarms(open_writer(STATE), STATE, "looked into", "ann"),
         )
 
     def _task(self, run: Run, task: str, work: Callable[[], Any], took: Callable[[Run, Any], None]) -> None:

@@ -41,14 +41,20 @@ def remove(run: Run, name: str) -> None:
     assert len(outcomes) == 1
 
 
+def nothing_is_deleted(
+    world: World, run: Run, stays: set[str], refused: Any = RefusedError, match: str | None = None
+) -> None:
+    with deleting() as requests, pytest.raises(refused, match=match):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert world.data() == stays
+
+
 @pytest.mark.parametrize("damage", ["approved", "request"])
 def test_without_an_answer_or_its_question_nothing_is_deleted(damage: str) -> None:
     world, run, kept, gone = approved_run()
     remove(run, damage)
-    with deleting() as requests, pytest.raises(RefusedError):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone)
 
 
 def test_the_step_itself_lets_nobody_delete() -> None:
@@ -57,10 +63,7 @@ def test_the_step_itself_lets_nobody_delete() -> None:
     incomplete = run.folder.read_incomplete("approve")
     assert incomplete is not None
     run.folder.write_summary(replace(incomplete, status="success"))
-    with deleting() as requests, pytest.raises(RefusedError):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +81,7 @@ def test_the_step_itself_lets_nobody_delete() -> None:
 def test_an_answer_to_something_else_is_none(fields: dict[str, Any]) -> None:
     world, run, kept, gone = approved_run()
     change(run, "approved", **fields)
-    with deleting() as requests, pytest.raises(RefusedError):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,7 @@ def test_an_answer_to_something_else_is_none(fields: dict[str, Any]) -> None:
 def test_a_question_that_was_changed_after_its_answer_has_none(fields: dict[str, Any]) -> None:
     world, run, kept, gone = approved_run()
     change(run, "request", **fields)
-    with deleting() as requests, pytest.raises((RefusedError, FormatError)):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone, (RefusedError, FormatError))
 
 
 def test_a_question_that_was_dated_anew_after_its_answer_has_none() -> None:
@@ -104,10 +101,7 @@ def test_a_question_that_was_dated_anew_after_its_answer_has_none() -> None:
     take(run)
     later = {name: getattr(request, name) + timedelta(seconds=1) for name in ("asked_at", "answer_until")}
     change(run, "request", **{name: time.isoformat() for name, time in later.items()})
-    with deleting() as requests, pytest.raises(RefusedError, match="the approved"):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone, match="the approved")
 
 
 @pytest.mark.parametrize(
@@ -133,20 +127,14 @@ def test_a_question_that_was_changed_before_its_answer_is_none_of_the_run(fields
     incomplete = run.folder.read_incomplete("approve")
     assert incomplete is not None
     run.folder.write_summary(replace(incomplete, status="success"))
-    with deleting() as requests, pytest.raises(RefusedError):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone)
 
 
 def test_an_answer_from_the_future_is_none() -> None:
     """It would count for longer than any that is given now."""
     world, run, kept, gone = approved_run()
     change(run, "approved", at=(run.store_now() + timedelta(hours=1)).isoformat())
-    with deleting() as requests, pytest.raises(RefusedError):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone)
 
 
 def test_a_no_to_an_earlier_question_stops_a_sweep_that_has_begun() -> None:
@@ -166,10 +154,7 @@ def test_a_no_to_an_earlier_question_stops_a_sweep_that_has_begun() -> None:
 def test_an_approval_expires_before_the_mark_does() -> None:
     world, run, kept, gone = approved_run(approval_hours=2)
     world.age(hours=2)
-    with deleting() as requests, pytest.raises(RefusedError, match="0 s"):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone, match="0 s")
 
 
 def test_an_approval_of_the_last_minute_does_not_outlive_the_mark() -> None:
@@ -196,10 +181,7 @@ def test_an_answer_of_another_run_is_none_of_this_one() -> None:
     run.folder.writer.put(f"{place}/approved.json", other.folder.writer.get(theirs))
     with pytest.raises(RefusedError):
         approve(run)
-    with deleting() as requests, pytest.raises(RefusedError):
-        bulk_delete(run, world.runner)
-    assert requests.made == []
-    assert world.data() == kept | gone
+    nothing_is_deleted(world, run, kept | gone)
 
 
 def with_each_request(world: World, run: Run, action: Callable[[], None]) -> int:

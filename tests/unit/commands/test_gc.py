@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from dredge.commands import gc_recovery
-from dredge.commands.gc import command
-from dredge.commands.gc_recovery import acknowledge_command
+from dredge.commands.collectors import add_commands
+from dredge.commands.gc import COLLECTOR, command
 from dredge.errors import RefusedError
 from dredge.lakefs.client import ENDPOINT
 from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo.alarms import SCHEMA, open_alarms, read_alarms, write_alarm
-from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.commands import COLLECT_NOW, ORPHAN, gc
 from tests.support.gc import make_world
 from tests.support.lakefs_server import Lake
 from tests.support.memory_store import forget_memory_store
@@ -68,20 +67,6 @@ def test_the_index_is_verified_and_rebuilt() -> None:
 
 
 # `dredge gc run` collects a repository in this process, and deletes only when it is told to.
-
-
-ORPHAN = "data/orphan"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with server(tmp_path) as found:
-        branch = found.repository().branch("main")
-        branch.object("kept").upload(b"kept")
-        branch.commit("kept")
-        found.writer().put(ORPHAN, b"orphan")
-        time.sleep(1.1)  # the folder tells whole seconds
-        yield found
 
 
 def collect(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -149,10 +134,8 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @pytest.fixture
-def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectWriter]:
-    found = open_writer("memory://alarms/state")
-    monkeypatch.setattr(gc_recovery, "open_repository_state", lambda _repository: found)
-    yield found
+def state() -> Iterator[ObjectWriter]:
+    yield open_writer("memory://alarms/state")
     forget_memory_store("alarms")
 
 
@@ -163,8 +146,12 @@ def _alarm(state: ObjectWriter) -> None:
 
 def _run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     capsys.readouterr()
+    group = click.Group()
+    add_commands(
+        group, replace(COLLECTOR, open_state=lambda _repository: open_writer("memory://alarms/state"))
+    )
     with pytest.raises(SystemExit) as ended:
-        acknowledge_command.main(["lake", *words])
+        group.main(["acknowledge", "lake", *words])
     return int(ended.value.code or 0), capsys.readouterr().out
 
 

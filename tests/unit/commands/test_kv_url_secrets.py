@@ -48,13 +48,13 @@ def test_a_run_that_cannot_read_the_store_tells_no_secret(
     assert files_with_secret(tmp_path) == []
 
 
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
     "endpoint", [f"http://me:{SECRET}@127.0.0.1:1", f"{SECRET}", f"http://127.0.0.1:1/{SECRET}"]
 )
 def test_the_address_of_a_server_is_not_repeated(
     endpoint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv(ENDPOINT, endpoint)
     monkeypatch.setenv(ACCESS_KEY, "key")
     monkeypatch.setenv(SECRET_KEY, "word")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,21 +19,8 @@ from dredge.gc.approve import find_question
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import from_json, to_json
 from tests.support.approvals import waiting_run
-from tests.support.commands import COLLECT_NOW, gc, server
+from tests.support.commands import COLLECT_NOW, ORPHAN, gc
 from tests.support.lakefs_server import Lake
-
-ORPHAN = "data/orphan"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with server(tmp_path) as found:
-        branch = found.repository().branch("main")
-        branch.object("kept").upload(b"kept")
-        branch.commit("kept")
-        found.writer().put(ORPHAN, b"orphan")
-        time.sleep(1.1)  # the folder tells whole seconds
-        yield found
 
 
 def waiting(capsys: pytest.CaptureFixture[str]) -> str:

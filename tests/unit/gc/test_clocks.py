@@ -30,8 +30,7 @@ def test_a_late_link_through_a_server_whose_clock_is_behind_finds_its_object(min
     slow = server_with_clock(world, minutes=-5)
     full = world.lake.catalog.addresses.get_physical_address("lake", "main", "late")
     address = world.orphan(full.removeprefix(f"{world.lake.namespace}/"), b"linked late")
-    world.age(hours=24, minutes=minutes, seconds=5)
-    world.collect()
+    world.collect_after(hours=24, minutes=minutes, seconds=5)
     slow.addresses.link_physical_address(
         "lake", "main", "late", physical_address=full, checksum="c", size_bytes=11
     )

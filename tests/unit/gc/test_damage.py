@@ -14,8 +14,7 @@ from tests.support.memory_store import memory_store
 
 def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
     world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     name = next(part.key for part in summary_of(context, "subtract").parts if "/part-" in part.name)
     data = context.folder.writer.get(name)
     context.folder.writer.put(name, data[:-1] + bytes([data[-1] ^ 1]))
@@ -29,8 +28,7 @@ def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
 )
 def test_an_edited_summary_is_not_believed(step: str) -> None:
     world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     value = context.folder.read_json(f"{step}/_SUCCESS.json")
     value["counts"]["edited"] = 1
     context.folder.write_json(f"{step}/_SUCCESS.json", value)
@@ -51,8 +49,7 @@ def test_an_edited_summary_is_not_believed(step: str) -> None:
 def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
     for damage in ("gone", "short"):
         world, kept, gone = busy_world()
-        context = world.plan()
-        world.mark(context)
+        context = world.marked()
         name = next(
             part.key
             for part in summary_of(context, kind.partition("/")[0]).parts

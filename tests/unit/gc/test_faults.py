@@ -159,8 +159,7 @@ def test_another_collectors_run_in_the_same_place_stops_this_one() -> None:
 def test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves() -> None:
     """A driver that was killed or hangs writes nothing; its workers must not go on for long."""
     world, kept, gone = busy_world(safety={"heads_every_seconds": 1000, "gate_every_seconds": 0})
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
 
     def hang(number: int, _keys: object) -> None:
         if number == 1:
@@ -183,16 +182,13 @@ def test_a_branch_that_moved_between_check_and_sweep_is_noticed_before_the_first
     world, _, gone = busy_world(safety={"heads_every_seconds": 1000})
     world.age(days=40)
     commit_id = world.client.branches(world.lake.repository)[0].commit_id
-    world.upload("newer", b"newer")
-    world.lake.commit()
+    world.commit("newer", b"newer")
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "a1")
     world.lake.commit()
     world.age(days=40)
-    world.upload("newest", b"newest")
-    world.lake.commit()
+    world.commit("newest", b"newest")
     world.age(days=2)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     calls: list[str] = []
 
     def before(name: str, _arguments: object) -> None:
@@ -203,8 +199,7 @@ def test_a_branch_that_moved_between_check_and_sweep_is_noticed_before_the_first
             if expired:
                 world.lake.catalog.branches.create_branch(world.lake.repository, "old", commit_id)
             else:
-                world.upload("new", b"new")
-                world.lake.commit()
+                world.commit("new", b"new")
 
     world.client.before = before
     with deleting() as requests:

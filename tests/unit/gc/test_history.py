@@ -20,8 +20,7 @@ ROOT = "memory://runs/elsewhere"
 
 def before(world: World, **settings: Any) -> Run:
     world.upload("a", b"1")
-    done = world.plan(dry_run=True, **settings)
-    world.run(done)
+    done = world.collected(dry_run=True, **settings)
     world.age(minutes=1)
     return done
 
@@ -39,8 +38,7 @@ def test_runs_beside_the_repository_are_earlier_runs_of_one_elsewhere() -> None:
 def test_runs_elsewhere_are_earlier_runs_of_one_beside_the_repository() -> None:
     world = make_world()
     world.upload("a", b"1")
-    first = world.plan(run_root=ROOT)
-    world.run(first)
+    first = world.collected(run_root=ROOT)
     world.age(minutes=1)
     assert ids(world.plan()) == [first.plan.run_id]
 

@@ -43,8 +43,7 @@ def test_trap_14_15_nothing_outside_data_is_touched() -> None:
     orphan = world.orphan("data/orphan")
     world.age(days=2)
     before = set(world.lake.keys("")) - world.data()
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert orphan not in world.data()
     assert before <= set(world.lake.keys(""))
     summary = context.folder.read_summary("slice_listing")
@@ -107,8 +106,7 @@ def test_trap_15_a_nested_repository_of_another_server_is_kept_by_its_files() ->
         kept = {world.upload("a", b"1"), world.orphan("data/inner/data/slice/object"), world.orphan(marker)}
         world.orphan("data/slice/orphan")
         world.age(days=2)
-        dry_run = world.plan(dry_run=True)
-        world.run(dry_run)
+        dry_run = world.collected(dry_run=True)
         assert summary_of(dry_run, "bulk_delete").counts["would_delete_objects"] == 1
         assert world.collect().status == "success"
         assert world.data() == kept
@@ -142,8 +140,7 @@ def test_what_a_nested_repository_left_in_a_slice_that_is_not_listed_again_is_ke
     None
 ):
     world = make_world(mode="auto")
-    world.upload("a", b"1")
-    world.lake.commit()
+    world.commit("a", b"1")
     slice_folder = next(iter(world.data())).rpartition("/")[0]
     kept = {world.orphan(f"{slice_folder}/x/_lakefs/1"), world.orphan(f"{slice_folder}/x/data/1")}
     world.age(days=30)
@@ -168,8 +165,7 @@ def test_a_repository_that_is_made_in_a_folder_while_a_run_deletes_keeps_that_fo
         world.orphan(f"data/inner/orphan{number}", b"x" * number)
         world.orphan(f"data/slice/orphan{number}", b"x" * number)
     world.age(days=2)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     there: set[str] = set()
 
     def make(number: int, keys: Sequence[str]) -> None:
@@ -190,8 +186,7 @@ def test_a_repository_that_was_made_in_a_folder_after_the_mark_keeps_that_folder
     kept = {world.upload("a", b"1"), world.orphan("data/inner/orphan", b"orphan")}
     world.orphan("data/slice/orphan", b"orphan 2")
     world.age(days=2)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     world.lake.catalog.repositories.create_repository("inner", f"{world.lake.namespace}/data/inner")
     assert bulk_delete(run, world.runner).status == "success"
     assert world.data() >= kept

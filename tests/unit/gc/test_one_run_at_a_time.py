@@ -43,8 +43,7 @@ def test_a_run_that_comes_to_no_plan_locks_nobody_out(monkeypatch: pytest.Monkey
 
 def test_a_lease_whose_holder_died_is_taken_over_after_its_expiry_and_the_old_holder_is_fenced_off() -> None:
     world, kept, gone = busy_world()
-    late = world.plan()
-    world.mark(late)
+    late = world.marked()
     world.age(hours=1, seconds=1)
     new = world.plan()
     assert new.plan.lease.fencing == late.plan.lease.fencing + 1
@@ -97,8 +96,7 @@ def test_a_holder_that_slept_while_another_run_came_and_went_makes_no_further_re
             return
         seen.append(set())  # the second run's own requests pass
         world.age(hours=1, seconds=1)
-        second = world.plan()
-        world.run(second)
+        second = world.collected()
         release_lease(second)
         assert second.plan.lease.fencing == late.plan.lease.fencing + 1
         assert world.data() == kept
@@ -113,13 +111,11 @@ def test_a_holder_that_slept_while_another_run_came_and_went_makes_no_further_re
 
 def test_a_run_that_slept_before_its_end_does_not_move_the_state_on() -> None:
     world, _, _ = busy_world()
-    late = world.plan()
-    world.mark(late)
+    late = world.marked()
     bulk_delete(late, LocalRunner())
     verify(late, LocalRunner())
     world.age(hours=1, seconds=1)
-    second = world.plan()
-    world.run(second)
+    second = world.collected()
     release_lease(second)
     with pytest.raises(LeaseHeldError, match="lost"):
         advance_state(late)

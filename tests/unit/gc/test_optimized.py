@@ -28,13 +28,11 @@ REPOSITORY = "lake"
 
 
 def grown_world(**settings: Any) -> World:
-    world = make_world(mode="auto", **settings)
-    world.rules(30)
+    world = make_world(mode="auto", **settings, rules=30)
     for number in range(5):
         world.upload(f"a{number}", b"%d" % number)
     world.lake.commit()
-    world.age(days=9)
-    world.collect()
+    world.collect_after(days=9)
     return world
 
 
@@ -46,31 +44,23 @@ def state_of(world: World) -> RunState:
     return state
 
 
-def run(world: World, **settings: Any) -> Run:
-    context = world.plan(**settings)
-    world.run(context)
-    return context
-
-
 def test_what_only_dropped_ranges_named_goes_and_what_others_name_too_stays() -> None:
     world = grown_world()
     twice = world.upload("shared", b"shared")
-    once = world.upload("gone", b"gone")
-    world.lake.commit()
+    once = world.commit("gone", b"gone")
     world.lake.catalog.branches.create_branch(REPOSITORY, "side", "main")
     world.lake.catalog.objects.delete_object(REPOSITORY, "main", "gone")
     world.lake.commit()
     world.lake.catalog.objects.delete_object(REPOSITORY, "side", "gone")
     world.lake.commit(branch="side")
     world.age(days=9)
-    assert run(world).plan.mode == "optimized"
+    assert world.collected().plan.mode == "optimized"
     assert {twice, once} <= world.data()
     world.age(days=25)
     for branch in ("main", "side"):
-        world.upload("tick", b"tick", branch)
-        world.lake.commit(branch=branch)
+        world.commit("tick", b"tick", branch)
     world.age(days=10)
-    context = run(world, mode="optimized")
+    context = world.collected(mode="optimized")
     assert context.plan.mode == "optimized"
     assert summary_of(context, "list_committed").counts["dropped_ranges"] >= 1
     assert once not in world.data()
@@ -80,14 +70,12 @@ def test_what_only_dropped_ranges_named_goes_and_what_others_name_too_stays() ->
 
 def test_a_dropped_range_that_is_gone_keeps_what_it_named_and_says_so() -> None:
     world = grown_world()
-    lost = world.upload("lost", b"lost")
-    world.lake.commit()
+    lost = world.commit("lost", b"lost")
     world.lake.catalog.objects.delete_object(REPOSITORY, "main", "lost")
     world.lake.commit()
     world.age(days=9)
-    context = run(world)
-    world.upload("x", b"x")
-    world.lake.commit()
+    context = world.collected()
+    world.commit("x", b"x")
     world.age(days=35)
     # The file of the range that is dropped now goes away.
     folder = context.folder
@@ -98,7 +86,7 @@ def test_a_dropped_range_that_is_gone_keeps_what_it_named_and_says_so() -> None:
         if not is_in_head(world, range_id):
             world.lake.objects.put(f"_lakefs/{range_id}", b"damaged")
     world.age(days=2)  # a young one might be of a commit that is just made, and would stop the run
-    context = run(world, mode="optimized")
+    context = world.collected(mode="optimized")
     assert context.plan.mode == "optimized"
     assert any("cannot be" in text for text in summary_of(context, "list_committed").warnings)
     assert lost in world.data()
@@ -117,7 +105,7 @@ def test_a_dry_run_and_a_failed_run_leave_the_state_alone() -> None:
     before = state_of(world)
     world.orphan("data/slice/orphan")
     world.age(days=2)
-    run(world, dry_run=True)
+    world.collected(dry_run=True)
     assert state_of(world) == before
     held = world.plan(max_delete_objects=0)
     with pytest.raises(RefusedError, match="max_objects"):
@@ -145,8 +133,7 @@ def test_a_state_that_breaks_in_the_middle_of_a_run_stops_it_and_the_next_is_cle
 def test_the_state_moves_on_only_from_where_the_run_began() -> None:
     world = grown_world()
     world.age(days=2)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     bulk_delete(context, LocalRunner())
     verify(context)
     context.state.put(POINTER, json.dumps({"name": "x", "sha256": "y"}).encode())
@@ -163,14 +150,14 @@ def test_what_was_kept_by_a_run_is_looked_at_again_by_the_next() -> None:
     # The same bytes again: the branch reads the new copy, and no answer names it.
     copy = world.upload("a0", b"0")
     world.age(days=9)
-    run(world)
+    world.collected()
     assert copy in world.data()
     world.age(days=9)  # its slice is covered now
-    run(world)
+    world.collected()
     assert copy in world.data()
     world.upload("a0", b"other")
     world.age(days=2)
-    context = run(world)
+    context = world.collected()
     assert summary_of(context, "slice_listing").counts["covered_slices"] >= 2
     assert copy not in world.data()
 
@@ -186,12 +173,12 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
     now = world.lake.clock()
     begin, end = now - timedelta(days=16), now - timedelta(days=13)
     window = {"window_begin": begin.isoformat(), "window_end": end.isoformat(), "slice_margin_hours": 50}
-    run(world, **window)
+    world.collected(**window)
     left = [address in world.data() for address in slices]
     assert left == [True, True, False, True]
-    run(world, **window)
+    world.collected(**window)
     assert [address in world.data() for address in slices] == left
-    run(world)
+    world.collected()
     assert not world.data() & set(slices)
 
 
@@ -201,11 +188,11 @@ def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None
     world.age(hours=40)
     late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")
     world.age(hours=12)
-    context = run(world)
+    context = world.collected()
     assert late in world.data()
     assert pending_rows(context)[late]["status"] == YOUNG
     world.age(days=1)
-    context = run(world)
+    context = world.collected()
     listing = summary_of(context, "slice_listing").counts
     assert listing["slices"] == listing["covered_slices"]
     assert late not in world.data()
@@ -213,19 +200,18 @@ def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None
 
 def test_the_same_content_on_a_branch_that_was_made_from_an_old_commit_is_looked_into() -> None:
     """Its head has no new range: only one that was in no head before."""
-    world = make_world(mode="auto", safety={"canary_branches": 1, "canary_objects": 1})
-    world.rules(30)
+    world = make_world(mode="auto", safety={"canary_branches": 1, "canary_objects": 1}, rules=30)
     for content in (b"%d", b"other %d"):
         for number in range(5):
             world.upload(f"a{number}", content % number)
         world.lake.commit()
     then = list(world.client.log(REPOSITORY, "main"))[1].id
     world.age(days=9)
-    run(world)
+    world.collected()
     world.lake.catalog.branches.create_branch(REPOSITORY, "old", then)
     copy = world.upload("a3", b"3", "old")
     world.age(days=2)
-    context = run(world)
+    context = world.collected()
     assert context.plan.mode == "optimized"
     assert copy in world.data()
     assert world.lake.read("a3", "old") == b"3"
@@ -256,8 +242,7 @@ def test_where_all_that_is_committed_lies_elsewhere_an_optimized_run_goes_on(
     elsewhere = f"file://{tmp_path}/elsewhere"
     for name in ("one", "two", "three"):
         open_writer(elsewhere).put(name, b"elsewhere")
-    world = make_world(mode="auto")
-    world.rules(30)
+    world = make_world(mode="auto", rules=30)
 
     def take_in(name: str) -> None:
         path = ImportPath("object", f"{elsewhere}/{name}", name)
@@ -271,17 +256,16 @@ def test_where_all_that_is_committed_lies_elsewhere_an_optimized_run_goes_on(
         return found["range_rows"], found["dropped_ranges"]
 
     take_in("one")
-    world.age(days=9)
-    world.collect()
-    assert counts(run(world, mode="optimized")) == (1, 0)
+    world.collect_after(days=9)
+    assert counts(world.collected(mode="optimized")) == (1, 0)
     take_in("two")
-    before = run(world, mode="optimized")
+    before = world.collected(mode="optimized")
     assert counts(before) == (2, 0)
     delete(world, "one")
     take_in("three")
     if lost:
         lose_ranges(world, before)
-    assert counts(run(world, mode="optimized")) == ((3, 1) if lost else (2, 1))
+    assert counts(world.collected(mode="optimized")) == ((3, 1) if lost else (2, 1))
 
 
 def lose_summary(context: Run) -> None:
@@ -299,20 +283,18 @@ def test_where_nothing_is_live_any_more_an_optimized_run_counts_nothing(
     lost: Callable[[Run], None] | None,
 ) -> None:
     """Its counts have what was added and what was taken away; where the base does not tell, that is too many."""
-    world = make_world(mode="auto")
-    world.rules(30)
+    world = make_world(mode="auto", rules=30)
     for path in ("a", "b"):
         world.upload(path, path.encode())
     world.lake.commit()
     world.age(days=9)
-    clean = world.plan()
-    world.run(clean)
+    clean = world.collected()
     if lost is not None:
         lost(clean)
-    assert summary_of(run(world, mode="optimized"), COMMITTED).counts["live_addresses"] == 2
+    assert summary_of(world.collected(mode="optimized"), COMMITTED).counts["live_addresses"] == 2
     delete(world, "a", "b")
     world.lake.commit("younger", allow_empty=True)
     world.age(days=31)
-    assert summary_of(run(world, mode="optimized"), COMMITTED).counts["live_addresses"] == (
+    assert summary_of(world.collected(mode="optimized"), COMMITTED).counts["live_addresses"] == (
         0 if lost is None else 4
     )

@@ -28,8 +28,7 @@ from tests.support.tries import HERE, STEPS, driver, undo
 def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
     """Each result that is made again, however equal, must be followed by all after it."""
     world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     undo(context, name)
     with pytest.raises(RefusedError):  # it is missing
         bulk_delete(context, HERE)
@@ -44,8 +43,7 @@ def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
 
 def test_sweep_refuses_a_plan_that_is_not_the_one_the_listing_was_made_for() -> None:
     world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     later = replace(context.plan, cutoff=context.plan.cutoff + timedelta(days=30))
     context.folder.write_json(PLAN, to_json(later))
     with pytest.raises(RefusedError, match="of plan"):
@@ -76,8 +74,7 @@ def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
 
 def test_a_dry_run_does_not_count_what_its_guards_did_not_see() -> None:
     world, _, _ = busy_world(dry_run=True)
-    context = world.plan(dry_run=True)
-    world.mark(context)
+    context = world.marked(dry_run=True)
     undo(context, "subtract")
     subtract(context, HERE)
     with pytest.raises(RefusedError, match="check_limits"):

@@ -20,10 +20,8 @@ from tests.support.tries import come_to
 
 @pytest.fixture
 def world() -> World:
-    world = make_world(mode="auto")
-    world.rules(30)
-    world.upload("a", b"first")
-    world.lake.commit()
+    world = make_world(mode="auto", rules=30)
+    world.commit("a", b"first")
     world.age(days=2)
     return world
 
@@ -42,8 +40,7 @@ def test_a_run_that_a_version_with_another_format_planned_is_not_carried_out(
 
 
 def test_an_earlier_run_of_another_format_is_named_though_nobody_can_tell_whose_it_is(world: World) -> None:
-    first = world.plan(dry_run=True)
-    world.run(first)
+    first = world.collected(dry_run=True)
     first.folder.write_json("plan.json", first.folder.read_json("plan.json") | {"format": runs.FORMAT - 1})
     world.age(hours=1)
     ((folder, found),) = earlier_runs(world.plan())

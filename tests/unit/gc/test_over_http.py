@@ -16,7 +16,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
-from dredge.lakefs import LakeFSClient, transport
+from dredge.lakefs import LakeFSClient
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
@@ -166,11 +166,9 @@ def test_a_defect_that_hides_live_objects_stops_the_run(tmp_path: Path, defect: 
         assert keys(lake) == before
 
 
-def test_an_ingress_that_answers_404_for_every_object_clears_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_pauses")
+def test_an_ingress_that_answers_404_for_every_object_clears_nothing(tmp_path: Path) -> None:
     """While lakeFS is redeployed; read as "not served", the object that the branch reads would be deleted."""
-    monkeypatch.setattr(transport.time, "sleep", lambda _: None)
     with lakefs_server(tmp_path) as lake:
         repository = lake.repository()
         living = {upload(repository, f"a{number:02d}", b"%d" % number) for number in range(30)}

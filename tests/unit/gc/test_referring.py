@@ -13,8 +13,7 @@ from dredge.errors import AlarmError, ConfigError, RefusedError, UnavailableErro
 from dredge.gc.config import GCConfig
 from dredge.gc.insight.base_run import open_base
 from dredge.gc.insight.cost import cost_of
-from dredge.gc.insight.proposals import as_now
-from dredge.gc.insight.what_if import what_if
+from dredge.gc.insight.what_if import as_now, what_if
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.referring import check_referring
@@ -32,8 +31,7 @@ pytestmark = pytest.mark.usefixtures("without_canaries")
 
 def importing(**settings: Any) -> World:
     world = with_importer(**settings)
-    world.upload("kept")
-    world.lake.commit()
+    world.commit("kept")
     return world
 
 
@@ -66,8 +64,7 @@ def test_what_another_repository_names_is_no_candidate(mode: str) -> None:
     stage_there(world, staged)
     garbage = world.orphan("data/slice/garbage")
     world.age(days=2)
-    run = world.plan(referring_repositories="*")
-    world.mark(run)
+    run = world.marked(referring_repositories="*")
     assert run.plan.mode == ("optimized" if mode == "auto" else "clean")
     assert candidates(run) == {garbage}
     assert {imported, staged} <= world.data()
@@ -84,8 +81,7 @@ def test_what_another_repository_has_staged_stays(read_kv: bool, monkeypatch: py
     world = with_importer(read_kv=read_kv)
     if read_kv:
         open_as(Snapshots(world), monkeypatch)
-    world.upload("kept")
-    world.lake.commit()
+    world.commit("kept")
     staged, garbage = world.orphan("data/slice/staged"), world.orphan("data/slice/garbage")
     stage_there(world, staged)
     world.age(days=2)
@@ -158,8 +154,7 @@ def test_an_import_after_the_mark_is_found_by_the_re_check() -> None:
     world = importing()
     imported, garbage = world.orphan("data/one/x"), world.orphan("data/two/x")
     world.age(days=2)
-    run = world.plan(referring_repositories=OTHER)
-    world.mark(run)
+    run = world.marked(referring_repositories=OTHER)
     assert {imported, garbage} <= candidates(run)
     import_data(world, "data/one/")
     for step in (lambda r, _: approve(r), bulk_delete, verify, lambda r, _: save_report(r)):
@@ -172,8 +167,7 @@ def test_what_is_staged_there_after_the_mark_is_found_by_the_re_check() -> None:
     world = importing()
     staged, garbage = world.orphan("data/one/x"), world.orphan("data/two/x")
     world.age(days=2)
-    run = world.plan(referring_repositories=OTHER)
-    world.mark(run)
+    run = world.marked(referring_repositories=OTHER)
     stage_there(world, staged)
     approve(run)
     bulk_delete(run, world.runner)
@@ -216,8 +210,7 @@ def test_an_import_while_workers_delete_leaves_the_candidates() -> None:
             import_data(world, "data/slice/")
             looks.wait_for(4)
 
-    run = world.plan(referring_repositories=OTHER)
-    world.mark(run)
+    run = world.marked(referring_repositories=OTHER)
     approve(run)
     looks = Looks(world, OTHER)
     with deleting(before=before):
@@ -241,8 +234,7 @@ def test_a_repository_that_was_made_while_workers_delete_is_read_before_they_go_
             import_data(world, "data/slice/", "late")
             time.sleep(0.3)  # the driver looks meanwhile
 
-    run = world.plan(referring_repositories="*")
-    world.mark(run)
+    run = world.marked(referring_repositories="*")
     approve(run)
     with deleting(before=before):
         bulk_delete(run, world.runner)
@@ -253,12 +245,10 @@ def test_a_repository_that_was_made_while_workers_delete_is_read_before_they_go_
 def test_an_import_between_two_marks_begins_the_wait_anew() -> None:
     world = importing(unsafe_grace_seconds=None, grace_hours=20.0, referring_repositories=OTHER)
     imported, garbage = world.orphan("data/one/x"), world.orphan("data/two/x", b"of another size")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     import_data(world, "data/one/")
     world.age(days=1)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     assert garbage not in world.data()
     assert imported in world.data()
     assert pending_rows(run)[imported]["status"] == "live"
@@ -342,8 +332,7 @@ def test_a_repository_that_refers_no_more_makes_the_next_run_a_clean_one() -> No
     world.age(days=9)
     world.collect(referring_repositories=OTHER)
     world.age(days=1)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     assert run.plan.mode == "clean"
     assert imported not in world.data()
     assert summary_of(run, "subtract").details["drift"]["unexplained_objects"] == 0
@@ -361,8 +350,7 @@ def test_why_names_the_repository_that_keeps_an_object() -> None:
 def test_what_another_repository_keeps_is_a_kind_of_its_own_and_no_rule_would_free_it() -> None:
     world = with_importer()
     expired(world)
-    run = world.plan(dry_run=True, referring_repositories=OTHER)
-    world.run(run)
+    run = world.collected(dry_run=True, referring_repositories=OTHER)
     base = open_base(run.plan.run_uri)
     assert to_json(cost_of(base))["kinds"]["referring"]["objects"] == 1
     (as_it_is,) = what_if(base, as_now(base.rules))

@@ -20,12 +20,10 @@ def requests_of_optimized_run(
     world = make_world(safety=SAMPLED, **settings)
     store_of(world, monkeypatch)
     world.rules(30)
-    world.upload("keep")
-    world.lake.commit()
+    world.commit("keep")
     for number in range(branches):
         world.lake.catalog.branches.create_branch(world.lake.repository, f"b{number:03d}", "main")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     for number in range(changed):
         world.upload("new", f"new {number}".encode(), f"b{number:03d}")
     world.age(hours=1)

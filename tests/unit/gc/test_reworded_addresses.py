@@ -18,8 +18,7 @@ WORDED = ("data/odd/pct x", "data/odd/q")
 def odd_world(is_committed: bool = True) -> tuple[World, set[str]]:
     """Objects that live under odd keys, garbage under the keys that the server shows for them, and other garbage: the
     world, and what must stay."""
-    world = make_world()
-    world.rules(30)
+    world = make_world(rules=30)
     for key in LIVE:
         world.orphan(key, b"alive!")
         stage_again(world, key, path=key, size_bytes=6)

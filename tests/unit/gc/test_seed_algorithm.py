@@ -11,18 +11,15 @@ from tests.support.seed_algorithm import TOKEN_EXPIRY, clean_run, optimized_run
 
 
 def old_world() -> World:
-    world = make_world(mode="optimized")
-    world.rules(30)
-    world.upload("old", b"old")
-    world.lake.commit()
+    world = make_world(mode="optimized", rules=30)
+    world.commit("old", b"old")
     world.age(days=10)
     return world
 
 
 def test_what_was_staged_and_committed_at_once_and_is_reset_later_still_lives() -> None:
     world = old_world()
-    address = world.upload("report", b"1")
-    world.lake.commit()
+    address = world.commit("report", b"1")
     # New metadata stages the committed address again.
     world.lake.catalog.objects.update_user_metadata("lake", "main", "report", {"owner": "me"})
     world.age(days=2)
@@ -39,8 +36,7 @@ def test_what_was_staged_and_committed_at_once_and_is_reset_later_still_lives() 
 
 def test_what_was_committed_before_a_run_in_a_slice_too_young_for_it_still_lives() -> None:
     world = old_world()
-    address = world.upload("report", b"1")
-    world.lake.commit()
+    address = world.commit("report", b"1")
     opened = slice_time(address.rpartition("/")[0])
     assert opened is not None
     assert opened > world.lake.clock() - TOKEN_EXPIRY
@@ -55,17 +51,14 @@ def test_what_was_committed_before_a_run_in_a_slice_too_young_for_it_still_lives
 
 def test_what_only_an_expired_commit_named_is_found() -> None:
     world = old_world()
-    address = world.upload("report", b"1")
-    world.lake.commit()
-    world.upload("report", b"2")
-    world.lake.commit()
+    address = world.commit("report", b"1")
+    world.commit("report", b"2")
     world.age(days=9)
     _, saved = clean_run(world)
     world.collect()
     assert address in world.data()
     world.age(days=25)
-    world.upload("other", b"3")
-    world.lake.commit()
+    world.commit("other", b"3")
     world.age(days=10)
     deleted, _ = optimized_run(world, saved)
     assert address not in deleted, "the text looks at uncommitted objects only"

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
 from dredge.errors import ConflictError, OvertakenError, RefusedError
-from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, release_lease
 from dredge.gc.run import PLAN
@@ -24,8 +24,8 @@ from dredge.gc.steps import (
 from dredge.runs import ledger
 from dredge.runs.lease import hand_over
 from dredge.storage import DeleteOutcome, open_writer
-from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
+from tests.support.memory_store import MemoryDeleter
 from tests.support.orphans import MOMENTS, Moment, sleep_once, unchanged
 from tests.support.tries import HERE, STEPS, come_to, die, driver
 
@@ -84,8 +84,7 @@ def test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none(name: str
 @pytest.mark.parametrize("done", [True, False], ids=["was done", "only began"])
 def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(done: bool) -> None:
     world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
-    orphan = world.plan()
-    world.mark(orphan)
+    orphan = world.marked()
     retry = driver(world, orphan)
     made: list[int] = []
     if not done:
@@ -105,32 +104,23 @@ def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(done: bool)
     assert summary_of(retry, ledger.STEP).counts["deleted_objects"] == len(gone)
 
 
-def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(stand_in: Any) -> None:
     """A throttled deleter waits and tries again. Its look through the gate is old by then."""
     world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
-    orphan = world.plan()
-    world.mark(orphan)
+    orphan = world.marked()
     retry = driver(world, orphan)
-    honest = sweep.open_deleter
     alive: list[str] = []
 
-    class Busy:
-        def __init__(self, uri: str) -> None:
-            self.uri = uri
+    def busy(honest: Any, deleter: MemoryDeleter, keys: Sequence[str], *gate: Any) -> list[DeleteOutcome]:
+        done: list[DeleteOutcome] = honest(deleter, keys[:1], *gate)
+        if not alive and len(keys) > 1:
+            alive.append(keys[1])
+            stage_again(world, keys[1])  # by another length than that of all the others
+            world.lake.commit()
+            bulk_delete(retry, HERE)
+        return done + honest(deleter, keys[1:], *gate)
 
-        def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-            inner = honest(self.uri)
-            done = inner.delete(keys[:1], may_send)
-            if not alive and len(keys) > 1:
-                alive.append(keys[1])
-                stage_again(world, keys[1])  # by another length than that of all the others
-                world.lake.commit()
-                bulk_delete(retry, HERE)
-            return done + inner.delete(keys[1:], may_send)
-
-    monkeypatch.setattr(sweep, "open_deleter", Busy)
+    stand_in(MemoryDeleter.delete, busy)
     with pytest.raises(OvertakenError, match="step bulk_delete"):
         bulk_delete(orphan, HERE)
     assert world.data() == kept | set(alive)
@@ -141,8 +131,7 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
 def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
     """The run was ended while it checked again: nobody waits for it any more."""
     world, kept, gone = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
+    orphan = world.marked()
     with (
         world.during("prepare_uncommitted", lambda: release_lease(orphan)),
         deleting() as requests,
@@ -156,8 +145,7 @@ def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
 def test_a_driver_that_lost_its_lease_fences_nobody_off() -> None:
     """Only who may go on claims a try: else the step of the run that goes on would end for nothing."""
     world, kept, _ = busy_world()
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     grant = acquire_lease(GCConfig(repository="lake"), context.plan.lease.holder, world.client)
     old = driver(world, context)
     assert hand_over(context.folder.writer, PLAN, grant)

@@ -16,8 +16,7 @@ from tests.support.undo import small_world
 
 def swept() -> tuple[World, Run, set[str]]:
     world, _, gone = small_world("quarantine")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     return world, run, gone
 
 
@@ -36,8 +35,7 @@ def test_a_run_is_opened_as_its_plan_made_it_and_for_its_own_repository_alone() 
 
 def test_a_run_that_deleted_nothing_is_not_opened() -> None:
     world, _, _ = small_world("quarantine")
-    dry = world.plan(dry_run=True)
-    world.run(dry)
+    dry = world.collected(dry_run=True)
     with pytest.raises(ConfigError, match=dry.plan.run_id):
         open_swept(dry.plan.run_uri)
     world.age(minutes=1)

@@ -45,8 +45,7 @@ def look_alikes(world: World) -> dict[str, str]:
     catalog.branches.create_branch(name, "hidden", "main", hidden=True)
     made["staged on a hidden branch"] = world.upload("hidden", b"hidden", "hidden")
     catalog.branches.create_branch(name, "feature", "main")
-    made["committed on another branch"] = world.upload("feature", b"feature", "feature")
-    world.lake.commit("feature", "feature")
+    made["committed on another branch"] = world.commit("feature", b"feature", "feature")
     made["copied from"] = world.upload("source", b"copy me")
     made["copied to"] = world.lake.address(
         catalog.objects.copy_object(name, "main", "target", source_path="source")
@@ -63,8 +62,7 @@ def test_every_kind_of_garbage_goes_and_every_look_alike_stays(shard_values: int
     world = make_world(tuning={"shard_values": shard_values, "part_rows": 2, "candidate_rows": 2})
     world.runner = Parallel()
     world.rules(30)
-    base = world.upload("base", b"base")
-    world.lake.commit()
+    base = world.commit("base", b"base")
     garbage = garbage_of_every_kind(world)
     living = look_alikes(world)
     world.age(days=2)
@@ -78,36 +76,26 @@ def test_every_kind_of_garbage_goes_and_every_look_alike_stays(shard_values: int
 
 
 def test_expired_commits_let_go_and_active_ones_do_not() -> None:
-    world = make_world()
-    world.rules(30)
-    first = world.upload("a", b"first")
-    world.lake.commit("first")
-    second = world.upload("a", b"second")
-    world.lake.commit("second")
+    world = make_world(rules=30)
+    first = world.commit("a", b"first")
+    second = world.commit("a", b"second")
     world.age(days=40)
-    third = world.upload("a", b"third")
-    world.lake.commit("third")
-    world.age(days=2)
-    world.collect()
+    third = world.commit("a", b"third")
+    world.collect_after(days=2)
     # The newest commit beyond the threshold stays: a reader could still have been at it.
     assert world.data() == {second, third}
     assert first not in world.data()
 
 
 def test_a_dangling_commit_expires_by_the_default_rule() -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("base", b"base")
-    world.lake.commit()
+    world = make_world(rules=30)
+    world.commit("base", b"base")
     world.lake.catalog.branches.create_branch(world.lake.repository, "topic", "main")
-    dangling = world.upload("topic", b"topic", "topic")
-    world.lake.commit("topic", "topic")
+    dangling = world.commit("topic", b"topic", "topic")
     world.lake.catalog.branches.delete_branch(world.lake.repository, "topic")
-    world.age(days=10)
-    world.collect()
+    world.collect_after(days=10)
     assert dangling in world.data()
-    world.age(days=30)
-    world.collect()
+    world.collect_after(days=30)
     assert dangling not in world.data()
 
 
@@ -134,8 +122,7 @@ def test_a_run_writes_what_the_vendors_collector_writes() -> None:
     world.upload("a", b"1")
     orphan = world.orphan("data/slice/x,y")
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     summary = json.loads(context.folder.writer.get("summary.json"))
     assert summary["success"] is True
     assert summary["num_deleted_objects"] == 1

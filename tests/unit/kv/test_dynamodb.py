@@ -9,19 +9,9 @@ import pytest
 from dredge.errors import ConfigError, UnavailableError
 from dredge.kv import KeyNotFoundError
 from dredge.kv.dynamodb import TRIES, DynamoStore, TableAddress
-from tests.support.dynamodb import Faults, dynamodb_server, table_url
+from tests.support.dynamodb import Faults, table_url
 
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with dynamodb_server() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+pytestmark = pytest.mark.usefixtures("aws_credentials")
 
 
 @pytest.fixture

@@ -10,19 +10,9 @@ from dredge.errors import ConfigError
 from dredge.kv.dynamodb import DynamoStore
 from dredge.kv.dynamodb_rows import DynamoRows, RateLimiter
 from dredge.kv.rows import Guard, ReadRate, Row
-from tests.support.dynamodb import Faults, dynamodb_server, table_url
+from tests.support.dynamodb import Faults, table_url
 
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with dynamodb_server() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+pytestmark = pytest.mark.usefixtures("aws_credentials")
 
 
 @pytest.fixture

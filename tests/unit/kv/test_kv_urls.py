@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from dredge.errors import ConfigError, UnavailableError
 from dredge.kv import open_store
 from dredge.kv.opening import open_row_cleaner, open_row_reader
 from dredge.kv.postgres import PostgresStore
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
 
 _OPENERS = (open_store, open_row_reader, open_row_cleaner)
@@ -49,12 +48,6 @@ _MALFORMED = (
     f"dynamodb://table?region=eu-west-1&endpoint=http://127.0.0.1:1%3F{SECRET}",
     f"dynamodb://table?region=eu-west-1&endpoint={SECRET}",
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
 
 
 @pytest.mark.parametrize("url", _MALFORMED, ids=range(len(_MALFORMED)))

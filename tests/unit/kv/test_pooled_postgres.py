@@ -22,7 +22,7 @@ from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
 from tests.support.pooler import pooler
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer
 
 _SESSION = (
     "SELECT name, setting FROM pg_settings WHERE source = 'session' AND name NOT LIKE 'transaction%'"
@@ -33,12 +33,6 @@ _SESSION = (
     " UNION ALL SELECT 'cursor', name FROM pg_cursors WHERE is_holdable"
 )
 """Everything that a client can leave in a session."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
 
 
 @pytest.fixture

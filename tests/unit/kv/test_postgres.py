@@ -11,13 +11,7 @@ import pytest
 from dredge.errors import ConfigError, RefusedError, UnavailableError
 from dredge.kv import KeyNotFoundError
 from dredge.kv.postgres import PostgresStore, fnv1a_32
-from tests.support.postgres import PostgresServer, postgres_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
+from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,7 @@ from dredge.errors import RefusedError, UnavailableError
 from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, GuardFailedError, Row
-from tests.support.postgres import PostgresServer, postgres_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
+from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")

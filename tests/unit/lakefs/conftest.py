@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.lakefs import LakeFSClient
-from dredge.lakefs import transport as transport_module
 from tests.support.http import Script, scripted_server
 
 
@@ -21,5 +20,5 @@ def client(server: Script) -> LakeFSClient:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module.time, "sleep", lambda _: None)
+def quick(no_pauses: None) -> None:
+    """Tries follow each other at once."""

@@ -151,8 +151,7 @@ def test_names_and_paths_are_sent_exactly(server: Script, client: LakeFSClient) 
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("gc_rules_without_branches", Rules(30, {})), ("error_rules_none", None)],
+    ("name", "expected"), [("gc_rules_without_branches", Rules(30, {})), ("error_rules_none", None)]
 )
 def test_rules_without_branches_come_as_null_and_none_come_as_404(
     server: Script, client: LakeFSClient, name: str, expected: Rules | None

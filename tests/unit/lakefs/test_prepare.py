@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import (
-    ConfigError,
-    DredgeError,
-    FormatError,
-    RefusedError,
-    UnavailableError,
-)
+from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError, UnavailableError
 from dredge.lakefs import LakeFSClient, PreparedCommits
 from tests.support.captured import captured_answer
 from tests.support.http import Asked, Script

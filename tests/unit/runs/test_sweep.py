@@ -10,14 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import (
-    ConfigError,
-    DefectError,
-    DredgeError,
-    FormatError,
-    LeaseHeldError,
-    PartialError,
-)
+from dredge.errors import ConfigError, DefectError, DredgeError, FormatError, LeaseHeldError, PartialError
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, publish, write_look

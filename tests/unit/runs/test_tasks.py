@@ -13,17 +13,11 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.gc.verify import VerifyTask, verify_parts
+from dredge.gc.verify import verify_parts
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import Json, to_json
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import (
-    LocalRunner,
-    Stores,
-    WorkerRun,
-    partition_function,
-    waiting_function,
-)
+from dredge.runs.tasks import LocalRunner, Stores, WorkerRun, partition_function, waiting_function
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
 
@@ -139,8 +133,8 @@ def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:
         folder = RunFolder(open_writer(stores.run_uri), stores.run_id)
         living = folder.write_table("verify", 0, pa.table({"address": pa.array([], pa.string())}), "living")
         config = verify_parts._types[0](threads=1, run_length=1, living=living)
-        (found,) = verify_parts.spread(runner, "verify", stores, config, [VerifyTask(settled=[])])
-    assert found.checked == 0
+        (found,) = verify_parts.spread(runner, "verify", stores, config, [[]])
+    assert found == []
 
 
 @pytest.mark.parametrize(

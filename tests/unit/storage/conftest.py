@@ -12,3 +12,8 @@ from tests.support.objectstore import moto_server
 def moto_options() -> Iterator[StorageOptions]:
     with moto_server() as options:
         yield options
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_order() -> None:
+    """Parallel calls are made in threads here."""

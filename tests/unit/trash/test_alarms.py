@@ -18,12 +18,12 @@ from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row, show
 from dredge.runs.consents import read_consents
 from dredge.storage import open_writer
-from dredge.trash.alarms import acknowledge_alarms, named_after_removal, put_back_named, verify_open_run
+from dredge.trash.alarms import named_after_removal, put_back_named, verify_open_run
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.look import read_look
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
-from dredge.undo.alarms import open_alarms, read_alarms, read_rows
+from dredge.undo.alarms import acknowledge_alarms, open_alarms, read_alarms, read_rows
 from tests.support.kv_world import DAY, START, World
 from tests.support.memory_rows import MemoryRows
 from tests.support.memory_store import forget_memory_store
@@ -63,8 +63,8 @@ def test_nothing_is_removed_until_a_person_acknowledges_the_alarm(ground: Ground
     assert found.text in ground.scan().notes[0]
 
     with pytest.raises(ConfigError):
-        acknowledge_alarms(ground.state.writer, " ")
-    assert acknowledge_alarms(ground.state.writer, "a slow reset", "ann") == [found]
+        acknowledge_alarms(ground.state.writer, "trash", " ")
+    assert acknowledge_alarms(ground.state.writer, "trash", "a slow reset", "ann") == [found]
     assert ground.clean().rows_removed == 2
     assert not list(ground.world.kv.scan(other))
     assert ground.orphan_rows() == 2
@@ -74,7 +74,7 @@ def test_nothing_is_removed_until_a_person_acknowledges_the_alarm(ground: Ground
 
 def test_what_was_acknowledged_does_not_alarm_twice_unless_it_is_removed_again(ground: Ground) -> None:
     alarm(ground)
-    acknowledge_alarms(ground.state.writer, "looked into")
+    acknowledge_alarms(ground.state.writer, "trash", "looked into")
     ground.clean()
     ground.clean(DAY)
     assert len(read_alarms(ground.state.writer)) == 1
@@ -159,7 +159,7 @@ def test_the_command_lists_alarms_and_ends_them(ground: Ground) -> None:
 
 def test_an_alarm_that_cannot_be_read_counts_as_open(ground: Ground) -> None:
     alarm(ground)
-    acknowledge_alarms(ground.state.writer, "looked into")
+    acknowledge_alarms(ground.state.writer, "trash", "looked into")
     (key,) = [item.key for item in ground.state.writer.list_level("alarms/").objects if ".json" in item.key]
     ground.state.writer.put(key, b"{")
     with pytest.raises(FormatError):

@@ -12,13 +12,13 @@ import pytest
 from dredge import xid
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.kv.rows import Guard, GuardFailedError, Row
-from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import Applier, NamedAgainError, Outcome, named_now
 from dredge.trash.findings import TrashFinding
 from dredge.trash.look import read_references
 from dredge.trash.names import ACTIONS, REPOSITORIES
 from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from dredge.trash.undo import UndoLog
+from dredge.undo.alarms import acknowledge_alarms
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground, applier, fates, key_of, partition_of
 
@@ -119,7 +119,7 @@ def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(g
     assert ground.orphan_rows() == 2
     assert ground.report()["status"] == "stopped"
     assert ground.state.open_run() is None, "what it took is back: there is nothing to verify"
-    acknowledge_alarms(ground.state.writer, "looked into")
+    acknowledge_alarms(ground.state.writer, "trash", "looked into")
     assert ground.clean().status == "done"
 
 
@@ -133,7 +133,7 @@ def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: G
         ground.clean()
     assert (caught.value.kind, caught.value.exit_code) == ("alarm", 10)
     assert ground.orphan_rows() == 2
-    acknowledge_alarms(ground.state.writer, "looked into")
+    acknowledge_alarms(ground.state.writer, "trash", "looked into")
     assert ground.clean().status == "done"
     assert not ground.scan().findings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -126,12 +127,24 @@ def test_a_marker_does_not_come_back_to_a_token_of_a_repository_whose_record_was
 ) -> None:
     world, token = ground.world, ground.world.stage(ground.main)
     world.queue(ground.main)
-    unqueue(world.store, ground.state, clock=world.store.machine_clock, dry_run=False)
+    unqueued(world, ground.state)
     world.kv.delete(b"graveler", b"repos/lake")
     told = restore(world.store, ground.state, ground.state.runs()[0], dry_run=False)
     assert told["markers_of_live_tokens"] == 1
     assert not list(world.kv.scan(MARKERS))
     assert list(world.kv.scan(token))
+
+
+def queued() -> tuple[World, bytes, str]:
+    """A world whose only branch has a token in the drop queue; with its repository's partition."""
+    world = World()
+    partition, token = world.repository("lake")
+    world.queue(token)
+    return world, partition, token
+
+
+def unqueued(world: World, state: TrashState) -> list[dict[str, Any]]:
+    return unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
 
 
 TOKEN = b"orchard-pfx:5bbc0db9-1b21-4ed1-ba81-0dc3d555b68f"
@@ -157,10 +170,8 @@ def test_the_marker_of_a_real_servers_live_token_goes_and_nothing_else(state: Tr
 
 
 def test_restoring_a_run_does_not_queue_a_token_that_a_branch_names(state: TrashState) -> None:
-    world = World()
-    _, token = world.repository("lake")
-    world.queue(token)
-    unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    world, *_ = queued()
+    unqueued(world, state)
     (run,) = state.runs()
     for dry_run in (True, False):
         told = restore(world.store, state, run, dry_run=dry_run)
@@ -177,18 +188,16 @@ def test_the_marker_of_a_token_that_nothing_names_stays(state: TrashState) -> No
     partition, dying = world.repository("dying")
     world.record(partition, state=1)
     world.queue(dying)
-    assert unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False) == []
+    assert unqueued(world, state) == []
     assert len(list(world.kv.scan(b"cleanup-tokens"))) == 2
 
 
 def test_a_branch_that_lets_go_of_the_token_meanwhile_keeps_the_marker(state: TrashState) -> None:
-    world = World()
-    partition, token = world.repository("lake")
-    world.queue(token)
+    world, partition, token = queued()
     world.store.before_delete.append(
         lambda: world.branch(partition, "main", "head", world.token("lake", "main"))
     )
-    done = unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    done = unqueued(world, state)
     assert [line["fate"] for line in done] == ["changed"]
     assert Row(b"cleanup-tokens", token.encode(), b"stub-value") in world.store.all_rows()
 
@@ -204,38 +213,32 @@ def test_only_branches_that_name_the_token_are_told_and_guard_it(state: TrashSta
     world.store.before_delete.append(
         lambda: world.branch(partition, "other", "head", world.token("lake", "other"))
     )
-    (done,) = unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    (done,) = unqueued(world, state)
     assert done == {"token": token, "branches": ["main", "side"], "fate": "removed"}
 
 
 def test_a_marker_is_in_the_undo_log_before_it_goes(state: TrashState) -> None:
-    world = World()
-    _, token = world.repository("lake")
-    world.queue(token)
+    world, _, token = queued()
     logged: list[Row] = []
     world.store.before_delete.append(lambda: logged.extend(state.undo(state.runs()[0]).read()))
-    unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    unqueued(world, state)
     assert logged == [Row(b"cleanup-tokens", token.encode(), b"stub-value")]
 
 
 def test_a_marker_that_changed_meanwhile_stays(state: TrashState) -> None:
-    world = World()
-    _, token = world.repository("lake")
-    world.queue(token)
+    world, _, token = queued()
     world.store.before_delete.append(lambda: world.kv.set(b"cleanup-tokens", token.encode(), b"new"))
-    (done,) = unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    (done,) = unqueued(world, state)
     assert done["fate"] == "changed"
     assert world.kv.get(b"cleanup-tokens", token.encode()) == b"new"
 
 
 def test_markers_of_another_store_than_the_folders_stay(state: TrashState) -> None:
-    world = World()
-    _, token = world.repository("lake")
-    world.queue(token)
+    world, *_ = queued()
     unqueue(world.store, state, clock=world.store.machine_clock)
     world.kv.set(b"auth", b"installation_id", b"two")
     with pytest.raises(RefusedError):
-        unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+        unqueued(world, state)
     assert len(list(world.kv.scan(b"cleanup-tokens"))) == 1
 
 

@@ -18,6 +18,8 @@ from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.steps import release_lease
 from dredge.hashing import hash64
 from dredge.runs.clock import Coverage
+from dredge.runs.conditional import change_file
+from dredge.runs.payload import from_file
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectReader, ObjectWriter, open_deleter, open_writer
@@ -201,22 +203,19 @@ def test_ending_changes_the_time_and_narrowing_what_it_holds(state: ObjectWriter
 
 
 @pytest.mark.parametrize("changes", [4, 5])
-def test_a_pin_that_somebody_else_changes_is_read_anew_some_times(
-    changes: int, state: ObjectWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, honest, left = pin(state), pins.replace_tagged, [changes]  # type: ignore[attr-defined]
+def test_a_pin_that_somebody_else_changes_is_read_anew_some_times(changes: int, state: ObjectWriter) -> None:
+    made, others = pin(state), [*range(changes)]
 
-    def late(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> bool:
-        if left[0]:
-            left[0] -= 1
-            write_pin(state, replace(made, size_bytes=100 + left[0]))
-        return bool(honest(writer, key, data, etag))
+    def end(value: Any) -> Pin:
+        found = from_file(Pin, value)
+        if others:
+            write_pin(state, replace(made, size_bytes=100 + others.pop()))
+        return replace(found, until=NOW - DAY)
 
-    monkeypatch.setattr(pins, "replace_tagged", late)
     if changes == 5:
         with pytest.raises(ConflictError):
-            end_pin(state, "one", NOW - DAY)
+            change_file(state, "pins/one.json", end)
         assert read_pins(state) == [replace(made, size_bytes=100)]
     else:
-        end_pin(state, "one", NOW - DAY)
+        assert change_file(state, "pins/one.json", end) is not None
         assert read_pins(state) == [replace(made, size_bytes=100, until=NOW - DAY)]

@@ -95,16 +95,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode[M: Message](kind: type[M], data: bytes, name: str | Callable[[], str]) -> M:
-    """Parse a message.
-
-    Args:
-        kind: the message class.
-        data: its bytes.
-        name: for error messages; may be a function.
-
-    Raises:
-        FormatError: the bytes are not such a message.
-    """
+    """Parse a message."""
     message = kind()
     try:
         message.ParseFromString(data)

@@ -3,10 +3,9 @@
     uv run --isolated --no-project --with grpcio-tools==1.75.1 --with setuptools \\
         python dredge/lakefs/files/messages/generate.py
 
-That compiler is of protobuf 6.31, the oldest supported version: generated code runs with its own version and
-all later ones of this major version and the next. The generated files are committed, so that using Dredge needs no
-compiler; a test generates them again with the compiler of the development environment, and compares all but the
-version.
+That compiler is of protobuf 6.31, the oldest supported version: generated code runs with its own version and all later
+ones of this major version and the next. The generated files are committed, so that using Dredge needs no compiler; a
+test generates them again with the compiler of the development environment, and compares all but the version.
 """
 
 from __future__ import annotations
@@ -19,17 +18,7 @@ ROOT = FOLDER.parents[3]
 
 
 def generate(out: Path = ROOT) -> list[Path]:
-    """Write a `_pb2.py` and a `_pb2.pyi` for every .proto file.
-
-    Args:
-        out: folder that takes the generated tree (`dredge/lakefs/files/messages/…` below it).
-
-    Returns:
-        The files written.
-
-    Raises:
-        RuntimeError: the compiler refused a file; it has said why on stderr.
-    """
+    """Write a `_pb2.py` and a `_pb2.pyi` for every .proto file."""
     import grpc_tools  # type: ignore[import-untyped]
     from grpc_tools import protoc
 

@@ -69,16 +69,12 @@ def read_addresses(
     """Read columns of a range.
 
     Args:
-        name: for errors.
         columns: some of `COLUMNS`, in the order wanted: address and etag are strings, key is binary, address_type
             uint8, size int64, the hashes uint64.
         expected: data in the metarange; another range is refused.
 
     Returns:
         A row for each record, in key order.
-
-    Raises:
-        FormatError: damaged, no range of entries, or not the expected range. The message names file and place.
     """
     ((_, rows),) = decode_ranges([(name, data)], columns, {name: expected} if expected else None)
     return rows
@@ -93,14 +89,6 @@ def decode_ranges(
 
     Args:
         files: name and content, best sorted by their first keys, to make versions of a range neighbours.
-        columns: as for `read_addresses`.
-        expected: data in metaranges, by name; others are not compared.
-
-    Yields:
-        Name and rows of each, in the order given.
-
-    Raises:
-        FormatError: as `read_addresses`.
     """
     wanted = tuple(columns)
     many = sum(known.count for known in (expected or {}).values()) > MANY

@@ -39,15 +39,9 @@ class Envelope:
     """Everything about a table except its records.
 
     Attributes:
-        properties: all table properties, name to raw bytes.
         index: the index block; the top block of a two-level index.
         two_level: whether its entries point to partitions of the index rather than to data blocks.
-        data_size: size in bytes of all data blocks, at the start of the file.
-        records: number of records.
-        blocks: number of data blocks.
         key_bytes: total size of the keys, each with its trailer.
-        value_bytes: total size of the values.
-        max_key: the last record's key, or empty.
     """
 
     properties: dict[str, bytes]
@@ -85,13 +79,7 @@ def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int 
     """Read and check footer, metaindex and properties.
 
     Args:
-        data: the whole file.
-        name: the file, for errors.
         kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
-        expected_count: number of records, according to a metarange.
-
-    Raises:
-        FormatError: damaged, not such a table, or not the expected table.
     """
     footer = get_footer(data, name)
     if footer.metaindex.end != len(data) - FOOTER_SIZE:

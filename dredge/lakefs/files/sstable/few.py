@@ -45,16 +45,7 @@ def read_few(
 def read_strictly(
     data: bytes, name: str, columns: Sequence[str], count: int | None = None, max_key: bytes = b""
 ) -> pa.RecordBatch:
-    """Read columns of a range by the strict reader.
-
-    Args:
-        columns: some of `COLUMNS`.
-        count: number of records, according to the metarange; None if unknown.
-        max_key: the last key, according to the metarange; empty if unknown.
-
-    Raises:
-        FormatError: damaged, or not the expected range.
-    """
+    """Read columns of a range by the strict reader."""
     records = read_table(data, name, kind=RANGES, expected_count=count).records
     if max_key and (not records or records[-1].key != max_key):
         raise damaged(name, "records", f"the last key is not {max_key!r}")

@@ -77,13 +77,7 @@ class Footer:
 
 
 def damaged(name: str, place: str, problem: str) -> FormatError:
-    """The error for a damaged table.
-
-    Args:
-        name: name of the file.
-        place: where in the file the damage is.
-        problem: half a sentence.
-    """
+    """The error for a damaged table."""
     return FormatError(f"{name}: {place}: {problem}")
 
 
@@ -101,11 +95,6 @@ def put_uvarint(value: int) -> bytes:
 
 def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Decode an unsigned number of at most 64 bits.
-
-    Args:
-        data: bytes to read from.
-        at: position of its first byte.
-        end: limit of its position.
 
     Returns:
         The number, and the position after it.
@@ -195,17 +184,7 @@ class BlockEntry(NamedTuple):
 
 
 def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
-    """Load a block: verify its checksum and uncompress it.
-
-    Args:
-        data: the whole file.
-        handle: where the block is.
-        name: name of the file, for error messages.
-        place: name of the block, for error messages.
-
-    Raises:
-        FormatError: it is outside the file, its checksum is wrong, or it cannot be uncompressed.
-    """
+    """Load a block: verify its checksum and uncompress it."""
     where = f"{place} at {handle}"
     if handle.end > len(data):
         raise damaged(name, where, f"outside the file of {len(data)} bytes")
@@ -230,16 +209,7 @@ def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
 
 
 def block_entries(block: bytes, name: str, place: str) -> Iterator[BlockEntry]:
-    """Yield all entries of a block in order, checking the restart points.
-
-    Args:
-        block: the uncompressed body.
-        name: name of the file, for error messages.
-        place: name of the block, for error messages.
-
-    Raises:
-        FormatError: the entries do not fill the block exactly, or a restart point is not at an entry.
-    """
+    """Yield all entries of a block in order, checking the restart points."""
     if len(block) < 8:
         raise damaged(name, place, f"{len(block)} bytes are too few for a block")
     number = _U32.unpack_from(block, len(block) - 4)[0]

@@ -36,12 +36,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A whole table in memory.
-
-    Attributes:
-        properties: all table properties, name to raw bytes.
-        records: in key order.
-    """
+    """A whole table in memory."""
 
     properties: dict[str, bytes]
     records: list[Record]
@@ -74,13 +69,7 @@ def read_table(
     """Read a table whole.
 
     Args:
-        name: name of the file in error messages.
         kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
-        expected_id: expected id of the content.
-        expected_count: number of records, according to the metarange.
-
-    Raises:
-        FormatError: the file is damaged or not the expected file. The message names the file and the place.
     """
     envelope = read_envelope(data, name, kind, expected_count)
     records: list[Record] = []
@@ -157,15 +146,8 @@ def read_block(
     """Read a block behind the records before it.
 
     Args:
-        data: the whole file.
-        handle: where the block is.
         separator: its key in the index.
-        number: of the block in the file.
         records: gets its records; may be empty.
-        name: name of the file in error messages.
-
-    Raises:
-        FormatError: it is damaged, or out of order.
     """
     place = f"data block {number} at {handle}"
     last = records[-1].key if records else None
@@ -204,18 +186,6 @@ class SeekableTable:
     table is not: it is made from all records.
 
     Safe for use from many threads.
-
-    Args:
-        name: name of the file in error messages.
-        kind: `ranges` or `metaranges` of objects.
-
-    Attributes:
-        count: number of records, by the properties.
-        max_key: the last key, by the properties.
-        size: of the file in bytes.
-
-    Raises:
-        FormatError: the file is damaged, or of another kind.
     """
 
     def __init__(self, data: bytes, name: str, kind: str) -> None:

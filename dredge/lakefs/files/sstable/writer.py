@@ -69,10 +69,6 @@ class WrittenTable:
     """A finished table.
 
     Attributes:
-        id: its name on a server, 64 hex digits.
-        count: number of records.
-        min_key: first key, or empty.
-        max_key: last key, or empty.
         estimated_size: size in bytes, as a server estimates it when it closes the table.
     """
 
@@ -157,9 +153,7 @@ class TableWriter:
     """Writes a table, record by record.
 
     Args:
-        kind: `ranges` or `metaranges`.
         extra: further properties in the id, such as of refs dumps.
-        sizes: how blocks are cut.
     """
 
     def __init__(
@@ -176,15 +170,7 @@ class TableWriter:
         self.min_key = self.max_key = b""
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Append a record.
-
-        Args:
-            key: greater than its predecessor.
-            value: identity and data, encoded.
-
-        Raises:
-            ValueError: the key is not greater.
-        """
+        """Append a record."""
         if self.count and key <= self.max_key:
             raise ValueError(f"key {key!r} does not come after {self.max_key!r}")
         if self._block.is_full_for(len(key) + KEY_TRAILER_SIZE, len(value)):
@@ -288,12 +274,6 @@ def write_table(
     sizes: BlockSizes = SERVER_SIZES,
 ) -> WrittenTable:
     """Write a whole table.
-
-    Args:
-        records: keys, ascending, with encoded values.
-        kind: `ranges` or `metaranges`.
-        extra: further properties in the id, such as of refs dumps.
-        sizes: how blocks are cut.
 
     Raises:
         ValueError: a key is not greater than its predecessor.

@@ -133,10 +133,4 @@ def back_after_the_run(chance: random.Random, stage: Stage) -> Moves:
     return [*moves, Move(at + chance.choice((2.0, 26.0)) * HOUR, "purge", (1.0, False))]
 
 
-SCENES = (
-    database_put_back,
-    two_installations,
-    never_at_rest,
-    hook_takes_hours,
-    back_after_the_run,
-)
+SCENES = (database_put_back, two_installations, never_at_rest, hook_takes_hours, back_after_the_run)

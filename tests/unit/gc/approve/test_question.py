@@ -44,14 +44,11 @@ def test_the_question_says_what_would_go_and_what_stays() -> None:
 
 
 def test_branches_whose_old_commits_go_are_named() -> None:
-    world = make_world(max_delete_objects=0)
-    world.rules(1)
+    world = make_world(max_delete_objects=0, rules=1)
     for number in range(3):
-        world.upload("a", b"%d" % number)
-        world.lake.commit(f"{number}")
+        world.commit("a", b"%d" % number)
         world.age(days=3)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     with pytest.raises(Exception, match="awaits approval"):
         take(run)
     body = body_of(run)
@@ -82,8 +79,7 @@ def test_hostile_names_do_not_get_out_of_their_lines() -> None:
     for number, name in enumerate(HOSTILE):
         world.orphan(f"data/s{number}/{name}".replace("\x00", ""), b"hostile")
     world.age(days=2)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     with pytest.raises(Exception, match="awaits approval"):
         take(run)
     body = body_of(run)

@@ -24,24 +24,23 @@ from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64
 from dredge.sets.hashes import read_hashes
 from tests.support.gc import World, busy_world, candidates, deleting, make_world, summary_of
+from tests.support.kept import built_once
 from tests.support.memory_store import memory_store
 
 BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
 
 
+@built_once
 def expired_world(**settings: Any) -> tuple[World, str, str, str]:
     """An expired commit with a path that its child deleted: the world, the path's address, and both commits' ids."""
-    world = make_world(tuning={"delete_keys": 1, "candidate_rows": 3}, **settings)
-    world.rules(1)
-    world.upload("base", b"base")
-    world.lake.commit("base")
+    world = make_world(tuning={"delete_keys": 1, "candidate_rows": 3}, **settings, rules=1)
+    world.commit("base", b"base")
     address = world.upload("taken", b"taken out later")
     old = world.lake.commit("with it")
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "taken")
     without = world.lake.commit("without it")
     world.age(days=3)
-    world.upload("later", b"goes on")
-    world.lake.commit("later")
+    world.commit("later", b"goes on")
     for number in range(4):
         world.orphan(f"data/slice/orphan{number}", b"x" * (100 + number))
     world.age(days=2)
@@ -116,13 +115,19 @@ def test_what_an_expired_commit_named_stays_when_it_comes_back_before_any_reques
     assert came_back > 10
 
 
+@built_once
+def about_to_sweep() -> tuple[World, str, str, str, str]:
+    world, address, old, without = expired_world(safety=BUSY)
+    run = world.marked()
+    assert address in candidates(run)
+    return world, address, old, without, run.plan.run_uri
+
+
 def sweep_with(way: Way, at: int) -> tuple[bool, bool, bool]:
     """Bring an expired commit back before a request of a sweep; whether that was done, and whether its object was in
     the store then, and is afterwards."""
-    world, address, old, without = expired_world(safety=BUSY)
-    run = world.plan()
-    world.mark(run)
-    assert address in candidates(run)
+    world, address, old, without, run_uri = about_to_sweep()
+    run = Run.open(run_uri, None, world.client, world.lake.clock)
     was_there = []
 
     def come_back() -> None:
@@ -138,8 +143,7 @@ def sweep_with(way: Way, at: int) -> tuple[bool, bool, bool]:
 
 def marked(world: World) -> tuple[Run, Subtracted]:
     """A run at the beginning of its first round of deleting."""
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
     recheck(run, world.runner, subtracted, "recheck/0")
     return run, subtracted
@@ -212,8 +216,7 @@ def test_a_branch_or_tag_that_leads_to_an_expired_commit_ends_the_round() -> Non
     catalog.tags.delete_tag(repository, "v1")
     catalog.branches.create_branch(repository, "old", old)
     assert "old" in str(follow(run, new))
-    world.upload("more", b"on it", "old")
-    world.lake.commit("on it", branch="old")
+    world.commit("more", b"on it", "old")
     assert old in str(follow(run, new))
     assert new.published.number == 0
 
@@ -224,8 +227,7 @@ def test_more_than_one_look_can_read_ends_the_round(limit: str, monkeypatch: pyt
     run, subtracted = marked(world)
     new = NewCommits(run, subtracted, Published(run.folder, "published"))
     for number in range(3):
-        world.upload(f"new/{number}", b"%d" % number)
-        world.lake.commit()
+        world.commit(f"new/{number}", b"%d" % number)
     monkeypatch.setattr(head_watch, limit, 2)
     assert follow(run, new) is not None
     assert new.published.number == 0
@@ -246,8 +248,7 @@ def test_commits_that_the_servers_cache_denies_are_found_by_their_ids() -> None:
     assert follow(run, new) is None
     assert hashed(address) in published(run, new)
     world.client.commit = deny  # type: ignore[method-assign]
-    world.upload("more", b"more")
-    world.lake.commit()
+    world.commit("more", b"more")
     assert follow(run, new) is not None, "a commit that nobody knows"
 
 
@@ -285,15 +286,13 @@ def test_a_new_branch_that_rules_keep_more_of_than_of_others_ends_the_round(
     world.rules(30, **days)
     run, subtracted = marked(world)
     world.lake.catalog.branches.create_branch(world.lake.repository, "two", "main")
-    world.upload("more", b"more", "two")
-    world.lake.commit("more", branch="two")
+    world.commit("more", b"more", "two")
     assert (follow(run, NewCommits(run, subtracted, Published(run.folder, "published"))) is None) is goes_on
 
 
 def test_other_rules_end_the_round() -> None:
     world, kept, gone = busy_world(safety=BUSY)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
 
     def keep_longer(number: int, _keys: object) -> None:
         if number == 1:
@@ -312,8 +311,7 @@ def test_a_round_ends_after_its_time_and_the_next_one_goes_on_however_often(
 ) -> None:
     """Staging is read again at the beginning of each round."""
     world, kept, gone = busy_world(safety=BUSY)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     now = [0.0]
     monkeypatch.setattr("dredge.gc.bulk_delete.head_watch.running_seconds", lambda: now[0])
 

@@ -28,8 +28,7 @@ LAST = RetentionPolicy((PolicyRule("last", ("rel-*",), 2),))
 def superseded(**settings: Any) -> tuple[World, dict[str, list[str]], list[str]]:
     """A branch on which every commit overwrites the same paths by something longer: addresses by path, and commits,
     oldest first."""
-    world = make_world(**settings)
-    world.rules(1)
+    world = make_world(**settings, rules=1)
     addresses: dict[str, list[str]] = {path: [] for path in PATHS}
     commits = []
     for number in range(4):
@@ -49,8 +48,7 @@ def test_sweep_keeps_what_a_branch_that_was_made_after_the_mark_reads_and_what_a
     policy: RetentionPolicy | None, kept_before: tuple[str, ...]
 ) -> None:
     world, addresses, commits = superseded(policy=policy)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     world.lake.catalog.branches.create_branch(world.lake.repository, "rel-1", commits[1])
     bulk_delete(context, world.runner)
     expected = {found[number] for found in addresses.values() for number in (1, 3)}
@@ -64,12 +62,10 @@ def marked() -> tuple[World, Run, Subtracted]:
 
 
 def marked_in(world: World) -> tuple[World, Run, Subtracted]:
-    world.upload("a", b"committed")
-    world.lake.commit()
+    world.commit("a", b"committed")
     world.upload("b", b"staged")
     world.age(days=2)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     return world, run, Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
 
 
@@ -142,8 +138,7 @@ def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it
         open_as(Snapshots(world), monkeypatch)
     catalog, repository = world.lake.catalog, world.lake.repository
     catalog.branches.create_branch(repository, "side", "main")
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     catalog.tags.create_tag(repository, "v1", commits[0])
     asked: list[str] = []
 

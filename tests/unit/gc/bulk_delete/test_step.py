@@ -39,8 +39,7 @@ def _never() -> None:
 def test_a_broken_chain_is_told_before_anything_is_read(dry_run: bool) -> None:
     """What a dry run would delete stands on the same chain as what is deleted."""
     world, kept, gone = busy_world(dry_run=dry_run)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     summary = summary_of(run, "list_committed")
     run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
     with (
@@ -55,8 +54,7 @@ def test_a_broken_chain_is_told_before_anything_is_read(dry_run: bool) -> None:
 def test_an_old_mark_is_not_swept(hours: float, is_swept: bool) -> None:
     """What was staged since is found by the re-check; how long that may be trusted has an end."""
     world, kept, gone = busy_world(safety={"mark_age_hours_max": 3})
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     world.age(hours=hours)
     if is_swept:
         assert bulk_delete(run, world.runner).status == "success"
@@ -70,8 +68,7 @@ def test_an_old_mark_is_not_swept(hours: float, is_swept: bool) -> None:
 def test_a_round_of_deleting_begins_with_an_unbroken_chain(step: str) -> None:
     """A result that is made anew while the re-check reads is not the one that these candidates stand on."""
     world, kept, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
 
     def do_again() -> None:
         summary = summary_of(run, step)
@@ -90,8 +87,7 @@ def test_a_round_of_deleting_begins_with_an_unbroken_chain(step: str) -> None:
 def test_a_sweep_that_was_overtaken_while_it_checked_again_opens_no_gate() -> None:
     """Its workers would find the gate closed to them; it does not come to that."""
     world, kept, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
 
     def try_again() -> None:
         StepTry.claim(run.folder.writer, "bulk_delete")
@@ -125,8 +121,7 @@ def test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops
 ) -> None:
     """A run that waited for a person, or is tried again, sweeps hours after them."""
     world, kept, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     make(world)
     asked: list[str] = []
     world.client.before = lambda name, _arguments: asked.append(name)
@@ -142,8 +137,7 @@ def test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops
 def test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it() -> None:
     safety = {"heads_every_seconds": 0.01, "gate_every_seconds": 0.01}
     world, kept, gone = busy_world(safety=safety)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
 
     def come(number: int, _keys: object) -> None:
         if number == 1:
@@ -175,8 +169,7 @@ def test_what_a_branch_gets_during_the_sweep_is_not_deleted(request_number: int)
     """What its new commit names leaves the candidates, though the mark and the re-check knew nothing of it."""
     world, kept, gone = busy_world(safety=OFTEN)
     world.runner = Parallel()  # one of three tasks is done before the third request
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     named: set[str] = set()
 
     def come(number: int, keys: Sequence[str]) -> None:
@@ -193,8 +186,7 @@ def test_what_a_branch_gets_during_the_sweep_is_not_deleted(request_number: int)
 
 def test_what_is_pinned_during_the_sweep_is_not_deleted() -> None:
     world, kept, gone = busy_world(safety=OFTEN)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     pinned: set[str] = set()
 
     def come(number: int, keys: Sequence[str]) -> None:
@@ -213,8 +205,7 @@ def test_what_is_pinned_during_the_sweep_is_not_deleted() -> None:
 def test_a_server_that_goes_away_during_the_sweep_ends_it() -> None:
     """Another round would ask a server that does not answer; what is left is for the next try."""
     world, kept, gone = busy_world(safety=OFTEN)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
 
     def away(name: str, _arguments: object) -> None:
         if name == "branches":
@@ -238,8 +229,7 @@ def test_a_server_that_goes_away_during_the_sweep_ends_it() -> None:
 def test_a_sweep_whose_lease_was_taken_while_it_checked_again_asks_no_worker(who: str) -> None:
     """Another run may have deleted, and moved the state on, also where it is done by now."""
     world, kept, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
 
     def take() -> None:
         if who.startswith("its own"):

@@ -12,7 +12,7 @@ import pytest
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete.outcomes import settle
 from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
+from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
@@ -66,16 +66,13 @@ def sweep(run: Run, part: PartInfo, **more: Any) -> bool:
         state_uri=run.state.uri,
         progress="bulk_delete/_progress",
     )
-    (result,) = sweep_parts.spread(
-        LocalRunner(), "bulk_delete", stores, config, [SweepTask(candidates=[part])]
-    )
-    return not result.stopped
+    (stopped,) = sweep_parts.spread(LocalRunner(), "bulk_delete", stores, config, [[part]])
+    return not stopped
 
 
 def test_sweep_deletes_what_nothing_holds_and_keeps_what_any_code_holds() -> None:
     world, _, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     free, held = sorted(gone)[:2]
     assert sweep(run, candidates(run, held, hold="a code that nobody knows"))
     assert sweep(run, candidates(run, free))
@@ -85,8 +82,7 @@ def test_sweep_deletes_what_nothing_holds_and_keeps_what_any_code_holds() -> Non
 
 def test_sweep_deletes_nothing_outside_data() -> None:
     world, kept, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     outside = world.orphan("elsewhere/x")
     with pytest.raises(FormatError, match="outside data/"):
         sweep(run, candidates(run, min(gone), outside))
@@ -98,8 +94,7 @@ def test_sweep_deletes_nothing_outside_data() -> None:
 @pytest.mark.parametrize("verdict", ["awaiting_approval", "refused", "something new"])
 def test_sweep_deletes_nothing_when_the_guards_did_not_pass(verdict: str, approval: str) -> None:
     world, kept, gone = busy_world()
-    run = world.plan(approval=approval)
-    world.mark(run)
+    run = world.marked(approval=approval)
     summary = summary_of(run, "check_limits")
     # A summary that looks complete, as the one of a dry run does whose limits would stop a run.
     run.folder.write_summary(replace(summary, details={**summary.details, "verdict": verdict}))

@@ -96,8 +96,7 @@ def test_a_run_that_waited_deletes_nothing_when_another_one_has_alarmed_meanwhil
     say_acknowledged(world)
     garbage = world.orphan("data/slice/garbage")
     world.age(days=2)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     approve(run)
     alarms = {item.key for item in run.state.list_level("alarms/").objects if item.key.endswith(".json")}
     for key in alarms:  # nobody has acknowledged it after all
@@ -140,16 +139,13 @@ def test_an_acknowledged_object_that_another_run_deletes_alarms_again() -> None:
 
 def test_an_object_that_was_deleted_and_is_linked_anew_alarms_if_it_is_gone_and_not_if_it_exists() -> None:
     world = undo_store("quarantine")
-    world.upload("a", b"a")
-    world.lake.commit()
+    world.commit("a", b"a")
     there, gone = world.orphan("data/s/there"), world.orphan("data/s/gone")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert not {there, gone} & world.data()
     world.lake.objects.put(there, b"orphan")
     stage_again(world, there, "there")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     assert summary_of(run, "check_limits").counts["exist_again_objects"] == 1
     stage_again(world, gone, "gone")
     with pytest.raises(AlarmError):
@@ -160,8 +156,7 @@ def test_an_object_that_was_deleted_and_is_linked_anew_alarms_if_it_is_gone_and_
 def test_content_uploaded_again_that_no_answer_shows_is_found_once() -> None:
     world = undo_store("quarantine")
     world.rules(30)
-    world.upload("a", b"the same bytes")
-    world.lake.commit()
+    world.commit("a", b"the same bytes")
     world.age(days=2)
     rehearsal = rehearsal_of(world)
     unseen = world.upload("a", b"the same bytes")  # live on main, and no change
@@ -176,16 +171,14 @@ def test_content_uploaded_again_that_no_answer_shows_is_found_once() -> None:
     assert unseen in world.data()
     world.assert_readable()
     say_acknowledged(world)
-    again = world.plan()
-    world.run(again)
+    again = world.collected()
     assert summary_of(again, "check_limits").counts["asked_deleted_objects"] == 0
 
 
 def test_questions_that_the_server_did_not_answer_are_asked_again_by_the_next_mark() -> None:
     world = undo_store("quarantine")
     world.rules(30)
-    world.upload("a", b"the same bytes")
-    world.lake.commit()
+    world.commit("a", b"the same bytes")
     world.age(days=2)
     rehearsal = rehearsal_of(world)
     unseen = world.upload("a", b"the same bytes")  # live on main, and no change
@@ -198,8 +191,7 @@ def test_questions_that_the_server_did_not_answer_are_asked_again_by_the_next_ma
             raise UnavailableError("the server is busy")
 
     world.client.before = fail
-    run = world.plan(dry_run=True)
-    world.run(run)
+    run = world.collected(dry_run=True)
     assert summary_of(run, "check_limits").counts["alarm_objects"] == 0
     world.client.before = lambda _name, _arguments: None
     with pytest.raises(AlarmError):
@@ -211,9 +203,15 @@ def test_questions_that_the_server_did_not_answer_are_asked_again_by_the_next_ma
 
 
 @pytest.mark.parametrize("reuse", REUSES)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("explained", [True, False], ids=["by its reason", "by the history"])
-@pytest.mark.parametrize("mode", ["clean", "auto"])
+@pytest.mark.parametrize(
+    ("way", "mode", "explained"),
+    [
+        ("quarantine", "clean", True),
+        ("quarantine", "auto", False),
+        ("versions", "clean", False),
+        ("versions", "auto", True),
+    ],
+)
 def test_expired_data_that_is_used_again_comes_back_without_an_alarm(
     way: str, reuse: str, explained: bool, mode: str
 ) -> None:
@@ -230,8 +228,7 @@ def test_expired_data_that_is_used_again_comes_back_without_an_alarm(
     (pin,) = read_pins(run.state)
     assert pin.objects == len(gone)
     world.age(days=1)
-    later = world.plan(mode=mode)
-    world.run(later)
+    later = world.collected(mode=mode)
     assert summary_of(later, "check_limits").counts["reused_objects"] == 0
     assert gone <= world.data()
 
@@ -240,8 +237,7 @@ def test_what_one_run_only_reported_the_next_one_brings_back() -> None:
     world, commit, gone = expired_world()
     REUSES["branch"](world, commit)
     for _ in range(2):
-        run = world.plan(dry_run=True, restore_reused=False)
-        world.run(run)
+        run = world.collected(dry_run=True, restore_reused=False)
         assert summary_of(run, "check_limits").counts["not_brought_back_objects"] == len(gone)
     assert not gone & world.data()
     world.collect()

@@ -74,8 +74,7 @@ def test_after_a_kill_at_each_write_what_is_used_again_is_back_without_an_alarm(
 
 def test_a_sweep_that_was_killed_is_compared_as_well() -> None:
     world = make_world(undo="quarantine", tuning={"delete_keys": 1})
-    world.upload("a", b"a")
-    world.lake.commit()
+    world.commit("a", b"a")
     orphans = {world.orphan(f"data/s/{number}") for number in range(4)}
     world.age(days=2)
     run = world.plan()
@@ -136,8 +135,7 @@ def test_a_damaged_record_of_the_last_check_has_everything_compared_again() -> N
         world.collect()
     say_acknowledged(world)
     state_of(world).put("checked.json", b"{}")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     summary = summary_of(run, "check_limits")
     assert summary.counts["exist_again_objects"] == 20
     assert any("checked.json" in text for text in summary.warnings)
@@ -162,12 +160,10 @@ def test_a_sweep_that_goes_on_after_a_check_is_compared_again(monkeypatch: pytes
     world.age(days=1)
     world.lake.commit("version 2")
     world.age(days=20)
-    world.upload("more", b"more")
-    world.lake.commit("version 3")
+    world.commit("more", b"more")
     world.age(days=20)
     tags = world.lake.catalog.tags
-    killed = world.plan()
-    world.mark(killed)
+    killed = world.marked()
     approve(killed)
     with monkeypatch.context() as patch:
         patch.setattr(sweeping, "recheck", _killed)
@@ -180,8 +176,7 @@ def test_a_sweep_that_goes_on_after_a_check_is_compared_again(monkeypatch: pytes
     resume(killed.plan.run_uri, world.runner, world.client, None, world.lake.clock)
     assert not gone & world.data()
     tags.create_tag(world.lake.repository, "v1", expired)
-    world.age(days=1)
-    world.collect()
+    world.collect_after(days=1)
     assert gone <= world.data()
 
 
@@ -194,14 +189,12 @@ def test_a_lost_record_among_others_is_made_again_from_the_folder_of_its_run() -
     state = state_of(world)
     (first,) = read_deletions(state).found
     world.orphan("data/slice/garbage")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     world.age(days=1)
     world.collect(dry_run=True)
     assert len(read_deletions(state).found) == 2
     open_deleter(state.uri).delete([f"deletions/{first.run_id}.json", first.hashes.key])
     REUSES["branch"](world, commit)
-    world.age(days=1)
-    world.collect()
+    world.collect_after(days=1)
     assert gone <= world.data()
     assert len(read_deletions(state).found) == 2

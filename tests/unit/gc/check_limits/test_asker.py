@@ -38,14 +38,12 @@ def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch:
     monkeypatch.setattr(asker, "PAGE", 40)
     world = make_world(safety={"identical_requests_max": 13})
     many(world, 40)
-    world.upload("sole", b"a length of its own")
-    world.lake.commit()
+    world.commit("sole", b"a length of its own")
     orphan = world.orphan("data/slice/orphan", b"else")
     cleared = world.orphan("data/slice/cleared", b"A LENGTH OF ITS OWN")
     short_pages(world, 4)
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert orphan in world.data()
     assert cleared not in world.data()
     assert summary_of(context, "check_limits").counts["questions"] == 2
@@ -76,8 +74,7 @@ def test_without_an_answer_objects_of_that_size_are_held_and_the_run_goes_on(
     other = world.orphan("data/slice/other", b"of another length")
     world.client.stat = world.client.objects_page = answer  # type: ignore[assignment, method-assign]
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert {again, orphan} <= world.data()
     assert other not in world.data()
     assert held(context) == {NO_ANSWER: 2}

@@ -45,8 +45,7 @@ def test_canaries_of_many_changes_come_from_behind_the_first_page_too() -> None:
 
 def test_branches_that_go_meanwhile_give_no_canaries() -> None:
     world = make_world()
-    kept = world.upload("a", b"1")
-    world.lake.commit()
+    kept = world.commit("a", b"1")
     for number in range(5):
         world.lake.catalog.branches.create_branch("lake", f"b{number}", "main")
 

@@ -47,8 +47,7 @@ def says(rule: str, holds: bool) -> Callable[[Check], Finding]:
 
 def test_every_guard_is_asked_and_limits_follow() -> None:
     world, kept, _ = busy_world()
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     rules = [item["rule"] for item in context.folder.read_json("guard.json")["findings"]]
     assert rules == [*RULES, *LIMITS]
     assert {item["verdict"] for item in summary_of(context, "check_limits").details["findings"]} == {"passed"}

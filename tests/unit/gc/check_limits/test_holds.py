@@ -55,8 +55,7 @@ def test_sweep_keeps_a_held_object_that_has_the_hash_of_a_cleared_one() -> None:
 
     world.client.stat = stat  # type: ignore[method-assign]
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert held(context) == {NO_ANSWER: 1}
     assert FIRST in world.data()
     assert SECOND not in world.data()
@@ -156,8 +155,7 @@ def test_sweep_deletes_nothing_when_a_proof_is_damaged(name: str, damage: str) -
     world.upload("many/00000", b"same")
     world.orphan("data/slice/orphan", b"else")
     world.age(days=2)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     before = world.data()
     writer, key = context.folder.writer, summary_of(context, "check_limits").part(f"check_limits/{name}").key
     data = writer.get(key)

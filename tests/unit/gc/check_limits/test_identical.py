@@ -72,8 +72,7 @@ def test_a_second_copy_of_an_entry_with_a_claimed_checksum_stays(enter) -> None:
     world.lake.commit()
     again = world.lake.address(catalog.objects.copy_object(name, "main", "x", "source"))
     assert world.served()["x"] == again
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert {first, copied, again} <= world.data()
     world.assert_readable()
 
@@ -105,8 +104,7 @@ def test_equal_bytes_uploaded_again_after_a_bucket_began_to_encrypt_stay(stand_i
     twins = {world.upload(path, bytes(bytearray(content))) for path, content in contents.items()}
     assert set(world.served().values()) == twins
     assert len({world.lake.objects.stat(address).etag for address in before | twins}) == 60
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert before | twins <= world.data()
     world.assert_readable()
 
@@ -127,8 +125,7 @@ def test_a_second_upload_over_an_entry_with_a_full_address_stays() -> None:
     again = world.upload("a", b"same")
     assert world.served()["a"] == again
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert again in world.data()
     assert shown(context) == [again]
 
@@ -136,8 +133,7 @@ def test_a_second_upload_over_an_entry_with_a_full_address_stays() -> None:
 def test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays() -> None:
     """Every night the branch is reset to another commit while the run reads, and back before it deletes. Only the head
     that it had when staging was read has an entry like the copy: no grace helps."""
-    world = make_world(unsafe_grace_seconds=None, grace_hours=20)
-    world.rules(1)
+    world = make_world(unsafe_grace_seconds=None, grace_hours=20, rules=1)
     catalog, name = world.lake.catalog, world.lake.repository
     world.upload("a", b"other!")
     other = world.lake.commit("other")
@@ -167,8 +163,7 @@ def test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays() -> Non
 def test_a_path_that_is_not_utf8_holds_what_is_as_long_as_its_object() -> None:
     """Asked under a replaced name, the server says that there is no such path."""
     world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     token = world.lake.tokens()[0].encode()
     ((key, record),) = [(b"\xff\xfe", staged(world, b"\xff\xfe", b"abcdef"))]
     world.lake.kv.set(token, key, record)
@@ -178,8 +173,7 @@ def test_a_path_that_is_not_utf8_holds_what_is_as_long_as_its_object() -> None:
     world.lake.kv.set(token, b"\xff\xfe", staged(world, b"\xff\xfe", b"abcdef", again))
     orphan = world.orphan("data/slice/orphan", b"else")
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert again in world.data()
     assert orphan not in world.data()
     assert held(context) == {NO_PATH: 1}

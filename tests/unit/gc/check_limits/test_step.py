@@ -34,8 +34,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def marked(world: World, **settings: Any) -> Run:
-    run = world.plan(**settings)
-    world.mark(run)
+    run = world.marked(**settings)
     release_lease(run)
     return run
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import NotFoundError
-from dredge.gc.index.files import get_file, get_files
+from dredge.gc.index.ranges import get_file, get_files
 from dredge.runs.parts import cache_parts
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store

@@ -18,6 +18,7 @@ from dredge.gc.index.ranges import (
     decode_entries,
     find_range_files,
     read_files,
+    read_leniently,
     unite_ranges,
 )
 from dredge.gc.run import Run
@@ -46,8 +47,7 @@ def test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_o
     world.lake.commit()
     stage_entry(world, "staged", Entry(f"{world.lake.namespace}/{staged}", AddressType.FULL, 1, "c"))
     orphan = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert {committed, staged} <= world.data()
     assert orphan not in world.data()
 
@@ -60,8 +60,7 @@ def test_trap_12_type_0_addresses_of_old_repositories_are_live(inside: bool) -> 
     stage_entry(world, "old", Entry(address, AddressType.BY_PREFIX_DEPRECATED, 6, "c"))
     world.lake.commit()
     orphan = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert world.data() == {key}
     assert orphan not in world.data()
 
@@ -71,8 +70,7 @@ def test_trap_12_a_sibling_namespace_with_the_same_beginning_is_another_place() 
     twin = world.orphan("data/slice/x")
     stage_full(world, f"{world.lake.namespace}2/data/slice/x", "elsewhere")
     world.lake.commit()
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert twin not in world.data()
 
 
@@ -86,13 +84,11 @@ def test_trap_13_signed_addresses_keep_their_comma() -> None:
         name, "main", "linked", physical_address=full, checksum="c", size_bytes=6
     )
     bare = world.orphan(key.partition(",")[0])
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert world.data() == {key}
     assert bare not in world.data()
     world.lake.commit()
-    world.age(hours=1)
-    world.collect()
+    world.collect_after(hours=1)
     assert world.data() == {key}
 
 
@@ -135,8 +131,7 @@ def test_trap_38_44_odd_names_are_told_apart_and_deleted_by_exactly_their_name()
                 gone.add(key)
         if live:
             world.lake.commit()
-        world.age(days=2)
-        world.collect()
+        world.collect_after(days=2)
         assert world.data() == kept
         assert gone.isdisjoint(world.data())
 
@@ -201,6 +196,12 @@ def ids(world: World) -> dict[str, str]:
 def test_a_metarange_that_is_missing_stops_the_run(run: Run, ids: dict[str, str]) -> None:
     with pytest.raises(RefusedError, match="f" * 64):
         read_files(run.reader, [ids["ab"], "f" * 64])
+
+
+def test_metaranges_of_which_some_cannot_be_read_are_read_one_by_one(run: Run, ids: dict[str, str]) -> None:
+    missing = "f" * 64
+    found, errors = read_leniently(run.reader, [ids["ab"], missing])
+    assert (found.named.keys(), errors.keys()) == ({ids["ab"]}, {missing})
 
 
 def test_a_file_that_is_another_metarange_or_none_stops_the_run(world: World, run: Run) -> None:

@@ -37,8 +37,7 @@ def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
             open_deleter(world.lake.namespace).delete([chosen])
         else:
             world.lake.objects.put(chosen, data[:100] + bytes([data[100] ^ 1]) + data[101:])
-        context = world.plan()
-        world.run(context)
+        context = world.collected()
         assert world.data() == kept
         assert orphan not in world.data()
         counts = summary_of(context, "list_committed").counts
@@ -46,8 +45,7 @@ def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
         assert counts["ranges_decoded"] == 1
         # And the time after, the new part is used.
         world.age(hours=1)
-        context = world.plan()
-        world.run(context)
+        context = world.collected()
         assert summary_of(context, "list_committed").counts["ranges_decoded"] == 0
 
 
@@ -74,11 +72,9 @@ def test_a_manifest_of_the_index_that_was_edited_is_not_believed() -> None:
 
 
 def grown(count: int) -> World:
-    world = make_world(mode="auto")
-    world.rules(30)
+    world = make_world(mode="auto", rules=30)
     for number in range(count):
-        world.upload(f"p{number}", b"%d" % number)
-        world.lake.commit()
+        world.commit(f"p{number}", b"%d" % number)
         world.age(hours=30)
         world.collect(tuning={"index_parts_max": 1000})
     return world
@@ -125,19 +121,15 @@ def lose_index(world: World) -> None:
 
 
 def test_an_optimized_run_without_its_index_still_asks_about_objects_of_equal_size() -> None:
-    world = make_world(mode="optimized")
-    world.rules(30)
-    world.upload("a", b"same bytes")
-    world.lake.commit()
-    world.age(days=2)
-    world.collect()
+    world = make_world(mode="optimized", rules=30)
+    world.commit("a", b"same bytes")
+    world.collect_after(days=2)
     lose_index(world)
     served = world.upload("b", b"same bytes")  # staged, and no answer of the server leaves it out
     copy = world.orphan("data/copy", b"same bytes")
     twin = world.upload("a", b"same bytes")  # the branch serves it, and no answer names it
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert context.plan.mode == "optimized"
     assert summary_of(context, "check_limits").counts["same_size_objects"] == 2
     assert {served, twin} <= world.data()

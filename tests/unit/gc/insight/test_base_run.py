@@ -15,24 +15,20 @@ from tests.support.gc import World, make_world
 @pytest.fixture
 def world() -> World:
     """Two commits on a branch, a tag, and a commit whose branch is gone."""
-    made = make_world()
-    made.rules(30)
+    made = make_world(rules=30)
     name, catalog = made.lake.repository, made.lake.catalog
     made.upload("a", b"a")
     catalog.tags.create_tag(name, "v1", made.lake.commit("first").id)
     catalog.branches.create_branch(name, "gone", "main")
-    made.upload("b", b"b", "gone")
-    made.lake.commit("dangling", "gone")
+    made.commit("b", b"b", "gone")
     catalog.branches.delete_branch(name, "gone")
-    made.upload("c", b"c")
-    made.lake.commit("second")
+    made.commit("c", b"c")
     made.age(days=2)
     return made
 
 
 def run(world: World, **settings: object) -> Run:
-    context = world.plan(dry_run=True, **settings)
-    world.run(context)
+    context = world.collected(dry_run=True, **settings)
     world.age(minutes=1)
     return context
 

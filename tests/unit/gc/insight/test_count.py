@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.gc.insight.base_run import BaseRun, open_base
-from dredge.gc.insight.cost import cost_of
+from dredge.gc.insight.cost import cost_lines, cost_of
 from dredge.runs.payload import to_json
 from tests.support.gc import World, make_world
 from tests.support.policies import policy as policy_of
@@ -14,8 +14,7 @@ SMALL = {"part_rows": 2, "candidate_rows": 3, "shard_values": 8}
 
 
 def base_of(world: World, **settings: object) -> BaseRun:
-    context = world.plan(dry_run=True, **settings)
-    world.run(context)
+    context = world.collected(dry_run=True, **settings)
     return open_base(context.plan.run_uri)
 
 
@@ -32,19 +31,16 @@ def world() -> World:
     world.upload("logs/tagged", size(0))
     world.lake.catalog.tags.create_tag(world.lake.repository, "v1", world.lake.commit().id)
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "logs/tagged")
-    world.upload("logs/old", size(1))
-    world.lake.commit()
+    world.commit("logs/old", size(1))
     world.age(days=100)
     world.upload("logs/head", size(2))
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "logs/old")
     world.lake.commit()
     world.age(days=10)
     world.lake.catalog.branches.create_branch(world.lake.repository, "side", "main")
-    world.upload("side/own", size(3), "side")
-    world.lake.commit("side", "side")
+    world.commit("side/own", size(3), "side")
     world.lake.catalog.objects.delete_object(world.lake.repository, "side", "side/own")
-    world.upload("side/other", size(4), "side")
-    world.lake.commit("side again", "side")
+    world.commit("side/other", size(4), "side")
     world.upload("staged", size(5))
     world.orphan("data/orphan", size(6))
     world.age(days=2)
@@ -54,6 +50,14 @@ def world() -> World:
 
 def table(rows: list[dict[str, object]], name: str) -> dict[object, object]:
     return {row[name]: row["size_bytes"] for row in rows}
+
+
+def test_objects_are_counted_by_branch_by_age_and_by_prefix(world: World) -> None:
+    found = cost_of(base_of(world)).tables()
+    assert table(found["branches"], "branch") == {"side": 2 + 8 + 16}
+    assert table(found["ages"], "age") == {"under 7 days": 8, "90 to 180 days": 1 + 2}
+    assert table(found["prefixes"], "prefix") == {"(not committed)": 32, "side/": 8 + 16, "logs/": 1 + 2 + 4}
+    assert "OF NO HEAD, BY AGE" in "\n".join(cost_lines(found))
 
 
 def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
@@ -66,7 +70,6 @@ def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
 
 
 def test_garbage_that_the_run_deleted_is_not_there_any_more(world: World) -> None:
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     kinds = table(cost_of(open_base(context.plan.run_uri)).tables()["kinds"], "kind")
     assert (kinds.get("garbage"), kinds["deleted"]) == (None, 64)

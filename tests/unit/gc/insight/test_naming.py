@@ -5,26 +5,23 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
-from dredge.gc.insight.addresses import addresses_of, with_metaranges
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts, with_metaranges
+from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import BaseRun, open_base
 from tests.support.gc import World, make_world
 
 
 @pytest.fixture
 def world() -> World:
-    made = make_world()
-    made.rules(30)
+    made = make_world(rules=30)
     for number in range(3):
-        made.upload(f"a{number}", b"%d" % number)
-        made.lake.commit()
+        made.commit(f"a{number}", b"%d" % number)
     made.age(days=2)
     return made
 
 
 def base_of(world: World) -> tuple[BaseRun, Ranges]:
-    context = world.plan(dry_run=True)
-    world.run(context)
+    context = world.collected(dry_run=True)
     base = open_base(context.plan.run_uri)
     return base, dict(read_facts(base.history().ranges_table))
 

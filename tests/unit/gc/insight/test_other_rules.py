@@ -7,8 +7,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.insight.base_run import BaseRun, open_base
-from dredge.gc.insight.proposals import as_now, by_days, from_file, read_days
-from dredge.gc.insight.what_if import Proposal, what_if
+from dredge.gc.insight.what_if import Proposal, as_now, by_days, from_file, read_days, what_if
 from dredge.lakefs import Rules
 from dredge.runs.payload import to_json
 from tests.support.gc import World, make_world, summary_of
@@ -16,8 +15,7 @@ from tests.support.policies import policy
 
 
 def base_of(world: World, **settings: object) -> BaseRun:
-    context = world.plan(dry_run=True, **settings)
-    world.run(context)
+    context = world.collected(dry_run=True, **settings)
     return open_base(context.plan.run_uri)
 
 
@@ -27,8 +25,7 @@ def superseded(rules: int | None = 30) -> World:
     if rules is not None:
         world.rules(rules)
     for number in range(1, 5):
-        world.upload("a", b"x" * number)
-        world.lake.commit()
+        world.commit("a", b"x" * number)
         world.age(days=10)
     return world
 
@@ -51,8 +48,7 @@ def test_shorter_rules_free_what_they_let_expire() -> None:
 def test_a_dangling_commit_stays_as_long_as_the_default_rule_says() -> None:
     world = superseded()
     world.lake.catalog.branches.create_branch(world.lake.repository, "gone", "main")
-    world.upload("b", b"y" * 50, "gone")
-    world.lake.commit("gone", "gone")
+    world.commit("b", b"y" * 50, "gone")
     world.lake.catalog.branches.delete_branch(world.lake.repository, "gone")
     world.age(days=10)
     base = base_of(world)
@@ -91,8 +87,7 @@ def test_tags_and_policies_keep_under_other_rules_what_they_keep_in_a_run(
 
 
 def summary_of_candidates(world: World, settings: dict[str, object]) -> int:
-    context = world.plan(dry_run=True, **settings)
-    world.run(context)
+    context = world.collected(dry_run=True, **settings)
     return summary_of(context, "subtract").counts["candidates_bytes"]
 
 

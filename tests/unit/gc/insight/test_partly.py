@@ -20,10 +20,8 @@ def down(*_arguments: Any, **_more: Any) -> Any:
 @pytest.fixture
 def world() -> World:
     """A lake with an object that a commit names, one that nothing does, and a run that saw both."""
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"1")
-    world.lake.commit()
+    world = make_world(rules=30)
+    world.commit("a", b"1")
     world.orphan("data/slice/orphan")
     world.age(days=2)
     world.collect(dry_run=True)
@@ -35,10 +33,8 @@ def committed(world: World) -> str:
 
 
 @pytest.mark.parametrize("call", ["branches", "log", "rules", "changes"])
-def test_a_server_that_does_not_answer_makes_nothing_garbage(
-    world: World, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(type(world.client), call, down)
+def test_a_server_that_does_not_answer_makes_nothing_garbage(world: World, call: str) -> None:
+    setattr(world.client, call, down)
     answer = ask(world, "data/slice/orphan")
     assert answer.verdict == UNKNOWN
     assert answer.failed

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError, RefusedError
-from dredge.gc.insight.base_run import all_commits
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import Answer, UnnamedBy, answer_lines, find_target
 from dredge.gc.mark_uncommitted import KVAccess
@@ -58,11 +57,9 @@ def test_a_committed_object_names_its_commits_and_the_day_their_rule_ends(world:
 
 
 def test_an_object_that_only_an_expired_commit_names_is_garbage_and_says_which(world: World) -> None:
-    address = world.upload("a", b"1")
-    world.lake.commit()
+    address = world.commit("a", b"1")
     world.age(days=1)
-    world.upload("a", b"2")
-    world.lake.commit()
+    world.commit("a", b"2")
     world.age(days=40)
     world.collect(dry_run=True)
     answer = ask(world, address)
@@ -86,8 +83,7 @@ def test_a_staged_object_names_branch_and_path_and_what_could_not_be_looked_at(w
 
 
 def test_an_object_that_only_a_metarange_without_a_commit_names_says_so(world: World) -> None:
-    world.upload("a", b"1")
-    world.lake.commit()
+    world.commit("a", b"1")
     world.age(days=2)
     world.collect(dry_run=True)
     backup = back_up(world)
@@ -124,10 +120,8 @@ def test_a_deleted_object_names_who_approved_its_run(world: World) -> None:
 
 def test_a_deleted_object_names_the_run_that_deleted_it(world: World) -> None:
     address = world.orphan("data/orphan")
-    world.age(days=2)
-    world.collect()
-    world.age(hours=1)
-    world.collect()
+    world.collect_after(days=2)
+    world.collect_after(hours=1)
     answer = ask(world, address)
     assert (answer.verdict, answer.size_bytes) == ("deleted", None)
     assert answer.judged is not None
@@ -135,8 +129,7 @@ def test_a_deleted_object_names_the_run_that_deleted_it(world: World) -> None:
 
 
 def test_a_held_object_says_what_holds_it(world: World) -> None:
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     world.age(days=1)
     again = world.upload("a", b"same")  # lakeFS keeps the entry, and a branch reads this copy
     world.age(days=2)
@@ -148,11 +141,9 @@ def test_a_held_object_says_what_holds_it(world: World) -> None:
 
 
 def test_a_policy_that_keeps_it_is_named(world: World) -> None:
-    address = world.upload("a", b"1")
-    world.lake.commit()
+    address = world.commit("a", b"1")
     world.age(days=1)
-    world.upload("a", b"2")
-    world.lake.commit()
+    world.commit("a", b"2")
     world.age(days=40)
     keep = policy("name: ten, branches: main, last: 10")
     world.collect(dry_run=True, policy=to_json(keep))
@@ -164,8 +155,7 @@ def test_a_policy_that_keeps_it_is_named(world: World) -> None:
 
 
 def test_an_object_that_is_named_and_not_there_is_called_missing(world: World) -> None:
-    address = world.upload("a", b"1")
-    world.lake.commit()
+    address = world.commit("a", b"1")
     world.age(days=2)
     world.collect(dry_run=True)
     open_deleter(world.lake.namespace).delete([address])
@@ -173,8 +163,7 @@ def test_an_object_that_is_named_and_not_there_is_called_missing(world: World) -
 
 
 def test_asking_changes_nothing(world: World) -> None:
-    address = world.upload("a", b"1")
-    world.lake.commit()
+    address = world.commit("a", b"1")
     world.age(days=2)
     world.collect(dry_run=True)
     before = {key: world.lake.objects.get(key) for key in world.lake.keys("")}
@@ -200,15 +189,13 @@ def test_what_is_asked_about_must_be_an_object_of_a_repository(world: World) -> 
         find_target(world.client, "lakefs://lake/main/nothing")
 
 
-# The commits of the key-value store are read from the server's own store only, those that no ref leads to
-# as well.
-
-
 @pytest.mark.parametrize(("repository", "namespace"), [("another", ""), ("lake", "memory://elsewhere/lake")])
 def test_the_store_of_another_installation_is_refused(
     repository: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world()
     store_of(world, monkeypatch)
-    with pytest.raises(RefusedError):
-        all_commits(KVAccess.from_env(), repository, namespace or world.lake.namespace)
+    place = namespace or world.lake.namespace
+    access = KVAccess.from_env()  # opened by the test in another way
+    with pytest.raises(RefusedError), KVAccess.records(access, repository, place) as records:
+        records.commits()

@@ -39,14 +39,11 @@ from tests.support.gc import make_world, seen_with, summary_of
 def test_trap_02_no_rules_means_that_every_commit_is_active() -> None:
     """Vendor: its fallback for "no rules" finds no committed address at all and deletes every one."""
     world = make_world()
-    first = world.upload("a", b"first")
-    world.lake.commit("first")
-    second = world.upload("a", b"second")
-    world.lake.commit("second")
+    first = world.commit("a", b"first")
+    second = world.commit("a", b"second")
     orphan = world.orphan("data/orphan")
     world.age(days=400)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert world.data() == {first, second}
     assert orphan not in world.data()
     assert summary_of(context, "list_committed").counts["active_commits"] == 3
@@ -56,12 +53,10 @@ def test_trap_02_without_rules_dangling_commits_count_too() -> None:
     world = make_world()
     catalog, name = world.lake.catalog, world.lake.repository
     catalog.branches.create_branch(name, "topic", "main")
-    dangling = world.upload("topic", b"topic", "topic")
-    world.lake.commit("topic", "topic")
+    dangling = world.commit("topic", b"topic", "topic")
     catalog.branches.delete_branch(name, "topic")
     world.age(days=400)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert dangling in world.data()
     assert summary_of(context, "subtract").counts["candidates_objects"] == 0
 
@@ -108,17 +103,14 @@ def test_trap_02_a_list_of_commits_that_is_not_there_stops_the_run() -> None:
 
 def test_trap_18_a_tag_keeps_its_commit_unless_told_otherwise() -> None:
     for keep_tags in (True, False):
-        world = make_world(keep_tags=keep_tags)
-        world.rules(1)
+        world = make_world(keep_tags=keep_tags, rules=1)
         tagged = world.upload("a", b"first")
         commit = world.lake.commit("first")
         world.lake.catalog.tags.create_tag(world.lake.repository, "v1", commit.id)
         for content in (b"second", b"third"):
             world.age(days=3)
-            world.upload("a", content)
-            world.lake.commit()
-        world.age(days=3)
-        world.collect()
+            world.commit("a", content)
+        world.collect_after(days=3)
         assert (tagged in world.data()) is keep_tags
 
 
@@ -137,21 +129,17 @@ def test_trap_19_a_commit_that_the_servers_walk_loses_is_kept(dangling: bool) ->
         for branch in ("one", "two"):
             catalog.branches.create_branch(name, branch, parent.id)
         world.age(days=10)
-        world.upload("x", b"old", "one")
-        world.lake.commit("A1", "one")
+        world.commit("x", b"old", "one")
         world.age(days=59)
-        world.upload("x", b"young", "two")
-        world.lake.commit("B1", "two")
-        world.upload("x", b"main")
-        world.lake.commit("main moves on")
+        world.commit("x", b"young", "two")
+        world.commit("x", b"main")
         world.lake.catalog.branches.hard_reset(
             name, "main", catalog.branches.get_branch(name, "one").commit_id
         )
         if dangling:
             catalog.branches.delete_branch(name, "two")
         world.age(days=2)
-        context = world.plan()
-        world.run(context)
+        context = world.collected()
         assert replaced in world.data()
         summary = context.folder.read_summary("list_committed")
         assert summary is not None
@@ -164,26 +152,20 @@ def test_trap_19_a_commit_that_the_servers_walk_loses_is_kept(dangling: bool) ->
 
 def test_trap_29_rules_of_zero_days_are_no_rules() -> None:
     world = make_world()
-    first = world.upload("a", b"first")
-    world.lake.commit("first")
-    second = world.upload("a", b"second")
-    world.lake.commit("second")
+    first = world.commit("a", b"first")
+    second = world.commit("a", b"second")
     world.rules(0)
-    world.age(days=400)
-    world.collect()
+    world.collect_after(days=400)
     assert world.data() == {first, second}
 
 
 def test_trap_30_a_branch_that_was_made_again_falls_under_the_rule_of_its_name() -> None:
     world = make_world()
     world.rules(1, main=100)
-    first = world.upload("a", b"first")
-    world.lake.commit("first")
+    first = world.commit("a", b"first")
     world.age(days=20)
-    world.upload("a", b"second")
-    world.lake.commit("second")
-    world.age(days=20)
-    world.collect()
+    world.commit("a", b"second")
+    world.collect_after(days=20)
     assert first in world.data()
 
 

@@ -30,8 +30,7 @@ def test_trap_08_ids_that_look_like_numbers_stay_text() -> None:
 
 
 def test_trap_21_a_version_0_merge_follows_its_last_parent() -> None:
-    world = make_world()
-    world.rules(30)
+    world = make_world(rules=30)
     catalog, name = world.lake.catalog, world.lake.repository
     catalog.branches.create_branch(name, "side", "main")
     on_side = world.upload("side", b"side", "side")
@@ -63,8 +62,7 @@ def test_trap_21_a_version_0_merge_follows_its_last_parent() -> None:
     catalog.commits.create_commit_record(name, merge)
     catalog.branches.hard_reset(name, "main", merge.id)
     catalog.branches.delete_branch(name, "side")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     # The young merge keeps its main parent, which is the last one: the line of "side".
     assert {on_main, on_side} <= world.data()
 

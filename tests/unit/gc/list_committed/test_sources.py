@@ -142,7 +142,7 @@ def test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_a
                 made.append(world.lake.commit(f"meanwhile {len(made)}", allow_empty=True).id)
         return scan(name, start)
 
-    monkeypatch.setattr(kv, "scan", scanning)
+    kv.scan = scanning  # type: ignore[method-assign]
     world.collect()
     assert made
     assert staged in world.data()
@@ -168,15 +168,12 @@ def test_without_rules_everything_stays_whatever_the_source(monkeypatch: pytest.
     assert (details["all_commits"], SERVER in details["sources"]) == (True, False)
 
 
-class Recorded:
-    branches = [TOPIC, MAIN]
-    tags = [TAG]
-    commits = GRAPH | EXTRA
-
-
-def from_records(monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "", **config: Any) -> Found:
+def from_records(
+    monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "", tag: Ref = TAG, **config: Any
+) -> Found:
+    records = SimpleNamespace(branches=[TOPIC, MAIN], tags=[tag], commits=GRAPH | EXTRA)
     check = SimpleNamespace(doubt=doubt, location="postgres://x")
-    monkeypatch.setattr(history, "read_checked", lambda *_: (Recorded(), check))
+    monkeypatch.setattr(history, "read_checked", lambda *_: (records, check))
     return find_history(run_of(server, read_kv=True, **config))
 
 
@@ -184,25 +181,21 @@ def from_records(monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "
 def test_of_records_a_tag_without_its_commit_stops_the_run_where_tags_keep(
     keep_tags: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recorded, "tags", [Ref("v2", "lost")])
+    lost = Ref("v2", "lost")
     if keep_tags:
         with pytest.raises(RefusedError, match=r"v2.*\blost\b"):
-            from_records(monkeypatch, Server())
+            from_records(monkeypatch, Server(), tag=lost)
     else:
-        assert from_records(monkeypatch, Server(), keep_tags=False).graph == GRAPH
+        assert from_records(monkeypatch, Server(), tag=lost, keep_tags=False).graph == GRAPH
 
 
-def test_rules_that_are_deleted_while_the_server_computes_count_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, honest = Server(listed=csv("d")), Server.prepare_commits
+def test_rules_that_are_deleted_while_the_server_computes_count_no_more() -> None:
+    class WithoutRules(Server):
+        def prepare_commits(self, *_: object) -> PreparedCommits | None:
+            self.listed_rules = None
+            return super().prepare_commits()
 
-    def prepare(self: Server, *_: object) -> PreparedCommits | None:
-        self.listed_rules = None
-        return honest(self)
-
-    monkeypatch.setattr(Server, "prepare_commits", prepare)
-    found = find_history(run_of(server))
+    found = find_history(run_of(WithoutRules(listed=csv("d"))))
     assert (found.all_commits, found.rules) == (True, None)
     assert found.warnings
 

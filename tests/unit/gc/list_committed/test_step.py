@@ -17,8 +17,7 @@ from tests.support.gc import World, candidates, deleting, make_world
 
 
 def test_trap_08_the_first_commit_has_no_metarange_and_none_is_fetched() -> None:
-    world = make_world()
-    world.rules(30)
+    world = make_world(rules=30)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
     world.collect()  # nothing but the first commit
@@ -32,11 +31,11 @@ def range_files(world: World) -> list[str]:
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped"])
 @pytest.mark.parametrize("rules", [True, False])
 def test_trap_09_a_damaged_range_or_metarange_stops_the_run(damage: str, rules: bool) -> None:
-    for position in range(2):
+    for kind in ("ranges", "metaranges"):
         world, kept, orphan = committed_world()
         if rules:
             world.rules(30)
-        key = sorted(range_files(world))[position]
+        (key,) = (key for key in range_files(world) if _kind(world, key) == kind)
         data = world.lake.objects.get(key)
         if damage == "missing":
             open_deleter(world.lake.namespace).delete([key])
@@ -56,13 +55,10 @@ def test_trap_09_a_damaged_range_or_metarange_stops_the_run(damage: str, rules: 
 
 @pytest.mark.parametrize("kind", ["ranges", "metaranges"])
 def test_trap_09_another_tables_file_under_a_tables_name_stops_the_run(kind: str) -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"1")
-    world.lake.commit()
+    world = make_world(rules=30)
+    world.commit("a", b"1")
     first = set(range_files(world))
-    world.upload("z", b"2")
-    world.lake.commit()
+    world.commit("z", b"2")
     orphan = world.orphan("data/orphan")
     world.age(days=2)
     second = sorted(set(range_files(world)) - first)
@@ -82,18 +78,15 @@ def _kind(world: World, key: str) -> str:
 
 def test_trap_25_a_branch_made_from_an_expired_commit_before_the_sweep_is_found() -> None:
     """Vendor: sweeping an old mark deletes what the branch reads."""
-    world = make_world()
-    world.rules(1)
+    world = make_world(rules=1)
     catalog, name = world.lake.catalog, world.lake.repository
     old = world.upload("a", b"first")
     commit = world.lake.commit("first")
     for content in (b"second", b"third"):
         world.age(days=3)
-        world.upload("a", content)
-        world.lake.commit()
+        world.commit("a", content)
     world.age(days=3)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     assert old in candidates(context)
     catalog.branches.create_branch(name, "revived", commit.id)
     world.run(context)
@@ -102,14 +95,11 @@ def test_trap_25_a_branch_made_from_an_expired_commit_before_the_sweep_is_found(
 
 
 def test_the_head_that_a_branch_had_while_staging_was_read_is_active_although_the_branch_is_gone() -> None:
-    world = make_world()
-    world.rules(1)
-    world.upload("a", b"1")
-    world.lake.commit()
+    world = make_world(rules=1)
+    world.commit("a", b"1")
     catalog, name = world.lake.catalog, world.lake.repository
     catalog.branches.create_branch(name, "side", "main")
-    address = world.upload("b", b"2", "side")
-    world.lake.commit("side", "side")
+    address = world.commit("b", b"2", "side")
     world.age(days=9)
     run = world.plan()
     slice_listing(run, world.runner)

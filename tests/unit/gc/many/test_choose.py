@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.gc.many.choose import ManyConfig, choose_repositories
+from dredge.gc.many import ManyConfig, choose_repositories
 from dredge.lakefs import Repository
 from dredge.xid import new_descending_xid
 from tests.support.gc import make_world

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dredge.gc.config import GCConfig
-from dredge.gc.many.collect import collect_each, outcome_of
+from dredge.gc.many import collect_each, outcome_of
 from dredge.runs.report import Outcome, left_out, save_summary, summarize, summary_lines
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.many.choose import other_collector
+from dredge.gc.many import other_collector
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
 
@@ -16,11 +16,9 @@ LEASE = "_lakefs/retention/gc/dredge/lease.json"
 def worked_on() -> World:
     """A lake that this collector has collected, and time for others after it."""
     world = make_world()
-    world.upload("a", b"1")
-    world.lake.commit()
+    world.commit("a", b"1")
     world.rules()
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     return world
 
 
@@ -58,8 +56,7 @@ def test_a_run_of_another_collector_that_began_before_ours_and_ended_later_is_no
     world.upload("a", b"1")
     world.age(days=2)
     run_id = new_descending_xid(world.lake.clock())
-    world.age(hours=1)
-    world.collect()
+    world.collect_after(hours=1)
     world.age(hours=1)
     world.lake.objects.put(f"{UNIFIED}/{run_id}/summary.json", b"{}")
     assert f"its run {run_id}" in asked(world)
@@ -69,8 +66,7 @@ def test_a_run_of_another_collector_before_ours_is_history() -> None:
     world = make_world()
     foreign(world)
     world.upload("a", b"1")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert asked(world) == ""
 
 

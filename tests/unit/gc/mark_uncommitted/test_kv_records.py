@@ -43,8 +43,7 @@ def test_an_entry_that_moves_to_a_new_token_while_tokens_are_read_is_found(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit drops the token, and an update of metadata has put the old address into the next one."""
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     second = world.upload("a", b"same")
     world.age(days=2)
     store, kv = store_of(world, monkeypatch), world.lake.kv
@@ -107,8 +106,7 @@ def name_old_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_the_scan_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = make_world(read_kv=True)
-    world.rules(1)
+    world = make_world(read_kv=True, rules=1)
     catalog, name = world.lake.catalog, world.lake.repository
     world.upload("a", b"other!")
     other = world.lake.commit("other")
@@ -163,8 +161,7 @@ def test_a_copy_that_is_renamed_while_the_records_are_read_stays(
 
     store = RowByRow(world, before_row=rename)
     open_as(store, monkeypatch)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     assert renamed
     assert world.served()["a"] == address
     assert address not in candidates(context)

@@ -44,8 +44,7 @@ def check_store(world: World) -> StoreCheck:
 
 def staged_since_the_copy(world: World) -> tuple[MemoryKV, str, str]:
     """A copy of the store, what was staged since, and an orphan. No head has moved, so only the counter tells."""
-    world.upload("a", b"1")
-    world.lake.commit()
+    world.commit("a", b"1")
     world.client.usage()
     copied = copy_of(world)
     world.age(hours=1)
@@ -59,8 +58,7 @@ def test_what_was_staged_since_a_copy_of_the_store_was_made_stays(monkeypatch: p
     world = recorded()
     copied, staged, orphan = staged_since_the_copy(world)
     open_as(Snapshots(world, copied), monkeypatch)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert staged in world.data()
     assert orphan not in world.data()
     summary = summary_of(context, "mark_uncommitted")
@@ -98,8 +96,7 @@ def test_a_copy_that_counts_along_with_a_busy_server_does_not_stand_for_it(
 
     store.before = go_on
     open_as(store, monkeypatch)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert staged in world.data()
     assert orphan not in world.data()
     summary = summary_of(context, "mark_uncommitted")
@@ -124,7 +121,7 @@ def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
             copied.set(PARTITION, key, world.lake.kv.get(PARTITION, key))
         counted.extend([partition] if partition == PARTITION else [])
 
-    monkeypatch.setattr(store, "open", open_again)
+    store.open = open_again  # type: ignore[method-assign]
     store.before = hit
     open_as(store, monkeypatch)
     world.collect()
@@ -150,16 +147,14 @@ def test_what_a_server_loses_from_its_scan_stays_though_a_copy_lacks_it_too(
 
 def test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(read_kv=True)
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     world.client.usage()
     copied = copy_of(world)
     world.age(hours=1)
     again, orphan = world.upload("a", b"same"), world.orphan("data/orphan")
     world.age(days=2)
     open_as(Snapshots(world, copied), monkeypatch)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert summary_of(context, "mark_uncommitted").counts["kv_missing_addresses"] == 0
     assert world.served()["a"] == again
     assert again in world.data()
@@ -180,8 +175,7 @@ def test_where_nothing_shows_that_the_server_writes_there_it_is_asked(
     world.age(days=2)
     open_as(Snapshots(world), monkeypatch)
     world.client.usage = answer  # type: ignore[method-assign]
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert staged in world.data()
     assert orphan not in world.data()
     summary = summary_of(context, "mark_uncommitted")
@@ -201,8 +195,7 @@ def test_a_record_that_a_newer_server_wrote_does_not_stand_for_the_server(
     partition = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key("lake"))).partition
     # A metarange of what was compacted, say, in field 6.
     kv.set(partition, branch_key("main"), kv.get(partition, branch_key("main")) + b"\x32\x02id")
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     summary = summary_of(context, "mark_uncommitted")
     assert summary.counts["scans"] == 1
     assert any("branches/main" in text for text in summary.warnings)
@@ -214,8 +207,7 @@ def test_what_a_newer_server_keeps_elsewhere_than_in_known_records_stays(
     """Staged entries that were compacted into a metarange, say. The server does not show the same bytes uploaded again,
     and the records have all that it shows."""
     world = make_world(read_kv=True)
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     again, orphan = world.upload("a", b"same"), world.orphan("data/orphan")
     world.age(days=2)
     kv = world.lake.kv
@@ -223,8 +215,7 @@ def test_what_a_newer_server_keeps_elsewhere_than_in_known_records_stays(
     kv.set(partition, branch_key("main"), kv.get(partition, branch_key("main")) + b"\x32\x02id")
     open_as(Snapshots(world), monkeypatch)
     monkeypatch.setattr(RepositoryRecords, "staged", lambda *_: iter(()))
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert summary_of(context, "mark_uncommitted").counts["kv_missing_addresses"] == 0
     assert world.served()["a"] == again
     assert again in world.data()
@@ -245,8 +236,7 @@ def test_an_entry_that_a_newer_server_staged_does_not_stand_for_the_server(
     more = b"\xfa\x3f\x02id"  # field 1023
     record.data += more if inner else b""
     world.lake.kv.set(token.encode(), row.key, messages.encode(record) + (b"" if inner else more))
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     summary = summary_of(context, "mark_uncommitted")
     assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
 
@@ -287,7 +277,7 @@ def test_the_server_is_never_asked_while_a_view_is_open(monkeypatch: pytest.Monk
         with look_at() as opened, never_asked(world, *dir(world.client)):
             yield opened
 
-    monkeypatch.setattr(store, "view", view)
+    store.view = view  # type: ignore[method-assign]
     assert check_store(world).doubt == ""
 
 
@@ -340,8 +330,7 @@ def test_what_moves_from_a_head_into_a_token_after_the_records_were_read_stays(
     world = recorded()
     old = old_version(world, "a")
     open_as(kind(world), monkeypatch)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     with recovery(world, "a"):
         world.run(context)
     assert world.served()["a"] == old

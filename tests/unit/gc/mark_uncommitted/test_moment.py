@@ -16,8 +16,7 @@ UNSAMPLED = {"canary_branches": 1}
 
 
 def test_what_a_commit_left_behind_carries_around_each_scan_of_the_server_stays() -> None:
-    world = make_world(safety=UNSAMPLED)
-    world.rules(1)
+    world = make_world(safety=UNSAMPLED, rules=1)
     detours = Detours(world, 2, others=30)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
@@ -40,8 +39,7 @@ def test_what_a_commit_left_behind_carries_around_each_scan_of_the_server_stays(
 def test_what_a_commit_left_behind_carries_around_each_reading_of_the_records_stays(
     live_source: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = make_world(read_kv=True, live_source=live_source, safety=UNSAMPLED)
-    world.rules(1)
+    world = make_world(read_kv=True, live_source=live_source, safety=UNSAMPLED, rules=1)
     detours = Detours(world, times)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
@@ -107,8 +105,7 @@ def test_an_object_renamed_while_staging_is_read_is_no_candidate() -> None:
                 catalog.objects.delete_object(name, "main", "z")
 
     world.client.before = before
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     assert len(pages) >= 2
     assert orphan in candidates(context)
     assert address not in candidates(context)

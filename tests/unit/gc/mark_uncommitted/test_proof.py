@@ -34,8 +34,7 @@ def test_sweep_keeps_staged_objects_while_branches_come_and_go_within_each_page(
 ) -> None:
     world, living, orphan = stormy_world(clean=200)
     with Storm(world, names, remake=remake) as storm:
-        context = world.plan()
-        world.run(context)
+        context = world.collected()
     assert storm.deleted == len(names) * storm.calls
     assert storm.calls == 2  # the mark's and the re-check's
     assert living <= world.data()
@@ -67,8 +66,7 @@ def test_sweep_keeps_what_is_lost_in_the_middle_of_several_pages() -> None:
     living |= {world.upload(f"path/{number}", b"z%d" % number, "zz") for number in range(5)}
     world.age(days=2)
     with Storm(world, ["mm"], slow="n002"):
-        context = world.plan()
-        world.run(context)
+        context = world.collected()
     assert living <= world.data()
     assert orphan not in world.data()
     counts = summary_of(context, "mark_uncommitted").counts
@@ -83,11 +81,9 @@ def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan() -> None:
     """
     world, living, orphan = stormy_world(unsafe_grace_seconds=None, grace_hours=20)
     again = world.orphan("data/slice/again")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     world.age(hours=21)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     stage_again(world, again, "again", branch="aa")
     with Storm(world, ["mm"]):
         world.run(context)
@@ -183,8 +179,7 @@ def test_an_old_object_that_was_staged_after_the_scan_is_kept_and_costs_no_other
         stage_again(world, again, "z-again", branch="aa")
 
     with world.during("changes", stage):
-        context = world.plan()
-        world.run(context)
+        context = world.collected()
     assert {again, *living} <= world.data()
     assert orphan not in world.data()
     assert summary_of(context, "mark_uncommitted").counts["scans"] == 1

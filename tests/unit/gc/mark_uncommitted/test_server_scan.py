@@ -30,8 +30,7 @@ def test_trap_03_pages_are_united_whatever_the_last_one_says() -> None:
     staged = {world.upload(f"path/{number:02d}", b"%d" % number) for number in range(20)}
     orphan = world.orphan("data/orphan")
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     summary = context.folder.read_summary("mark_uncommitted")
     assert summary is not None
     assert summary.counts["pages"] > 2
@@ -62,8 +61,7 @@ def test_trap_43_pages_without_rows_are_normal() -> None:
         world.lake.catalog.branches.create_branch(world.lake.repository, f"b{number}", "main")
     staged = world.upload("a", b"1")
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     summary = context.folder.read_summary("mark_uncommitted")
     assert summary is not None
     assert summary.counts["empty_pages"] > 1

@@ -61,8 +61,7 @@ def test_trap_04_rows_that_the_server_lost_with_a_branch_are_asked_for_again() -
     pages: list[int] = []
     world.client.before = lambda called, _: pages.append(1) if called == "prepare_uncommitted" else None
     catalog.refs.branches.scan = scanning  # type: ignore[method-assign, assignment]
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert dropped
     summary = context.folder.read_summary("mark_uncommitted")
     assert summary is not None
@@ -145,14 +144,11 @@ def test_trap_07_an_object_that_looks_old_at_birth_is_not_seen_by_this_run() -> 
 
 
 def test_trap_22_a_hidden_branch_is_as_live_as_any() -> None:
-    world = make_world()
-    world.rules(1)
+    world = make_world(rules=1)
     world.lake.catalog.branches.create_branch(world.lake.repository, "hidden", "main", hidden=True)
-    committed = world.upload("a", b"1", "hidden")
-    world.lake.commit("on hidden", "hidden")
+    committed = world.commit("a", b"1", "hidden")
     staged = world.upload("b", b"2", "hidden")
-    world.age(days=40)
-    world.collect()
+    world.collect_after(days=40)
     assert {committed, staged} <= world.data()
     world.assert_readable("hidden")
 
@@ -165,8 +161,7 @@ def test_trap_23_sealed_tokens_are_staging_too() -> None:
     # A commit that was killed after its first write leaves the data in a sealed token.
     world.lake.catalog.staging.protocol.change(found, "main", lambda branch: branch.sealed("lake-main:fresh"))
     assert len(branches.current(found, "main").branch.tokens) == 2
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert staged in world.data()
     world.assert_readable()
 
@@ -176,8 +171,7 @@ def test_trap_24_an_old_object_staged_again_after_the_mark_is_found_by_the_re_ch
     world.upload("a", b"1")
     orphan, other = world.orphan("data/slice/orphan"), world.orphan("data/slice/other")
     world.age(days=2)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     stage_again(world, orphan)
     world.run(context)
     assert orphan in world.data()
@@ -192,8 +186,7 @@ def test_what_moves_from_a_head_back_into_staging_while_the_re_check_reads_stays
     world = make_world()
     old, orphan = old_version(world, "a"), world.orphan("data/slice/orphan")
     world.age(days=2)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     with recovery(world, "a"):
         world.run(context)
     assert world.served()["a"] == old
@@ -221,8 +214,7 @@ def test_trap_26_an_address_that_two_paths_share_outlives_one_of_them() -> None:
     for path in ("b", "c"):
         stage_again(world, address, path, 1)
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "a")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert address in world.data()
 
 
@@ -230,8 +222,7 @@ def test_staging_that_vanished_since_the_last_run_stops_the_run() -> None:
     world = make_world(safety={"staged_rows_plenty": 5})
     staged = {world.upload(f"a{number}", b"%d" % number) for number in range(6)}
     world.age(days=2)
-    before = world.plan()
-    world.run(before)
+    world.collected()
     world.age(hours=1)
     honest = world.client.prepare_uncommitted
 

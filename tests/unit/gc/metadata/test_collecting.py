@@ -27,6 +27,7 @@ from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.model import MemoryKV
 from dredge.lakefs.files import messages
+from dredge.runs.pending.store import FORMAT
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
@@ -34,6 +35,7 @@ from dredge.undo.alarms import SCHEMA, write_alarm
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
+from tests.support.kept import keep
 from tests.support.kv_views import copy_of
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
@@ -46,8 +48,7 @@ def versioned() -> World:
     """A lake with a commit and what another one left, two days ago, in a bucket that keeps versions."""
     world = make_world()
     store_of(world).older = OlderVersions()
-    world.upload("a", b"1")
-    world.lake.commit()
+    world.commit("a", b"1")
     left_behind(world.lake.objects)
     world.age(days=2)
     world.collect(dry_run=True)
@@ -155,8 +156,7 @@ def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_los
     noon = back_up(world)
     world.upload("new", b"afternoon")
     metarange = world.lake.commit("the last mark saw it").metarange_id
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     restore(world, noon)
     world.client.may_update = False
     for _ in range(3):
@@ -272,7 +272,10 @@ def test_a_list_of_another_life_or_a_damaged_one_lets_everything_wait_anew() -> 
         place.put("pending/current.json", wrong)
         summary = collect(world, dry_run=True)
         assert (summary.counts["confirmed_files"], len(summary.warnings)) == (0, 1)
-    place.put("pending/current.json", honest.replace(b'"format": 2', b'"format": 3'))
+    place.put(
+        "pending/current.json",
+        honest.replace(f'"format": {FORMAT}'.encode(), f'"format": {FORMAT + 1}'.encode()),
+    )
     with pytest.raises(RefusedError):
         collect(world)
     assert left_metarange() in there(world)
@@ -469,10 +472,11 @@ def test_whenever_a_commit_writes_its_files_and_names_them_they_are_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every order of its two writes and of everything that a collection does; looked at all the time."""
-    points, _ = committing(noted(), monkeypatch, -1, 1000)
+    as_it_was = keep(noted())
+    points, _ = committing(as_it_was(), monkeypatch, -1, 1000)
     assert len(points) >= 12
     for writes_at, names_at in itertools.combinations_with_replacement(points, 2):
-        _, lost = committing(noted(), monkeypatch, writes_at, names_at)
+        _, lost = committing(as_it_was(), monkeypatch, writes_at, names_at)
         assert not lost, (writes_at, names_at)
 
 

@@ -13,7 +13,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
 from dredge.gc.metadata.files import Named, find_named, sort_files
-from dredge.gc.metadata.named import Asking, NamesReader, read_history, read_work
+from dredge.gc.metadata.named import NamesReader, read_history, read_work
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.gc import make_world
@@ -36,7 +36,8 @@ def table(lake: ObjectWriter, path: str) -> tuple[str, str]:
 
 
 def reader_of(lake: ObjectWriter) -> NamesReader:
-    return NamesReader(cast("Asking", None), lake)
+    nobody: Any = None
+    return NamesReader(nobody, "lake", "", nobody, lake)
 
 
 MISSING = "f" * 64
@@ -118,11 +119,9 @@ def test_imports_and_tasks_are_at_work_until_they_are_done_or_have_failed() -> N
 
 
 def test_commits_that_a_ref_leads_to_are_kept_however_old_and_tags_lead_to_some() -> None:
-    world = make_world()
-    world.rules(1)
+    world = make_world(rules=1)
     for number in range(3):
-        world.upload("a", b"%d" % number)
-        world.lake.commit(str(number))
+        world.commit("a", b"%d" % number)
         world.age(days=9)
     catalog = world.lake.catalog
     catalog.branches.create_branch("lake", "side", "main")

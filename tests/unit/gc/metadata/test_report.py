@@ -61,8 +61,7 @@ def left_behind(objects: ObjectWriter, path: str = "left/behind") -> set[str]:
 
 def committed() -> World:
     world = make_world()
-    world.upload("a", b"1")
-    world.lake.commit()
+    world.commit("a", b"1")
     world.age(days=2)
     return world
 
@@ -99,8 +98,7 @@ def dangling() -> World:
     world = committed()
     world.rules(30)
     world.lake.catalog.branches.create_branch("lake", "side", "main")
-    world.upload("side", b"s", branch="side")
-    world.lake.commit("side", branch="side")
+    world.commit("side", b"s", "side")
     world.lake.catalog.branches.delete_branch("lake", "side")
     return world
 

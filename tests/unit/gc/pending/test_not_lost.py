@@ -12,7 +12,7 @@ import pytest
 
 from dredge.commands.printing import list_runs
 from dredge.gc.planning import release_lease
-from dredge.gc.run import RUNS, STATE, Run
+from dredge.gc.run import RUNS, STATE
 from dredge.gc.save_report.clean_up import find_superseded
 from dredge.gc.save_report.own_files import OWN
 from dredge.gc.save_report.report import read_report
@@ -34,17 +34,11 @@ ADDRESS = "data/slice/in-parts"
 PATH = "the same bytes"
 
 
-def run(world: World, **settings: Any) -> Run:
-    done = world.plan(**settings)
-    world.run(done)
-    return done
-
-
 def stays(world: World, address: str, grace: dict[str, Any], mode: str = "clean") -> bool:
     """Whether an object that is live is there as long as it should: without a grace the last run has lost it."""
     for _ in range(2 if grace else 0):
         world.age(hours=HOURS)
-        run(world, mode=mode)
+        world.collected(mode=mode)
     if grace:
         world.assert_readable()
     return (address in world.data()) is bool(grace)
@@ -68,10 +62,10 @@ def test_traps_06_and_07_an_upload_in_parts_that_ends_before_the_listing_and_is_
     stage_again(world, world.orphan("data/slice/first", committed), PATH, size_bytes=len(committed))
     world.lake.commit()
     world.age(days=2)
-    run(world)
+    world.collected()
     world.age(days=1)
     put_together(world)
-    run(world, mode=mode)
+    world.collected(mode=mode)
     stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))
     assert stays(world, ADDRESS, grace, mode)
 
@@ -102,15 +96,13 @@ def test_trap_23_what_a_commit_under_way_is_about_to_bring_though_its_path_was_w
     monkeypatch: pytest.MonkeyPatch, grace: dict[str, Any], seen: bool, mode: str, goes_on: str
 ) -> None:
     """The commit takes almost as long as the grace, and runs look all the time."""
-    world = make_world(**grace)
-    world.rules(30)
-    world.upload("keep", b"k")
-    world.lake.commit()
-    run(world)
+    world = make_world(**grace, rules=30)
+    world.commit("keep", b"k")
+    world.collected()
     address = world.upload(PATH, b"first")
     world.age(days=2)
     if seen:
-        run(world)
+        world.collected()
 
     def go_on_and_collect() -> None:
         if goes_on == "written":
@@ -118,7 +110,7 @@ def test_trap_23_what_a_commit_under_way_is_about_to_bring_though_its_path_was_w
         else:
             world.lake.catalog.objects.delete_object(world.lake.repository, "main", PATH)
         for _ in range(2):
-            run(world, mode=mode)
+            world.collected(mode=mode)
             world.age(hours=HOURS / 2 - 1)
 
     commit = commit_while(world, monkeypatch, go_on_and_collect)
@@ -151,15 +143,12 @@ def test_traps_06_and_48_an_old_object_that_is_staged_over_its_like_after_branch
     """No re-check sees it. The head has an equal entry already, or gets it only then."""
     content = b"the same bytes"
     world = make_world(**grace)
-    world.upload(PATH, content if committed == "before the mark" else b"of another length")
-    world.lake.commit()
+    world.commit(PATH, content if committed == "before the mark" else b"of another length")
     old = world.orphan("data/slice/old", content)
     world.age(days=2)
-    found = world.plan()
-    world.mark(found)
+    found = world.marked()
     if committed == "after the guards":
-        world.upload(PATH, content)
-        world.lake.commit()
+        world.commit(PATH, content)
     stage_over_its_like(world, old, content)
     bulk_delete(found, world.runner)
     release_lease(found)
@@ -173,9 +162,8 @@ def test_trap_55_an_upload_that_is_linked_late_through_a_server_whose_clock_is_h
 ) -> None:
     """No run meets that server."""
     world = make_world(**grace)
-    world.upload("keep", b"k")
-    world.lake.commit()
-    run(world)
+    world.commit("keep", b"k")
+    world.collected()
     lake = world.lake
     slow = Catalog(
         lake.kv,
@@ -187,7 +175,7 @@ def test_trap_55_an_upload_that_is_linked_late_through_a_server_whose_clock_is_h
     full = lake.catalog.addresses.get_physical_address("lake", "main", "late")
     address = world.orphan(full.removeprefix(f"{lake.namespace}/"), b"linked late")
     world.age(hours=26)
-    run(world, mode=mode)
+    world.collected(mode=mode)
     world.age(hours=10)
     slow.addresses.link_physical_address(
         "lake", "main", "late", physical_address=full, checksum="c", size_bytes=11
@@ -201,22 +189,20 @@ def test_trap_78_what_a_commit_has_written_a_range_of_and_no_metarange_yet(
     grace: dict[str, Any], mode: str
 ) -> None:
     """Its entry is in no answer, it claims an old date, and no ref leads to it until it ends."""
-    world = make_world(**grace)
-    world.rules(1)
-    world.upload("keep", b"k")
-    world.lake.commit()
+    world = make_world(**grace, rules=1)
+    world.commit("keep", b"k")
     catalog = world.lake.catalog
     catalog.branches.create_branch("lake", "side", "main")
     address = world.upload(PATH, b"taken from staging", "side")
     world.age(days=9)
-    run(world)
+    world.collected()
     world.age(days=1)
     commit = world.lake.commit("side", "side", date=world.lake.clock() - timedelta(days=90))
     catalog.branches.delete_branch("lake", "side")
     key = f"_lakefs/{commit.metarange_id}"
     written = world.lake.objects.get(key)
     open_deleter(world.lake.namespace).delete([key])
-    run(world, mode=mode)
+    world.collected(mode=mode)
     world.lake.objects.put(key, written)
     catalog.branches.create_branch("lake", "side", commit.id)
     assert stays(world, address, grace, mode)
@@ -245,19 +231,15 @@ def test_trap_19_what_a_longer_rule_keeps_since_the_mark_though_the_servers_walk
         kept = world.upload("x", b"x")
         parent = world.lake.commit(f"parent {attempt}")
         catalog.branches.create_branch(name, "two", parent.id)
-        world.upload("x", b"old")
-        world.lake.commit("an old child")
+        world.commit("x", b"old")
         world.age(days=60)
-        world.upload("x", b"young", "two")
-        world.lake.commit("a young child", "two")
+        world.commit("x", b"young", "two")
         world.age(days=2)
         if not branch_days:
-            world.upload("x", b"younger", "two")
-            world.lake.commit("a young child of it", "two")
+            world.commit("x", b"younger", "two")
             left_since(world)
         world.age(days=2)
-        found = world.plan()
-        world.mark(found)
+        found = world.marked()
         assert kept in candidates(found)
         changed(world)
         prepared = world.client.prepare_commits(name, 1)
@@ -279,29 +261,19 @@ ORPHAN = "data/slice/orphan"
 
 
 def waiting() -> World:
-    world = make_world(unsafe_grace_seconds=None, grace_hours=20, mode="auto")
-    world.rules(30)
-    world.upload("a", b"committed")
-    world.lake.commit()
+    world = make_world(unsafe_grace_seconds=None, grace_hours=20, mode="auto", rules=30)
+    world.commit("a", b"committed")
     world.orphan(ORPHAN)
     world.age(days=9)
     return world
 
 
-def go(world: World) -> Run:
-    run = world.plan()
-    world.run(run)
-    return run
-
-
 def test_a_list_of_runs_has_the_bytes_that_wait() -> None:
     world = waiting()
-    go(world)
+    world.collected()
     world.age(hours=20)
-    go(world)
-    rows = list_runs(
-        world.lake.namespace, RUNS, 0, read_report, lambda found: found["counts"]["deleted_objects"]
-    )
+    world.collected()
+    rows = list_runs(world.lake.namespace, RUNS, 0, read_report)
     assert [(row["deleted_objects"], row["pending_objects"], row["pending_bytes"]) for row in rows] == [
         (1, 0, 0),
         (0, 1, 6),
@@ -310,21 +282,20 @@ def test_a_list_of_runs_has_the_bytes_that_wait() -> None:
 
 def test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_are_not() -> None:
     world = waiting()
-    old = read_named_parts(go(world).state)
+    old = read_named_parts(world.collected().state)
     world.orphan("data/slice/another")
     world.age(days=2)
-    newer = read_named_parts(go(world).state)
+    newer = read_named_parts(world.collected().state)
     assert old
     assert old.isdisjoint(newer)
     assert old | newer <= parts_there(world), "a run that waits may still read them"
     world.age(days=9)
-    run = world.plan(dry_run=True)
-    world.run(run)
+    run = world.collected(dry_run=True)
     found = find_superseded(run).bookkeeping
     assert {f"{OWN}/{key}" for key in old} <= set(found)
     assert read_named_parts(run.state).isdisjoint(key.removeprefix(f"{OWN}/") for key in found)
     world.age(seconds=1)
-    assert read_named_parts(go(world).state) <= parts_there(world)
+    assert read_named_parts(world.collected().state) <= parts_there(world)
     assert old.isdisjoint(parts_there(world))
 
 

@@ -19,6 +19,7 @@ from dredge.runs.pending.rows import LIVE, WAITING
 from dredge.undo.deletions import read_deletions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, pending_rows, stage_again, summary_of
+from tests.support.kept import keep
 from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_store import memory_store
@@ -30,20 +31,12 @@ ORPHAN = "data/slice/orphan"
 def waiting(**settings: Any) -> World:
     """A lake with something committed and staged and one orphan, nine days old; runs wait 20 hours."""
     wanted = {"unsafe_grace_seconds": None, "grace_hours": 20, "mode": "auto", **settings}
-    world = make_world(**wanted)
-    world.rules(30)
-    world.upload("a", b"committed")
-    world.lake.commit()
+    world = make_world(**wanted, rules=30)
+    world.commit("a", b"committed")
     world.upload("b", b"staged")
     world.orphan(ORPHAN)
     world.age(days=9)
     return world
-
-
-def go(world: World, **settings: Any) -> Run:
-    run = world.plan(**settings)
-    world.run(run)
-    return run
 
 
 def counts(run: Run) -> dict[str, int]:
@@ -52,35 +45,35 @@ def counts(run: Run) -> dict[str, int]:
 
 def test_the_first_run_finds_and_another_one_deletes_a_grace_later() -> None:
     world = waiting()
-    first = go(world)
+    first = world.collected()
     assert ORPHAN in world.data()
     assert counts(first)["waiting_objects"] == counts(first)["found_now_objects"] == 1
     assert (counts(first)["deletable_objects"], counts(first)["held_objects"]) == (0, 0)
     assert not read_deletions(first.state).found
     world.age(hours=19)
-    second = go(world)
+    second = world.collected()
     assert ORPHAN in world.data()
     assert (counts(second)["pending_objects"], counts(second)["found_now_objects"]) == (1, 0)
     world.age(hours=1)
-    third = go(world)
+    third = world.collected()
     assert ORPHAN not in world.data()
     assert counts(third)["deletable_objects"] == 1
     assert summary_of(third, "bulk_delete").counts["deleted_objects"] == 1
     (deletion,) = read_deletions(third.state).found
     assert deletion.hashes.rows == 1
     world.age(days=1)
-    assert pending_rows(go(world)) == {}
+    assert pending_rows(world.collected()) == {}
     world.assert_readable()
 
 
 def test_where_nothing_can_be_taken_back_garbage_waits_three_days() -> None:
     world = waiting(grace_hours=None)
-    assert go(world).plan.undo.way == "off"
+    assert world.collected().plan.undo.way == "off"
     world.age(hours=71)
-    go(world)
+    world.collected()
     assert ORPHAN in world.data()
     world.age(hours=1)
-    go(world)
+    world.collected()
     assert ORPHAN not in world.data()
 
 
@@ -94,12 +87,12 @@ def test_without_an_id_in_the_server_garbage_waits_three_days() -> None:
 @pytest.mark.parametrize("mode", ["clean", "optimized"])
 def test_a_dry_run_and_the_run_after_it_delete_what_both_have_seen(mode: str) -> None:
     world = waiting()
-    go(world, mode=mode, dry_run=True)
+    world.collected(mode=mode, dry_run=True)
     late = world.orphan("data/slice/late")
     world.age(hours=26)
-    dry = go(world, mode=mode, dry_run=True)
+    dry = world.collected(mode=mode, dry_run=True)
     assert counts(dry)["deletable_objects"] == 1
-    go(world, mode=mode)
+    world.collected(mode=mode)
     assert ORPHAN not in world.data()
     assert late in world.data()
 
@@ -107,17 +100,17 @@ def test_a_dry_run_and_the_run_after_it_delete_what_both_have_seen(mode: str) ->
 @pytest.mark.parametrize("mode", ["clean", "optimized"])
 def test_what_was_alive_between_waits_anew(mode: str) -> None:
     world = waiting()
-    go(world)
+    world.collected()
     stage_again(world, ORPHAN)
     world.age(hours=20)
-    assert pending_rows(go(world, mode=mode))[ORPHAN]["status"] == LIVE
+    assert pending_rows(world.collected(mode=mode))[ORPHAN]["status"] == LIVE
     world.lake.catalog.branches.reset_branch("lake", "main")
     world.age(days=2)
-    run = go(world, mode=mode)
+    run = world.collected(mode=mode)
     assert ORPHAN in world.data()
     assert pending_rows(run)[ORPHAN]["run_id"] == run.plan.run_id
     world.age(hours=20)
-    go(world, mode=mode)
+    world.collected(mode=mode)
     assert ORPHAN not in world.data()
 
 
@@ -125,16 +118,16 @@ def test_what_was_alive_between_waits_anew(mode: str) -> None:
 def test_what_was_deleted_between_waits_anew(mode: str) -> None:
     """Somebody removed the marker of its deletion, so that it is there again with its old time."""
     world = waiting()
-    bucket, _, _ = go(world).state.uri.removeprefix("memory://").partition("/")
+    bucket, _, _ = world.collected().state.uri.removeprefix("memory://").partition("/")
     objects = memory_store(bucket).objects
     (key,) = [key for key in objects if key.endswith(ORPHAN)]
     before = objects[key]
     world.age(hours=20)
-    go(world)
+    world.collected()
     assert ORPHAN not in world.data()
     objects[key] = before
     world.age(hours=20)
-    run = go(world, mode=mode)
+    run = world.collected(mode=mode)
     assert ORPHAN in world.data()
     assert pending_rows(run)[ORPHAN]["run_id"] == run.plan.run_id
 
@@ -143,21 +136,20 @@ def test_a_dry_run_that_takes_young_objects_for_old_begins_no_wait() -> None:
     world = waiting(mode="clean")
     world.orphan("data/slice/fresh")
     world.age(minutes=5)
-    found = go(world, dry_run=True, unsafe_min_age_seconds=0)
+    found = world.collected(dry_run=True, unsafe_min_age_seconds=0)
     assert pending_rows(found)["data/slice/fresh"]["status"] == WAITING
     world.age(hours=26)
-    go(world)
+    world.collected()
     assert ORPHAN not in world.data()
     assert "data/slice/fresh" in world.data()
     world.age(hours=20)
-    go(world)
+    world.collected()
     assert "data/slice/fresh" not in world.data()
 
 
 def test_a_run_that_waits_for_an_answer_does_not_confirm_what_it_found() -> None:
     world = waiting(approval="always")
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     world.age(days=5)
     assert counts(run)["deletable_objects"] == 0
     rest = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
@@ -169,15 +161,14 @@ def test_a_run_that_waits_for_an_answer_does_not_confirm_what_it_found() -> None
 def test_a_refused_mark_leaves_no_row() -> None:
     """The database is restored from a backup of which the lost day is unknown."""
     world = waiting()
-    go(world)
+    world.collected()
     backup = back_up(world)
-    address = world.upload("lost", b"lost")
-    world.lake.commit()
+    address = world.commit("lost", b"lost")
     world.age(days=2)
-    before = pending_rows(go(world, dry_run=True))
+    before = pending_rows(world.collected(dry_run=True))
     restore(world, backup)
     with pytest.raises(RefusedError):
-        go(world, dry_run=True)
+        world.collected(dry_run=True)
     run = world.plan(dry_run=True)
     steps.release_lease(run)
     assert pending_rows(run) == before
@@ -186,40 +177,40 @@ def test_a_refused_mark_leaves_no_row() -> None:
 
 def test_marks_of_another_server_and_what_ifs_leave_no_row() -> None:
     world = waiting()
-    assert set(pending_rows(go(world))) == {ORPHAN}
+    assert set(pending_rows(world.collected())) == {ORPHAN}
     world.lake.catalog.tags.create_tag("lake", "v1", "main")
     world.orphan("data/slice/new")
     world.age(days=2)
-    what_if = go(world, dry_run=True, keep_tags=False)
+    what_if = world.collected(dry_run=True, keep_tags=False)
     assert counts(what_if)["found_now_objects"] == 1
     assert counts(what_if)["deletable_objects"] == 1
     copy = copy_of(world, url="http://rehearsal:8000")
-    assert counts(go(copy, dry_run=True))["deletable_objects"] == 1
+    assert counts(copy.collected(dry_run=True))["deletable_objects"] == 1
     assert set(pending_rows(what_if)) == {ORPHAN}
 
 
 @pytest.mark.parametrize("said", ["forget-lost", "own"])
 def test_after_a_persons_word_everything_waits_anew(said: str) -> None:
     world = waiting()
-    go(world)
+    world.collected()
     world.age(hours=20)
     if said == "own":
         take_over("lake", "moved", client=world.client)
     else:
         forget_lost(world.client, "lake", "not wanted", 30)
     world.age(seconds=1)
-    run = go(world)
+    run = world.collected()
     assert run.plan.mode == "clean"
     assert ORPHAN in world.data()
     world.age(hours=20)
-    go(world)
+    world.collected()
     assert ORPHAN not in world.data()
 
 
 def test_a_list_of_a_run_that_began_before_a_persons_word_counts_no_more() -> None:
     """Its task was killed and goes on after the word, with what it read before."""
     world = waiting()
-    go(world)
+    world.collected()
     world.age(hours=10)
     run = world.plan(dry_run=True, mode="clean")
     for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
@@ -234,27 +225,27 @@ def test_a_list_of_a_run_that_began_before_a_persons_word_counts_no_more() -> No
     steps.check_limits(run, world.runner)
     steps.release_lease(run)
     world.age(hours=12)
-    go(world)
+    world.collected()
     assert ORPHAN in world.data()
     world.age(hours=20)
-    go(world)
+    world.collected()
     assert ORPHAN not in world.data()
 
 
 def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
     """A later version of it was removed, so that the one before has its own time. The newest list's note is lost."""
     world = waiting()
-    pointer = f"{go(world).state.uri}/{store.POINTER}"
+    pointer = f"{world.collected().state.uri}/{store.POINTER}"
     bucket, _, key = pointer.removeprefix("memory://").partition("/")
     old = memory_store(bucket).objects[key]
     stage_again(world, ORPHAN)
     world.age(hours=10)
-    assert pending_rows(go(world))[ORPHAN]["status"] == LIVE
+    assert pending_rows(world.collected())[ORPHAN]["status"] == LIVE
     world.lake.catalog.branches.reset_branch("lake", "main")
     memory_store(bucket).objects[key] = old
     del memory_store(bucket).objects[key.replace(store.POINTER, store.NEWEST)]
     world.age(hours=10)
-    assert go(world).plan.mode == "clean"
+    assert world.collected().plan.mode == "clean"
     assert ORPHAN in world.data()
 
 
@@ -262,18 +253,18 @@ def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
 def test_a_list_of_before_a_dry_run_is_not_believed_though_no_state_came_since(mode: str) -> None:
     """A later version of it was removed, so that the one before has its own time."""
     world = waiting()
-    go(world)
+    world.collected()
     world.age(hours=1)
-    pointer = f"{go(world, dry_run=True).state.uri}/{store.POINTER}"
+    pointer = f"{world.collected(dry_run=True).state.uri}/{store.POINTER}"
     bucket, _, key = pointer.removeprefix("memory://").partition("/")
     old = memory_store(bucket).objects[key]
     stage_again(world, ORPHAN)
     world.age(hours=10)
-    assert pending_rows(go(world, mode=mode, dry_run=True))[ORPHAN]["status"] == LIVE
+    assert pending_rows(world.collected(mode=mode, dry_run=True))[ORPHAN]["status"] == LIVE
     world.lake.catalog.branches.reset_branch("lake", "main")
     memory_store(bucket).objects[key] = old
     world.age(hours=10)
-    assert go(world).plan.mode == "clean"
+    assert world.collected().plan.mode == "clean"
     assert ORPHAN in world.data()
 
 
@@ -297,13 +288,13 @@ def spoil(world: World, run: Run, how: str) -> None:
 @pytest.mark.parametrize("how", ["lost", "damaged", "copied back", "damaged part"])
 def test_a_list_that_may_not_be_believed_makes_all_wait_anew_in_a_clean_run(how: str) -> None:
     world = waiting()
-    run = go(world)
+    run = world.collected()
     world.age(hours=20)
     spoil(world, run, how)
-    second = go(world)
+    second = world.collected()
     assert (second.plan.mode, ORPHAN in world.data()) == ("clean", True)
     world.age(hours=20)
-    third = go(world)
+    third = world.collected()
     assert (third.plan.mode, ORPHAN in world.data()) == ("optimized", False)
 
 
@@ -318,7 +309,7 @@ def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_ro
     for number in range(12):
         world.orphan(f"data/slice{number}/x")
     world.age(days=2)
-    run = go(world)
+    run = world.collected()
     key = min(parts(run))
     data = run.state.get(key)
     run.state.put(key, data[:40] + bytes([data[40] ^ 255]) + data[41:])
@@ -330,21 +321,21 @@ def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_ro
     with pytest.raises(FormatError):
         world.run(damaged)
     steps.release_lease(damaged)
-    again = go(world)
+    again = world.collected()
     assert (damaged.plan.mode, again.plan.mode) == ("optimized", "clean")
     waits = {address for address, row in pending_rows(again).items() if row["run_id"] == again.plan.run_id}
     assert {"data/slice0/0", "data/slice1/1"} <= waits
     assert len(waits) > 40
     for _ in range(2):
         world.age(days=1)
-        go(world)
+        world.collected()
     assert not [key for key in world.data() if key.startswith("data/slice")]
 
 
 def test_an_optimized_run_stops_at_a_damaged_part_of_the_list() -> None:
     """It was whole when subtract read it."""
     world = waiting()
-    go(world)
+    world.collected()
     run = world.plan(mode="optimized")
     for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
         step(run, world.runner)
@@ -357,7 +348,7 @@ def test_an_optimized_run_stops_at_a_damaged_part_of_the_list() -> None:
 
 def test_an_optimized_run_whose_list_went_meanwhile_is_refused() -> None:
     world = waiting()
-    go(world)
+    world.collected()
     run = world.plan(mode="optimized")
     spoil(world, run, "lost")
     with pytest.raises(RefusedError):
@@ -369,15 +360,18 @@ def test_after_a_kill_at_any_write_around_the_list_nothing_is_confirmed_early_an
     goes_on: bool,
 ) -> None:
     number = 0
+    built = waiting()
+    since = pending_rows(built.collected())[ORPHAN]["since"]
+    late = built.orphan("data/slice/late")
+    built.age(days=2)
+    planned = built.plan()
+    for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+        step(planned, built.runner)
+    as_it_was = keep(built)
     while True:
         number += 1
-        world = waiting()
-        since = pending_rows(go(world))[ORPHAN]["since"]
-        late = world.orphan("data/slice/late")
-        world.age(days=2)
-        run = world.plan()
-        for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
-            step(run, world.runner)
+        world = as_it_was()
+        run = Run.open(planned.plan.run_uri, None, world.client, world.lake.clock)
         try:
             with killed_at(number):
                 steps.check_limits(run, world.runner)
@@ -401,7 +395,7 @@ def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read(
 ) -> None:
     """Not on the one that the earlier try has left."""
     world = waiting()
-    first = pending_rows(go(world))
+    first = pending_rows(world.collected())
     world.orphan("data/slice/late")
     world.age(days=2)
     run = world.plan()
@@ -435,10 +429,10 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
     opened = [world.lake.clock() - timedelta(days=20, hours=hour) for hour in range(12)]
     names = [world.orphan(f"data/{new_descending_xid(at)}/x") for at in opened]
     world.age(days=2)
-    before = parts(go(world))
+    before = parts(world.collected())
     world.orphan("data/slice0/late")
     world.age(days=2)
-    late = go(world, mode="optimized")
+    late = world.collected(mode="optimized")
     after = parts(late)
     assert summary_of(late, "subtract").counts["earlier_objects"] == 0, "what is not due is not looked for"
     assert len(before) > 2
@@ -446,7 +440,7 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
     assert after - before
     stage_again(world, names[5])
     world.age(days=2)
-    found = go(world, mode="optimized")
+    found = world.collected(mode="optimized")
     assert pending_rows(found)[names[5]]["status"] == LIVE
     assert counts(late)["pending_objects"] == counts(found)["pending_objects"] + 1 == 14
     assert len(parts(found) & after) == len(after) - 1

@@ -28,8 +28,7 @@ def test_the_last_step_of_a_run_lets_old_leftovers_go(way: str) -> None:
     world.collect(purge_days=10)
     assert leftovers(world) == gone
     world.age(days=8)
-    dry = world.plan(purge_days=10, dry_run=True)
-    world.run(dry)
+    dry = world.collected(purge_days=10, dry_run=True)
     assert summary_of(dry, "purge").counts["would_go_objects"] == len(gone)
     assert leftovers(world) == gone
     run = world.plan(purge_days=10)
@@ -46,8 +45,7 @@ def test_runs_purge_nothing_where_nobody_asks_for_it() -> None:
     world, _, gone = undo_world("quarantine")
     world.collect()
     world.age(days=80)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     assert run.folder.read_summary("purge") is None
     assert leftovers(world) == gone
 
@@ -57,8 +55,7 @@ def test_what_is_live_again_stays_although_it_was_not_brought_back(reuse: str) -
     world, commit, gone = expired_world(restore_reused=False)
     world.age(days=5)
     REUSES[reuse](world, commit)
-    run = world.plan(purge_days=1)
-    world.run(run)
+    run = world.collected(purge_days=1)
     assert summary_of(run, "purge").counts["live_objects"] == len(gone)
     assert leftovers(world) >= gone
 
@@ -66,8 +63,7 @@ def test_what_is_live_again_stays_although_it_was_not_brought_back(reuse: str) -
 def test_what_comes_alive_between_the_mark_and_the_purge_stays() -> None:
     world, commit, gone = expired_world(restore_reused=False)
     world.age(days=5)
-    run = world.plan(purge_days=1)
-    world.mark(run)
+    run = world.marked(purge_days=1)
     bulk_delete(run, world.runner)
     verify(run, world.runner)
     REUSES["branch"](world, commit)
@@ -78,33 +74,27 @@ def test_what_comes_alive_between_the_mark_and_the_purge_stays() -> None:
 def test_a_copy_that_a_branch_may_serve_unseen_stays() -> None:
     world = undo_store("quarantine")
     world.rules(30)
-    world.upload("a", b"the same bytes")
-    world.lake.commit()
+    world.commit("a", b"the same bytes")
     orphan = world.orphan("data/s/orphan", b"as long bytes!")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert orphan not in world.data()
     world.age(days=5)
     world.upload("b", b"other bytes..!")  # a head entry of its size
     world.lake.commit()
     world.age(days=2)
-    run = world.plan(purge_days=1, safety={"identical_suspects_max": 0})
-    world.run(run)
+    run = world.collected(purge_days=1, safety={"identical_suspects_max": 0})
     assert summary_of(run, "purge").counts["unproved_objects"] == 1
     assert orphan in leftovers(world)
-    later = world.plan(purge_days=1)
-    world.run(later)
+    later = world.collected(purge_days=1)
     assert summary_of(later, "purge").counts["purged_objects"] == 1
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_nothing_is_purged_while_an_alarm_is_open(by_hand: bool) -> None:
     world = undo_store("quarantine")
-    world.upload("a", b"a")
-    world.lake.commit()
+    world.commit("a", b"a")
     orphans = [world.orphan(f"data/s/{number}") for number in range(2)]
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     world.age(days=40)
     stage_again(world, orphans[0], "again")
     with pytest.raises(AlarmError):

@@ -87,8 +87,7 @@ def test_a_dry_run_is_the_default_says_what_would_go_and_lets_nothing_go(way: st
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_pinned_stays_as_long_as_its_pin(way: str) -> None:
     world, kept, gone = undo_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     restore(world, run, prefix="data/slice0/", keep_days=50)
     back = world.data() - kept
     world.age(days=40)
@@ -166,8 +165,7 @@ def test_the_deleter_of_old_versions_refuses_a_current_one() -> None:
 
 def test_a_copy_that_the_ledger_does_not_name_stays() -> None:
     world, _, gone = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     run.folder.writer.put("quarantine/data/strange", b"x")
     world.age(days=40)
     assert purge(world).counts["purged_objects"] == len(gone)
@@ -177,8 +175,7 @@ def test_a_copy_that_the_ledger_does_not_name_stays() -> None:
 def test_a_copy_of_what_the_ledger_does_not_call_deleted_stays() -> None:
     """A sweep that was killed after it copied has deleted nothing of it, or not written it down."""
     world, kept, gone = undo_world("quarantine")
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     for key in gone:
         run.folder.writer.put(f"quarantine/{key}", data_bytes(world)[key])
     release_lease(run)
@@ -192,8 +189,7 @@ def test_a_copy_of_what_the_ledger_does_not_call_deleted_stays() -> None:
 def test_leftovers_that_came_late_in_an_old_run_stay(way: str) -> None:
     """A run that waited, or went on after a failure, may have begun long before it deleted."""
     world, _, gone = undo_world(way, safety={"mark_age_hours_max": 1000})
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     world.age(days=20)
     bulk_delete(run, world.runner)
     release_lease(run)
@@ -234,8 +230,7 @@ def test_a_purge_whose_lease_went_to_somebody_else_deletes_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, _, gone = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     world.age(days=40)
     look = Choosing.look
 
@@ -254,8 +249,7 @@ def test_a_purge_whose_lease_went_to_somebody_else_deletes_nothing_more(
 @pytest.mark.parametrize("way", WAYS)
 def test_a_purge_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: str) -> None:
     world, kept, _ = small_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     restore(world, run, address="data/slice0/orphan0", keep_days=100)
     world.age(days=40)
     before = data_bytes(world)
@@ -277,11 +271,9 @@ def test_a_purge_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: st
 
 def test_the_folder_of_a_run_stays_as_long_as_copies_are_in_it() -> None:
     world, _, gone = undo_world("quarantine", keep_runs_days=7)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     for _ in range(3):  # the state must not name the run any more
-        world.age(days=20)
-        world.collect()
+        world.collect_after(days=20)
     assert leftovers(world) == gone
     assert f"{RUNS}{run.plan.run_id}/plan.json" in world.lake.keys(RUNS)
     purge(world)

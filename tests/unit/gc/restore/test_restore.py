@@ -65,8 +65,7 @@ def test_without_undo_nothing_comes_back_and_the_restore_says_so() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_only_what_was_chosen_comes_back(way: str) -> None:
     world, kept, gone = undo_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     some = {key for key in gone if key.startswith("data/slice0/")}
     restore(world, run, prefix="data/slice0/")
     assert world.data() == kept | some
@@ -82,8 +81,7 @@ def test_only_what_was_chosen_comes_back(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_restore_never_replaces_what_is_there(way: str) -> None:
     world, _, gone = undo_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     taken = min(gone)
     world.orphan(taken, b"somebody else's")
     done = restore(world, run, all=True)
@@ -94,8 +92,7 @@ def test_a_restore_never_replaces_what_is_there(way: str) -> None:
 
 def test_what_is_put_under_the_key_between_look_and_copy_stays(stand_in: Any) -> None:
     world, _, gone = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     taken = min(gone)
 
     def late(honest: Any, writer: object, key: str, *more: Any, **named: Any) -> object:
@@ -111,8 +108,7 @@ def test_what_is_put_under_the_key_between_look_and_copy_stays(stand_in: Any) ->
 
 def test_another_object_that_was_deleted_since_is_not_brought_back_in_its_place() -> None:
     world, kept, gone = undo_world("versions")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     taken = min(gone)
     world.orphan(taken, b"somebody else's")
     store = store_of(world)
@@ -126,8 +122,7 @@ def test_another_object_that_was_deleted_since_is_not_brought_back_in_its_place(
 def test_an_object_with_two_markers_comes_back() -> None:
     """A request to delete that is sent again after a lost answer leaves a second marker."""
     world, kept, gone = undo_world("versions")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     one = min(gone)
     store = store_of(world)
     store.remove(next(key for key in (store.older or OlderVersions()).by_key if key.endswith(one)))
@@ -138,28 +133,24 @@ def test_an_object_with_two_markers_comes_back() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_what_came_back_is_kept_from_the_next_runs_until_the_end_of_its_pin(way: str) -> None:
     world, kept, _ = undo_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     restore(world, run, prefix="data/slice0/", keep_days=10, because="needed by an audit")
     back = world.data() - kept
     world.age(days=5)
     for mode in ("clean", "optimized", "clean"):
-        later = world.plan(mode=mode)
-        world.run(later)
+        later = world.collected(mode=mode)
         assert world.data() == kept | back, mode
         world.age(days=1)
     assert summary_of(later, "check_limits").counts["pinned_objects"] == len(back)
     assert "audit" in str(later.folder.read_json("report.json")["facts"])
-    world.age(days=3)
-    world.collect()
+    world.collect_after(days=3)
     assert world.data() == kept
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_pin_holds_what_an_optimized_run_carries_and_ends_there_too(way: str) -> None:
     world, kept, gone = undo_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     restore(world, run, all=True, keep_days=5)
     world.age(days=2)
     world.collect()  # a clean run finds what came back, and the next ones carry it
@@ -175,8 +166,7 @@ def test_a_pin_holds_what_an_optimized_run_carries_and_ends_there_too(way: str) 
 def test_a_sweep_whose_mark_is_older_than_a_pin_keeps_what_the_pin_holds() -> None:
     """The lease keeps the two apart; a sweep that was lost and goes on must not rest on that."""
     world, kept, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     pinned = sorted(gone)[:3]
     pin_down(run.state, pinned, world.lake.clock())
     bulk_delete(run, world.runner)
@@ -187,8 +177,7 @@ def test_a_sweep_whose_mark_is_older_than_a_pin_keeps_what_the_pin_holds() -> No
 
 def test_a_pin_that_cannot_be_read_stops_the_run() -> None:
     world, kept, gone = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     restore(world, run, all=True)
     (pin,) = read_pins(run.state)
     run.state.put(f"pins/{pin.pin_id}.json", b"{}")
@@ -204,8 +193,7 @@ def test_a_restore_works_on_no_run_that_is_at_work_and_makes_no_folder_where_non
     with pytest.raises(LeaseHeldError):
         restore(world, run, all=True)
     world.run(run)
-    dry = world.plan(dry_run=True)
-    world.run(dry)
+    dry = world.collected(dry_run=True)
     with pytest.raises(ConfigError, match=dry.plan.run_id):
         restore(world, dry, all=True)
     keys = set(world.lake.keys("_lakefs/retention/gc/unified/"))
@@ -217,8 +205,7 @@ def test_a_restore_works_on_no_run_that_is_at_work_and_makes_no_folder_where_non
 def test_a_run_of_another_repository_gives_nothing_back() -> None:
     """Its name may be the same: of another server, or of an earlier life."""
     other, _, _ = undo_world("quarantine")
-    run = other.plan()
-    other.run(run)
+    run = other.collected()
     world, kept, gone = undo_world("quarantine")
     with pytest.raises(ConfigError, match=run.plan.run_id):
         restore(world, None, run=run.plan.run_uri, all=True)
@@ -246,8 +233,7 @@ def test_a_restore_must_be_told_what(asked: dict[str, Any], message: str) -> Non
 def test_a_restore_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: str) -> None:
     world, _, gone = small_world(way)
     before = data_bytes(world)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     store = store_of(world)
     with moments(store) as states:
         restore(world, run, all=True)
@@ -263,8 +249,7 @@ def test_a_restore_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: 
 @pytest.mark.parametrize("way", WAYS)
 def test_whatever_came_back_when_a_restore_is_killed_is_pinned(way: str) -> None:
     world, kept, gone = small_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     store = store_of(world)
     with moments(store) as states:
         restore(world, run, all=True)
@@ -282,8 +267,7 @@ def test_a_sweep_that_is_killed_anywhere_can_be_taken_back_at_once(way: str) -> 
     """Also when nobody does the rest of it, and when the kill came between a deletion and its row in the ledger."""
     world, _, _ = small_world(way)
     before = data_bytes(world)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     store = store_of(world)
     with moments(store) as states:
         bulk_delete(run, world.runner)
@@ -304,8 +288,7 @@ def test_a_sweep_that_is_killed_anywhere_can_be_taken_back_at_once(way: str) -> 
 
 def test_what_came_back_is_pinned_and_what_is_gone_is_not() -> None:
     world, kept, gone = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     one = min(gone)
     (copy,) = (key for key in world.lake.keys("_lakefs/") if key.endswith(f"/quarantine/{one}"))
     store = store_of(world)

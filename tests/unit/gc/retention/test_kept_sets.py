@@ -16,8 +16,7 @@ from tests.support.policies import history, kept, many_paths, policy, revive
 
 
 def test_a_policy_keeps_the_last_commits_of_a_branch_and_no_more() -> None:
-    world = make_world(policy=policy("name: recent, last: 3"))
-    world.rules(1)
+    world = make_world(policy=policy("name: recent, last: 3"), rules=1)
     addresses = history(world, 6)
     left, sets = kept(world)
     assert left == set(addresses[-3:])
@@ -29,8 +28,7 @@ def test_a_policy_keeps_the_last_commits_of_a_branch_and_no_more() -> None:
 
 
 def test_a_policy_is_about_the_branches_it_names_hidden_ones_too() -> None:
-    world = make_world(policy=policy("branches: ['rel-*', secret], last: 2"))
-    world.rules(1)
+    world = make_world(policy=policy("branches: ['rel-*', secret], last: 2"), rules=1)
     catalog, name = world.lake.catalog, world.lake.repository
     for branch, hidden in (("rel-1", False), ("secret", True), ("other", False)):
         catalog.branches.create_branch(name, branch, "main", hidden=hidden)
@@ -40,15 +38,13 @@ def test_a_policy_is_about_the_branches_it_names_hidden_ones_too() -> None:
 
 
 def test_a_branch_made_from_an_expired_commit_keeps_by_policy_what_lies_before_it() -> None:
-    world = make_world(policy=policy("branches: 'rel-*', last: 2"))
-    world.rules(1)
+    world = make_world(policy=policy("branches: 'rel-*', last: 2"), rules=1)
     addresses = history(world, 5)
     ids = {
         c.message: c.id
         for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     assert set(addresses[1:3]) <= candidates(context)
     revive(world, "rel-1", ids["main 2"])
     world.run(context)
@@ -58,11 +54,9 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_what_lies_before_i
 
 @pytest.mark.parametrize("change", ["longer", "gone"])
 def test_rules_that_keep_more_after_the_mark_are_heeded_by_the_re_check(change: str) -> None:
-    world = make_world()
-    world.rules(1)
+    world = make_world(rules=1)
     addresses = history(world, 4)
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     if change == "longer":
         world.rules(100)
     else:
@@ -72,26 +66,22 @@ def test_rules_that_keep_more_after_the_mark_are_heeded_by_the_re_check(change: 
 
 
 def test_a_head_with_an_empty_metarange_keeps_nothing_and_stops_nothing() -> None:
-    world = make_world(policy=policy("last: 1"))
-    world.rules(1)
-    gone = world.upload("a", b"1")
-    world.lake.commit("first")
+    world = make_world(policy=policy("last: 1"), rules=1)
+    gone = world.commit("a", b"1")
     world.age(days=3)
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "a")
     world.lake.commit("nothing left")
     world.age(days=3)
     world.lake.commit("empty", allow_empty=True)
     world.age(days=3)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert world.data() == set()
     assert gone not in world.data()
     assert summary_of(context, "list_committed").counts["metaranges"] >= 1
 
 
 def test_a_dangling_commit_is_kept_by_a_tag_and_let_go_without() -> None:
-    world = make_world()
-    world.rules(1)
+    world = make_world(rules=1)
     catalog, name = world.lake.catalog, world.lake.repository
     catalog.branches.create_branch(name, "topic", "main")
     dangling = history(world, 2, "topic")
@@ -105,8 +95,7 @@ def test_a_dangling_commit_is_kept_by_a_tag_and_let_go_without() -> None:
 
 
 def test_policies_do_not_reach_dangling_commits() -> None:
-    world = make_world(policy=policy("last: all"), keep_unnamed_days=0)
-    world.rules(1)
+    world = make_world(policy=policy("last: all"), keep_unnamed_days=0, rules=1)
     catalog, name = world.lake.catalog, world.lake.repository
     catalog.branches.create_branch(name, "topic", "main")
     history(world, 2, "topic")
@@ -140,12 +129,10 @@ def parts_of_paths(world: World) -> list[str]:
 
 
 def test_what_falls_out_of_the_last_commits_goes_although_the_index_of_paths_has_it() -> None:
-    world = make_world(policy=policy("last: 3, paths: 'audit/a'"))
-    world.rules(1)
+    world = make_world(policy=policy("last: 3, paths: 'audit/a'"), rules=1)
     addresses = many_paths(world)["audit/a"]
     assert set(addresses[-3:]) <= kept(world)[0]
-    world.upload("x", b"another")
-    world.lake.commit("another")
+    world.commit("x", b"another")
     world.age(days=3)
     left, _ = kept(world)
     assert set(addresses[-2:]) <= left
@@ -153,8 +140,7 @@ def test_what_falls_out_of_the_last_commits_goes_although_the_index_of_paths_has
 
 
 def test_a_damaged_index_of_paths_is_rebuilt_from_the_ranges() -> None:
-    world = make_world(policy=policy("paths: 'audit/**'"))
-    world.rules(1)
+    world = make_world(policy=policy("paths: 'audit/**'"), rules=1)
     many_paths(world)
     left, _ = kept(world)
     damaged = parts_of_paths(world)
@@ -166,8 +152,7 @@ def test_a_damaged_index_of_paths_is_rebuilt_from_the_ranges() -> None:
 
 @pytest.mark.parametrize("what", ["metarange", "range"])
 def test_a_missing_file_that_a_rule_about_paths_needs_stops_the_run(what: str) -> None:
-    world = make_world()
-    world.rules(1)
+    world = make_world(rules=1)
     many_paths(world)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
@@ -186,8 +171,7 @@ def test_a_missing_file_that_a_rule_about_paths_needs_stops_the_run(what: str) -
 
 
 def test_full_addresses_under_paths_that_are_no_text_are_kept_too() -> None:
-    world = make_world(policy=policy("paths: 'odd/**'"))
-    world.rules(1)
+    world = make_world(policy=policy("paths: 'odd/**'"), rules=1)
     old = world.orphan("data/slice/full", b"12345678")
     path = b"odd/\xff\xfe"
     entry = Entry(f"{world.lake.namespace}/{old}", AddressType.FULL, size=8)
@@ -204,15 +188,13 @@ def test_full_addresses_under_paths_that_are_no_text_are_kept_too() -> None:
 
 
 def test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths() -> None:
-    world = make_world(policy=policy("branches: 'rel-*', paths: 'audit/**'"))
-    world.rules(1)
+    world = make_world(policy=policy("branches: 'rel-*', paths: 'audit/**'"), rules=1)
     addresses = many_paths(world)
     ids = {
         c.message: c.id
         for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     revive(world, "rel-1", ids["1"])
     world.run(context)
     expected = {found[1] for found in addresses.values()} | {found[-1] for found in addresses.values()}
@@ -220,15 +202,15 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths() -> Non
 
 
 def test_a_commit_that_another_rule_knew_already_is_looked_through_for_the_new_one() -> None:
-    world = make_world(policy=policy("branches: main, paths: 'x'", "branches: 'rel-*', paths: 'audit/**'"))
-    world.rules(1)
+    world = make_world(
+        policy=policy("branches: main, paths: 'x'", "branches: 'rel-*', paths: 'audit/**'"), rules=1
+    )
     addresses = many_paths(world)
     ids = {
         c.message: c.id
         for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    context = world.plan()
-    world.mark(context)
+    context = world.marked()
     assert addresses["audit/a"][0] in candidates(context)
     revive(world, "rel-1", ids["1"])
     world.run(context)

@@ -20,10 +20,8 @@ from tests.support.gc import World, make_world, summary_of
 
 
 def grown(**settings: Any) -> World:
-    world = make_world(mode="auto", **settings)
-    world.rules(30)
-    world.upload("a", b"1")
-    world.lake.commit()
+    world = make_world(mode="auto", **settings, rules=30)
+    world.commit("a", b"1")
     world.upload("b", b"2")
     for number in range(3):
         world.orphan(f"data/slice/{number}", b"x" * (number + 1))
@@ -43,8 +41,7 @@ def staged(run: Run, state: RunState) -> list[str]:
 
 
 def whole(world: World, **settings: Any) -> tuple[Run, RunState]:
-    run = world.plan(**settings)
-    world.run(run)
+    run = world.collected(**settings)
     return run, state_after(run)
 
 
@@ -72,8 +69,7 @@ def test_a_run_builds_on_the_state_that_its_plan_names_or_not_at_all() -> None:
 
 def test_a_state_is_made_only_of_what_the_chain_vouches_for() -> None:
     world = grown()
-    run = world.plan(mode="clean")
-    world.mark(run)
+    run = world.marked(mode="clean")
     bulk_delete(run, world.runner)
     verify(run)
     listing = summary_of(run, "slice_listing")

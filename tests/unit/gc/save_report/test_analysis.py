@@ -6,13 +6,10 @@ from tests.support.gc import make_world
 
 
 def test_a_clean_run_reports_costs_of_objects_and_effects_of_other_rules() -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("a/b", b"1")
-    world.lake.commit()
+    world = make_world(rules=30)
+    world.commit("a/b", b"1")
     world.age(days=2)
-    run = world.plan(tuning={"report_names_max": 100})
-    world.run(run)
+    run = world.collected(tuning={"report_names_max": 100})
     found = run.folder.read_json("report.json")["sections"]
     assert [[len(row) for row in section["rows"]] for section in found[1:3]] == [[3], [3]]
     assert (len(found), found[-1]["curve"] is not None) == (4, True)

@@ -103,8 +103,7 @@ def test_what_the_run_that_waits_was_planned_on_stays_for_a_week() -> None:
     grown(world, 0)
     run(world, mode="clean")
     grown(world, 1)
-    waiting = world.plan(mode="optimized")
-    world.mark(waiting)
+    waiting = world.marked(mode="optimized")
     release_lease(waiting)
     for number in range(2, 5):
         world.age(hours=20)
@@ -126,8 +125,7 @@ def test_a_run_that_lost_its_lease_removes_nothing_more_and_is_a_success_all_the
     monkeypatch.setattr("dredge.runs.cleanup._KEYS", 3)
     world = with_old_runs()
     grown(world, 9)
-    context = world.plan(mode="clean")
-    world.mark(context)
+    context = world.marked(mode="clean")
     bulk_delete(context, world.runner)
     verify(context, world.runner)
 

@@ -60,8 +60,7 @@ def test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else() ->
     assert left_in(world, "dredge/purges") == {old, late, newest, *foreign.values()}
     world.collect()
     assert left_in(world, "dredge/purges") == {late, newest, *foreign.values()}
-    world.age(days=60)
-    world.collect()
+    world.collect_after(days=60)
     assert left_in(world, "dredge/purges") == {newest, *foreign.values()}, (
         "it will be of use to nobody; nor is it large"
     )
@@ -94,8 +93,7 @@ def test_parts_of_earlier_lists_of_metadata_go_a_week_later_and_those_of_the_lis
     world.age(days=2)
     collect(world, metadata="report")
     (newer,) = pending_parts(world) - {old}
-    world.age(days=9)
-    world.collect()
+    world.collect_after(days=9)
     assert pending_parts(world) == {newer}
     assert collect(world).counts["deleted_files"] == 4
 
@@ -236,11 +234,9 @@ STATE = "_lakefs/retention/gc/dredge"
 
 
 def _swept(world: World) -> Run:
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     for _ in range(2):  # another run is the newest one, and the state names it
-        world.age(days=2)
-        world.collect()
+        world.collect_after(days=2)
     return run
 
 
@@ -251,13 +247,11 @@ def _is_left(world: World, run: Run) -> bool:
 def test_the_ledger_of_what_can_still_come_back_is_kept() -> None:
     world, _, _ = undo_world("versions", keep_runs_days=7)
     run = _swept(world)
-    world.age(days=60)
-    world.collect()
+    world.collect_after(days=60)
     assert _is_left(world, run)
     purge(world)
     for _ in range(2):
-        world.age(days=10)
-        world.collect()
+        world.collect_after(days=10)
     assert not _is_left(world, run)
     assert not read_deletions(state_of(world)).found
     assert not world.lake.keys(f"{STATE}/deletions/")
@@ -283,13 +277,11 @@ def test_the_record_of_a_killed_sweep_is_kept_for_what_its_ledger_does_not_tell(
     monkeypatch.undo()
     untold = gone - world.data()
     assert untold
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     world.age(days=60)
     purge(world)
     for _ in range(2):
-        world.age(days=10)
-        world.collect()
+        world.collect_after(days=10)
     assert run.plan.run_id in [item.run_id for item in read_deletions(state_of(world)).found]
     restore(world, run, all=True)
     assert untold <= world.data()

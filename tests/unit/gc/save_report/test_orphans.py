@@ -22,8 +22,7 @@ def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alon
 ) -> None:
     """The files with what was deleted may be many, and whoever writes them is taken for lost meanwhile."""
     world, _, _ = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
+    orphan = world.marked()
     bulk_delete(orphan, HERE)
     retry = driver(world, orphan)
     honest, left = report.write_deleted, [lambda: world.run(retry)]
@@ -51,8 +50,7 @@ def test_an_orphan_that_read_what_was_done_again_since_tells_nothing_of_it(
 ) -> None:
     """It read that all was complete, and slept before it wrote; a person had the marks done again meanwhile."""
     world, _, gone = busy_world()
-    orphan = world.plan(dry_run=True)
-    world.run(orphan)
+    orphan = world.collected(dry_run=True)
     retry = driver(world, orphan)
 
     def again(_: Run) -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.slice_listing import SliceListingOutput, step
-from dredge.gc.slice_listing.items import Listed
-from dredge.gc.slice_listing.step import ReadConfig
+from dredge.gc.slice_listing.items import ListConfig, Listed
 from dredge.gc.steps import slice_listing
 from dredge.gc.subtract import SubtractOutput
 from dredge.storage.listing_schema import LISTING_SCHEMA
@@ -98,8 +97,7 @@ def test_an_object_that_went_since_the_inventory_is_forgotten() -> None:
     ghost = dict(rows[0], key=f"{rows[0]['key'].partition('/')[0]}/data/ghost")
     uri = Inventory(world, rows=[*rows, ghost]).write()
     world.age(hours=1)
-    context = world.plan(inventory=uri)
-    world.run(context)
+    context = world.collected(inventory=uri)
     counts = summary_of(context, "subtract").counts
     assert (counts["gone_objects"], counts["candidates_objects"]) == (1, 1)
     swept = summary_of(context, "bulk_delete").counts
@@ -119,8 +117,7 @@ def test_an_object_that_is_in_the_inventory_twice_is_deleted_once() -> None:
     rows = rows_of(world)
     uri = Inventory(world, rows=[*rows, *(row for row in rows if row["key"].endswith("orphan"))]).write()
     world.age(hours=1)
-    context = world.plan(inventory=uri)
-    world.run(context)
+    context = world.collected(inventory=uri)
     assert summary_of(context, "bulk_delete").counts["deleted_objects"] == 1
 
 
@@ -214,7 +211,7 @@ def test_an_inventory_is_not_too_old_because_the_run_took_long() -> None:
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 OLD, SECOND = CUTOFF - timedelta(days=1), timedelta(seconds=1)
 EARLY, LATE = (f"data/{new_descending_xid(CUTOFF + at * SECOND)}/" for at in (-1, 0))
-CONFIG = ReadConfig(layout=cast("Any", None), cutoff=CUTOFF, covers_until=CUTOFF, part_rows=10)
+CONFIG = ListConfig(cutoff=CUTOFF, covers_until=CUTOFF, rows_max=10, part_rows=10, threads=1)
 
 
 def batch(*rows: tuple[str, int | None, datetime | None]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
-from dredge.gc.subtract.earlier_runs import SearchResult, _search, _Sources
+from dredge.gc.subtract.earlier_runs import SearchConfig, SearchResult, _search
 from dredge.hashing import hash64
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import write_hashes
@@ -48,9 +48,9 @@ class Search:
     def search(
         self, rows: Iterable[PartInfo] = (), ranges: Iterable[str] = (), sized: bool = False
     ) -> list[SearchResult]:
-        sources = _Sources("test", self.folder.uri, list(rows), list(ranges), sized)
+        config = SearchConfig(name="test", run_uri=self.folder.uri, live=self.live, sized=sized)
         record: Any = SimpleNamespace(warn=self.warnings.append)
-        return _search(self.run, self.world.runner, record, self.live, sources)
+        return _search(self.run, self.world.runner, record, config, [*rows, *ranges])
 
     def found(self, results: Iterable[SearchResult]) -> list[str]:
         tables = self.folder.read_parts([part for result in results for part in result.parts])
@@ -100,8 +100,7 @@ def ranges_of(search: Search) -> list[str]:
 def test_what_an_inventory_names_twice_and_an_earlier_run_too_is_one_object() -> None:
     """Nothing of a listing is looked up again, and nothing of an inventory is taken for listed."""
     world = make_world()
-    world.upload("a", b"committed")
-    world.lake.commit()
+    world.commit("a", b"committed")
     staged = world.upload("b", b"staged")
     orphan = world.orphan("data/slice/orphan")
     world.age(days=3)
@@ -109,8 +108,7 @@ def test_what_an_inventory_names_twice_and_an_earlier_run_too_is_one_object() ->
     world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="reset")
     uri = Inventory(world).write()
     world.age(hours=1)
-    context = world.plan(inventory=uri)
-    world.run(context)
+    context = world.collected(inventory=uri)
     counts = summary_of(context, "subtract").counts
     assert (counts["listed_objects"], counts["live_objects"], counts["live_bytes"]) == (
         3,
@@ -122,17 +120,12 @@ def test_what_an_inventory_names_twice_and_an_earlier_run_too_is_one_object() ->
 
 
 def test_what_only_a_range_of_an_expired_commit_named_is_found_though_its_slice_is_not_listed_again() -> None:
-    world = make_world()
-    world.rules(1)
-    old = world.upload("a", b"old")
-    world.lake.commit()
-    world.age(days=10)
-    world.collect()
-    world.upload("a", b"new")
-    world.lake.commit()
+    world = make_world(rules=1)
+    old = world.commit("a", b"old")
+    world.collect_after(days=10)
+    world.commit("a", b"new")
     world.age(days=3)
-    context = world.plan(mode="optimized")
-    world.run(context)
+    context = world.collected(mode="optimized")
     assert context.plan.mode == "optimized"
     summary = summary_of(context, "subtract")
     counts = summary.counts

@@ -68,10 +68,8 @@ def test_pieces_of_an_upload_that_goes_on_are_held_and_no_others() -> None:
 
 def world_with_two_orphans(**settings: object) -> tuple[World, str, str]:
     """A committed object, an orphan below the folder of the hold, and another one as long as nothing else."""
-    world = make_world(**settings)
-    world.rules(30)
-    world.upload("a", b"committed")
-    world.lake.commit()
+    world = make_world(**settings, rules=30)
+    world.commit("a", b"committed")
     held, free = world.orphan("data/legal/x", b"held"), world.orphan("data/slice/y", b"to be deleted")
     world.age(days=2)
     return world, held, free
@@ -79,8 +77,7 @@ def world_with_two_orphans(**settings: object) -> tuple[World, str, str]:
 
 def test_a_new_hold_keeps_counts_reports_and_notes_its_objects(legal_hold: Hold) -> None:
     world, held, free = world_with_two_orphans()
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert held in world.data()
     assert free not in world.data()
     found, checked = summary_of(context, "subtract"), summary_of(context, "check_limits")
@@ -108,12 +105,10 @@ def guard_json_codes(guard: dict[str, list[dict[str, str]]]) -> list[str]:
 def test_a_proof_about_its_size_does_not_free_what_another_hold_keeps() -> None:
     """Both holds apply. The branch is asked and does not serve the object, which proves nothing about the other."""
     world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     both, size_only = world.orphan("data/legal/x", b"else"), world.orphan("data/slice/y", b"ELSE")
     world.age(days=2)
-    context = world.plan()
-    world.run(context)
+    context = world.collected()
     assert summary_of(context, "check_limits").counts["cleared_objects"] == 1
     assert both in world.data()
     assert size_only not in world.data()

@@ -51,8 +51,7 @@ def test_what_may_be_staged_unseen_is_held_unless_every_staging_record_was_read(
 ) -> None:
     """An object as long as one of a head, and another."""
     world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     world.orphan("data/slice/orphan", b"else")
     world.upload("b", b"another length")
     world.age(days=2)

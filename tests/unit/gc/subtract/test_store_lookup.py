@@ -36,8 +36,7 @@ def refusing(address: str, error: Exception) -> Iterator[None]:
 def test_an_object_that_cannot_be_read_does_not_end_a_clean_run(stand_in: Any) -> None:
     """Its ETag is that of an upload in parts."""
     world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     orphan = world.orphan("data/slice/orphan", b"else")
     stand_in(memory.etag_of, lambda honest, data: honest(data) + "-2")
     world.age(days=2)
@@ -52,8 +51,7 @@ def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
 ) -> None:
     """An optimized run asks for what it knows from the run before."""
     world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     secret, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")
     world.age(days=10)
     world.collect(mode="clean")
@@ -61,8 +59,7 @@ def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
     world.age(days=2)
     for _ in range(2):
         with refusing(secret, error):
-            context = world.plan(mode="optimized")
-            world.run(context)
+            context = world.collected(mode="optimized")
         assert context.plan.mode == "optimized"
         assert secret in world.data()
         assert other not in world.data()
@@ -87,8 +84,7 @@ def test_an_object_that_was_written_anew_since_the_run_before_is_as_old_as_its_l
 ) -> None:
     """An optimized run knows its address from the run before, and its time from the store alone."""
     world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
+    world.commit("a", b"same")
     anew, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")
     world.age(days=10)
     world.collect(mode="clean")
@@ -96,8 +92,7 @@ def test_an_object_that_was_written_anew_since_the_run_before_is_as_old_as_its_l
     world.age(days=2)
     world.orphan(anew, b"written again")
     world.age(hours=hours)
-    run = world.plan(mode="optimized")
-    world.run(run)
+    run = world.collected(mode="optimized")
     assert run.plan.mode == "optimized"
     assert other not in world.data()
     assert (anew not in world.data()) is goes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +14,15 @@ from dredge.errors import ConfigError, FormatError
 from dredge.gc import verify
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.verify import choose, look_for, looks_at
-from dredge.storage import DeleteOutcome, ObjectReader, open_deleter, open_writer
+from dredge.storage import DeleteOutcome, open_writer
 from tests.support.gc import World, busy_world, deleting, make_world, summary_of
+from tests.support.undo import store_of
 
 
 def world_with_garbage(count: int) -> tuple[World, set[str]]:
     """A lake whose garbage fills many parts of the ledger."""
     world = make_world(tuning={"candidate_rows": 10})
-    world.upload("a", b"lives")
-    world.lake.commit()
+    world.commit("a", b"lives")
     gone = {world.orphan(f"data/slice/{number:04d}") for number in range(count)}
     world.age(days=2)
     return world, gone
@@ -78,7 +78,7 @@ def test_a_living_object_that_is_gone_without_our_doing_is_a_warning() -> None:
     lost = world.served()["a1"]
 
     def lose(_number: int, _keys: object) -> None:
-        open_deleter(world.lake.namespace).delete([lost])
+        store_of(world).objects.pop(f"lake/{lost}", None)
 
     with deleting(before=lose):
         world.run(context)
@@ -105,7 +105,7 @@ def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
     context = world.plan()
 
     def lose(_number: int, _keys: object) -> None:
-        open_deleter(world.lake.namespace).delete([lost])
+        store_of(world).objects.pop(f"lake/{lost}", None)
 
     with deleting(before=lose):
         world.run(context)
@@ -117,34 +117,6 @@ def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
 
 
 # Looks are bounded, spread, and take one request for many names where names lie close.
-
-
-class CountingReader:
-    """A reader that counts requests, and shows at most so many names in one answer of a listing."""
-
-    is_remote = True
-
-    def __init__(self, inner: ObjectReader, rows: int = 1000) -> None:
-        self.stats = self.lists = 0
-        self._inner = inner
-        self._rows = rows
-
-    def stat(self, key: str) -> Any:
-        self.stats += 1
-        return self._inner.stat(key)
-
-    def list(self, *bounds: str) -> Iterator[pa.RecordBatch]:
-        for batch in self._inner.list(*bounds):
-            for first in range(0, batch.num_rows, self._rows):
-                self.lists += 1
-                yield batch.slice(first, self._rows)
-
-
-def reader_of(place: str, names: set[str], rows: int = 1000) -> Any:
-    writer = open_writer(f"memory://{place}/lake")
-    for name in names:
-        writer.put(name, b"x")
-    return CountingReader(writer, rows)
 
 
 @pytest.mark.parametrize("length", [1, 7])
@@ -182,10 +154,11 @@ def test_names_beside_are_in_the_runs_and_do_not_count() -> None:
 
 
 def test_an_object_that_the_store_will_not_describe_is_looked_for_in_a_listing() -> None:
-    reader = reader_of("denied", {"data/a"})
+    writer = open_writer("memory://denied/lake")
+    writer.put("data/a", b"x")
 
     def denied(_key: str) -> Any:
         raise ConfigError("AccessDenied")
 
-    reader.stat = denied
-    assert look_for(reader, [["data/a"], ["data/b"]], 2).there == ["data/a"]
+    reader: Any = SimpleNamespace(is_remote=True, list=writer.list, stat=denied)
+    assert look_for(reader, [["data/a"], ["data/b"]], 2) == ["data/a"]

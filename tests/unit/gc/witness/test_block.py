@@ -92,8 +92,7 @@ def test_a_refusal_of_the_owner_under_an_alias_leaves_a_block() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_blocked_namespace_is_not_purged(way: str) -> None:
     world, _, gone = undo_world(way)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     world.age(days=40)
     state = open_state(world.lake.namespace)
     blocked = world.plan(dry_run=True)

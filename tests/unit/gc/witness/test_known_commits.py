@@ -28,15 +28,13 @@ def lost_days(world: World) -> set[str]:
     for number in range(20):
         world.upload(f"a/{number:03d}", b"old %d" % number)
     world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     backup = back_up(world)
     work = {world.upload(f"new/{number:03d}", b"committed after %d" % number) for number in range(9)}
     world.lake.commit("a day's work")
     work |= {world.upload(f"staged/{number}", b"staged after %d" % number) for number in range(3)}
     world.age(days=1, hours=2)
-    world.upload("x", b"x")
-    world.lake.commit("the next day's")
+    world.commit("x", b"x")
     world.collect()
     assert work <= world.data()
     world.age(days=1)
@@ -84,18 +82,14 @@ def test_c1_after_the_database_is_restored_nothing_of_the_lost_days_is_deleted(
 
 
 def test_commits_that_expired_or_whose_branch_is_gone_are_still_known() -> None:
-    world = make_world()
-    world.rules(5)
-    world.upload("a", b"1")
-    world.lake.commit("first")
+    world = make_world(rules=5)
+    world.commit("a", b"1")
     world.lake.catalog.branches.create_branch("lake", "side", "main")
     gone = world.upload("b", b"of the side", "side")
     side = world.lake.commit("side", "side")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     world.lake.catalog.branches.delete_branch("lake", "side")
-    world.upload("c", b"3")
-    world.lake.commit("second")
+    world.commit("c", b"3")
     world.age(days=9)
     asked: list[str] = []
     world.client.before = lambda name, given: asked.append(given[1]) if name == "commit" else None
@@ -114,24 +108,19 @@ def test_a_commit_that_expired_got_a_branch_again_and_was_lost_with_the_database
     dated_back_days: int,
 ) -> None:
     """All heads of the last mark are older than the backup; its client may have chosen the date."""
-    world = make_world(unsafe_grace_seconds=None, grace_hours=20)
-    world.rules(1)
+    world = make_world(unsafe_grace_seconds=None, grace_hours=20, rules=1)
     for number in range(6):
-        world.upload("a", b"%d" % number)
-        world.lake.commit(f"main {number}")
+        world.commit("a", b"%d" % number)
     world.age(days=3)
-    world.upload("a", b"head")
-    world.lake.commit("head")
+    world.commit("a", b"head")
     backup = back_up(world)
     world.lake.catalog.branches.create_branch("lake", "side", "main")
     live = world.upload("b", b"2", "side")
     dated = world.lake.clock() - timedelta(days=dated_back_days)
     commit = world.lake.commit("side", "side", date=dated)
-    world.age(hours=2)
-    world.collect()
+    world.collect_after(hours=2)
     world.lake.catalog.branches.delete_branch("lake", "side")
-    world.age(days=3)
-    world.collect()
+    world.collect_after(days=3)
     world.lake.catalog.branches.create_branch("lake", "again", commit.id)
     world.age(hours=10)
     restore(world, backup)
@@ -147,17 +136,13 @@ def create_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.age(hours=1)
     world.lake.catalog.repositories.create_repository("lake", world.lake.namespace)
     world.rules(30)
-    world.upload("b", b"2")
-    world.lake.commit("first of the second life")
+    world.commit("b", b"2")
 
 
 def first_life() -> World:
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"1")
-    world.lake.commit("first")
-    world.age(days=2)
-    world.collect()
+    world = make_world(rules=30)
+    world.commit("a", b"1")
+    world.collect_after(days=2)
     return world
 
 
@@ -168,8 +153,7 @@ def test_a_repository_created_again_starts_without_a_record(monkeypatch: pytest.
     )
     create_again(world, monkeypatch)
     orphan = world.orphan("data/x/orphan")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert orphan not in world.data()
     world.assert_readable()
 
@@ -213,8 +197,7 @@ def active_again() -> tuple[World, str]:
 def test_what_a_collection_of_metadata_deleted_is_put_back(mode: str, dry_run: bool) -> None:
     world, _ = active_again()
     before = there(world)
-    run = world.plan(mode=mode, dry_run=dry_run)
-    world.run(run)
+    run = world.collected(mode=mode, dry_run=dry_run)
     assert len(there(world) - before) == 2
     assert is_readable(world, left_metarange())
     assert [text for text in summary_of(run, "list_committed").warnings if left_metarange() in text]
@@ -246,14 +229,12 @@ def test_a_mark_that_a_witness_refuses_puts_nothing_back() -> None:
 @pytest.mark.parametrize("when", ["mark", "re-check"])
 def test_a_missing_metarange_of_an_active_commit_stops_the_run(when: str) -> None:
     """Also one that an optimized run does not read again."""
-    world = make_world(mode="auto")
-    world.rules(30)
+    world = make_world(mode="auto", rules=30)
     for number in range(3):
         world.upload("a", b"%d" % number)
         made = world.lake.commit(str(number))
         world.age(hours=1)
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     orphan = world.orphan("data/x/orphan")
     world.age(days=2)
     run = world.plan()

@@ -38,24 +38,18 @@ def refuse_and_lift(world: World) -> None:
 
 def lost_days() -> tuple[World, dict[str, bytes]]:
     """Two days of commits, on a branch and on main, that a run saw and the database lost; what `main` read."""
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"old")
-    world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world = make_world(rules=30)
+    world.commit("a", b"old")
+    world.collect_after(days=2)
     backup = back_up(world)
     for number in range(4):
         world.upload(f"new/{number}", b"after the backup %d" % number)
     world.lake.commit("first day", metadata={"ticket": "7"})
     world.lake.catalog.branches.create_branch("lake", "side", "main")
-    world.upload("side", b"on the side", "side")
-    world.lake.commit("side", "side")
+    world.commit("side", b"on the side", "side")
     world.age(days=1)
-    world.upload("a", b"changed")
-    world.lake.commit("second day")
-    world.age(days=1, hours=2)
-    world.collect()
+    world.commit("a", b"changed")
+    world.collect_after(days=1, hours=2)
     read = {path: world.lake.read(path) for path in world.lake.paths()}
     restore(world, backup)
     world.age(days=1)
@@ -77,8 +71,7 @@ def test_c1_what_was_committed_reads_again_with_the_ids_that_it_had() -> None:
     assert world.lake.read("side", side) == b"on the side"
     assert not find(world).found
     refuse_and_lift(world)
-    world.age(days=3)
-    world.collect()
+    world.collect_after(days=3)
     assert {path: world.lake.read(path, main) for path in world.lake.paths(main)} == read
 
 
@@ -128,19 +121,14 @@ def test_a_commit_whose_fields_are_not_recorded_is_made_from_its_metarange() -> 
 
 
 def test_c11_a_commit_that_no_run_saw_reads_again() -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"old")
-    world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world = make_world(rules=30)
+    world.commit("a", b"old")
+    world.collect_after(days=2)
     backup = back_up(world)
-    world.upload("new", b"the day's work")
-    world.lake.commit("the day's work")
+    world.commit("new", b"the day's work")
     world.age(hours=11)
     restore(world, backup)
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     (item,) = find(world).found
     assert (item.kind, item.objects) == (UNNAMED, 2)
     (made,) = find(world).restore(writer(world), [item.name])
@@ -148,8 +136,7 @@ def test_c11_a_commit_that_no_run_saw_reads_again() -> None:
     assert not find(world).found
     again = list(find(world).restore(writer(world), []))
     assert not again
-    world.age(days=60)
-    world.collect()
+    world.collect_after(days=60)
     world.assert_readable(made.branch)
 
 
@@ -187,26 +174,20 @@ def test_what_a_person_gives_up_is_garbage_and_the_statement_is_kept() -> None:
         consent.why
     ]
     refuse_and_lift(world)
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert len(before - world.data()) == 6
     world.assert_readable()
     assert not find(world).found
 
 
 def test_expired_commits_lost_with_the_database_are_given_up_all_at_once() -> None:
-    world = make_world()
-    world.rules(1)
-    world.upload("a", b"old")
-    world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world = make_world(rules=1)
+    world.commit("a", b"old")
+    world.collect_after(days=2)
     backup = back_up(world)
     for number in range(9):
-        world.upload("b", b"%d" % number)
-        world.lake.commit(f"after the backup {number}")
-    world.age(days=3)
-    world.collect()
+        world.commit("b", b"%d" % number)
+    world.collect_after(days=3)
     restore(world, backup)
     with pytest.raises(WitnessError):
         world.collect()
@@ -214,8 +195,7 @@ def test_expired_commits_lost_with_the_database_are_given_up_all_at_once() -> No
     forget_lost(world.client, "lake", "Monday's state is wanted", 30)
     refuse_and_lift(world)
     for _ in range(3):
-        world.age(days=1)
-        world.collect()
+        world.collect_after(days=1)
     world.assert_readable()
 
 
@@ -225,10 +205,8 @@ def test_what_is_lost_after_a_statement_is_refused_again() -> None:
     refuse_and_lift(world)
     world.age(days=2)
     backup = back_up(world)
-    world.upload("b", b"later")
-    world.lake.commit("later")
-    world.age(days=2)
-    world.collect()
+    world.commit("b", b"later")
+    world.collect_after(days=2)
     restore(world, backup)
     assert [item.kind for item in find(world).found] == [KNOWN]
     with pytest.raises(WitnessError):
@@ -236,23 +214,18 @@ def test_what_is_lost_after_a_statement_is_refused_again() -> None:
 
 
 def test_a_second_older_backup_does_not_lose_what_nobody_gave_up() -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"old")
-    world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world = make_world(rules=30)
+    world.commit("a", b"old")
+    world.collect_after(days=2)
     backups, kept = [back_up(world)], set()
     for day in range(2):
         kept.add(world.upload(f"day/{day}", b"of day %d" % day))
         commit = world.lake.commit(f"day {day}").id
-        world.age(days=1)
-        world.collect()
+        world.collect_after(days=1)
     backups.append(back_up(world))
     world.upload("last", b"given up")
     last = world.lake.commit("last").id
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     restore(world, backups[1])
     with pytest.raises(WitnessError):
         world.collect()
@@ -282,12 +255,9 @@ def test_what_another_server_does_not_know_cannot_be_given_up_and_no_run_may_be_
 
 
 def test_an_unnamed_metarange_that_was_given_up_counts_again_once_it_is_written_again() -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"old")
-    world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world = make_world(rules=30)
+    world.commit("a", b"old")
+    world.collect_after(days=2)
     backup = back_up(world)
     new = world.upload("new", b"the day's work")
     metarange = world.lake.commit("the day's work").metarange_id
@@ -297,18 +267,14 @@ def test_an_unnamed_metarange_that_was_given_up_counts_again_once_it_is_written_
     world.age(days=1)
     key = f"_lakefs/{metarange}"
     world.lake.objects.put(key, world.lake.objects.get(key))
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert new in world.data()
 
 
 def test_a_damaged_record_stops_runs_until_a_person_gives_it_up() -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"old")
-    world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world = make_world(rules=30)
+    world.commit("a", b"old")
+    world.collect_after(days=2)
     orphan = world.orphan("data/x/orphan")
     world.age(days=2)
     open_state(world.lake.namespace).put(POINTER, b"{")

@@ -98,8 +98,7 @@ def test_other_keys_of_the_metadata_remain_and_no_key_is_deleted() -> None:
     world.client.set_metadata("lake", {"team": "a", ".lakefs.last.import.timestamp": "1"})
     world.rules(30)
     world.age(days=2)
-    run = world.plan()
-    world.run(run)
+    run = world.collected()
     assert world.client.metadata("lake") == {
         "team": "a",
         ".lakefs.last.import.timestamp": "1",
@@ -108,9 +107,9 @@ def test_other_keys_of_the_metadata_remain_and_no_key_is_deleted() -> None:
     }
 
 
-def test_an_id_that_the_server_does_not_keep_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_the_server_does_not_keep_is_an_error() -> None:
     world = make_world()
-    monkeypatch.setattr(world.client, "set_metadata", lambda *_: True)
+    world.client.set_metadata = lambda *_: True  # type: ignore[method-assign]
     with pytest.raises(UnavailableError):
         write_id(site_of(world))
     assert read_ids(open_state(world.lake.namespace)).last is None
@@ -156,8 +155,7 @@ def test_without_the_right_a_run_that_deletes_needs_a_persons_consent_given_once
     world.collect()
     assert garbage not in world.data()
     again = world.orphan("data/x/again")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     assert again not in world.data()
     (consent,) = read_consents(open_state(world.lake.namespace), WITHOUT_ID)
     assert (consent.who, consent.what) == ("ada", {"url": world.client.url})
@@ -175,13 +173,13 @@ def test_a_right_that_is_lost_while_a_run_waits_stops_the_deletion() -> None:
     assert garbage in world.data()
 
 
-def test_metadata_that_cannot_be_read_needs_the_consent_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_that_cannot_be_read_needs_the_consent_too() -> None:
     world = busy_production()
     world.collect()
     garbage = world.orphan("data/x/orphan")
     world.age(days=2)
-    monkeypatch.setattr(world.client, "metadata", lambda _repository: None)
-    monkeypatch.setattr(world.client, "set_metadata", lambda *_: False)
+    world.client.metadata = lambda _repository: None  # type: ignore[method-assign]
+    world.client.may_update = False
     with pytest.raises(RefusedError, match="fs:UpdateRepository"):
         world.plan()
     consent_without_id("lake", "an old server", client=world.client)
@@ -201,8 +199,7 @@ def test_a_failing_call_stops_the_run_and_is_no_missing_right() -> None:
     with pytest.raises(UnavailableError):
         world.run(run)
     world.client.before = lambda _name, _arguments: None
-    world.age(days=1)
-    world.collect()
+    world.collect_after(days=1)
     assert read_block(open_state(world.lake.namespace)) is None
 
 
@@ -217,8 +214,7 @@ def test_a_moved_server_goes_on_with_an_alias() -> None:
     assert told["owner"]["aliases"] == ("https://new.example.com",)
     world.collect()
     world.client.url = told["before"]["environment"]["url"]
-    world.age(days=1)
-    world.collect()
+    world.collect_after(days=1)
     world.assert_readable()
 
 

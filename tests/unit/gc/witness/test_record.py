@@ -24,13 +24,11 @@ from tests.support.policies import policy
 
 
 def two_commits(**settings: Any) -> World:
-    world = make_world(**settings)
-    world.rules(5)
+    world = make_world(**settings, rules=5)
     world.upload("a", b"1")
     world.lake.commit("first", metadata={"k": "v"})
     world.age(days=9)
-    world.upload("b", b"2")
-    world.lake.commit("second")
+    world.commit("b", b"2")
     world.age(days=2)
     return world
 
@@ -60,8 +58,7 @@ def test_after_a_kill_between_part_and_pointer_the_record_before_counts(
             world.run(run)
     assert stored(world) == before
     assert Past.read(run.state, run.plan.namespace).active
-    world.age(hours=2)
-    world.collect()
+    world.collect_after(hours=2)
     assert stored(world).run_id != before.run_id
 
 
@@ -133,8 +130,7 @@ def test_a_commit_of_a_tag_must_be_known_although_a_dry_run_did_not_keep_tags() 
     tagged = world.lake.commit("third", "dev").id
     world.lake.catalog.tags.create_tag("lake", "v1", tagged)
     world.lake.catalog.branches.delete_branch("lake", "dev")
-    world.age(days=9)
-    world.collect()
+    world.collect_after(days=9)
     world.age(days=40)  # so long that no mark carries the commit any more
     world.collect(dry_run=True, keep_tags=False)
     restore(world, backup)

@@ -26,8 +26,7 @@ MODES = pytest.mark.parametrize("mode", ["clean", "auto"])
 
 
 def warnings_of(world: World, **settings: object) -> list[str]:
-    run = world.plan(**settings)
-    world.run(run)
+    run = world.collected(**settings)
     found: list[str] = read_report(run)["warnings"]
     return found
 
@@ -162,8 +161,7 @@ def test_a_copy_under_the_same_url_blocks_production_until_a_person_lifts_it() -
     lift_block("lake", "the rehearsal was stopped", client=production.client)
     production.age(days=1)
     garbage = production.orphan("data/x/orphan")
-    production.age(days=2)
-    production.collect()
+    production.collect_after(days=2)
     assert garbage not in production.data()
     with pytest.raises(WitnessError):
         copy.collect()

@@ -16,8 +16,7 @@ from tests.support.lost_database import back_up, in_hook, restore, unreadable
 
 
 def expired_table(whole_range: bool) -> tuple[World, str]:
-    world = make_world()
-    world.rules(5)
+    world = make_world(rules=5)
     for number in range(10):
         world.upload(f"t/{number:03d}", b"v1 %d" % number)
     if not whole_range:
@@ -28,11 +27,9 @@ def expired_table(whole_range: bool) -> tuple[World, str]:
         world.lake.catalog.objects.delete_object("lake", "main", f"t/{number:03d}")
     dropped = world.lake.commit("table t dropped").id
     world.age(hours=1)
-    world.upload("y", b"y")
-    world.lake.commit("y")
+    world.commit("y", b"y")
     world.age(days=8)
-    world.upload("z", b"z")
-    world.lake.commit("z")
+    world.commit("z", b"z")
     world.age(days=2)
     world.collect(dry_run=True)
     world.age(hours=23, minutes=55)
@@ -48,8 +45,7 @@ def test_c10_a_revert_behind_a_hook_keeps_what_it_brings_back(whole_range: bool)
     world, dropped = expired_table(whole_range)
 
     def nightly_run() -> None:
-        world.age(minutes=5)
-        world.collect()
+        world.collect_after(minutes=5)
         world.age(minutes=25)
 
     patch = in_hook(world, nightly_run)
@@ -62,8 +58,7 @@ def test_c10_a_revert_behind_a_hook_keeps_what_it_brings_back(whole_range: bool)
 def test_c10_a_revert_that_begins_after_the_mark_keeps_what_it_brings_back() -> None:
     """The hook takes from before the re-check until after the sweep."""
     world, dropped = expired_table(whole_range=True)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
 
     def swept() -> None:
         world.run(run)
@@ -77,13 +72,11 @@ def test_c10_a_revert_that_begins_after_the_mark_keeps_what_it_brings_back() -> 
 
 def lost_commit(days: int = 0) -> tuple[World, set[str]]:
     """A run, a backup, a commit that no run sees, and the backup restored; the addresses of the commit."""
-    world = make_world()
-    world.rules(30)
+    world = make_world(rules=30)
     for number in range(30):
         world.upload(f"a/{number:03d}", b"old %d" % number)
     world.lake.commit("old")
-    world.age(days=2)
-    world.collect()
+    world.collect_after(days=2)
     world.age(hours=1)
     backup = back_up(world)
     world.age(hours=6)
@@ -100,8 +93,7 @@ def test_c11_a_commit_that_no_run_saw_before_it_was_lost_is_kept() -> None:
         world.age(hours=hours)
         orphan = world.orphan("data/x/orphan", b"%d" % hours)
         world.age(days=2)
-        run = world.plan()
-        world.run(run)
+        run = world.collected()
         assert orphan not in world.data()
         assert live <= world.data()
     counts = summary_of(run, "list_committed").counts
@@ -115,49 +107,39 @@ def test_an_unnamed_metarange_of_a_long_pause_counts_for_its_days_from_the_mark_
         world.age(days=1)
         world.collect(dry_run=True, keep_unnamed_days=keep)
     for days in (1, 26):
-        world.age(days=days)
-        world.collect()
+        world.collect_after(days=days)
         assert live <= world.data()
-    world.age(days=1)
-    world.collect()
+    world.collect_after(days=1)
     assert not live & world.data()
 
 
 def test_a_branch_made_and_deleted_between_two_marks_is_kept_and_one_that_a_mark_saw_is_not() -> None:
-    world = make_world()
-    world.rules(3)
-    world.upload("a", b"1")
-    world.lake.commit("first")
+    world = make_world(rules=3)
+    world.commit("a", b"1")
     world.age(days=2)
     addresses = {}
     for name, is_seen in (("seen", True), ("unseen", False)):
         world.lake.catalog.branches.create_branch("lake", name, "main")
-        addresses[name] = world.upload("side", name.encode(), name)
-        world.lake.commit("side", name)
+        addresses[name] = world.commit("side", name.encode(), name)
         if is_seen:
             world.collect()
         world.lake.catalog.branches.delete_branch("lake", name)
-    world.age(days=9)
-    world.collect()
+    world.collect_after(days=9)
     assert addresses["seen"] not in world.data()
     assert addresses["unseen"] in world.data()
 
 
 def test_a_shallow_dangling_commit_on_an_old_one_refuses_nothing() -> None:
-    world = make_world()
-    world.rules(3)
+    world = make_world(rules=3)
     world.upload("a", b"1")
     old = world.lake.commit("first")
     world.age(days=9)
-    world.upload("b", b"2")
-    world.lake.commit("second")
+    world.commit("b", b"2")
     world.lake.catalog.branches.create_branch("lake", "side", old.id)
-    world.upload("c", b"3", "side")
-    world.lake.commit("side", "side")
+    world.commit("c", b"3", "side")
     world.lake.catalog.branches.delete_branch("lake", "side")
     for _ in range(3):
-        world.age(days=2)
-        world.collect()
+        world.collect_after(days=2)
         world.assert_readable()
 
 
@@ -175,8 +157,7 @@ def test_kinds_are_read_from_the_end_of_a_file() -> None:
 def test_a_sweep_that_sees_a_lost_commit_only_in_the_re_check_keeps_it() -> None:
     """Committed and lost after the mark; its objects were candidates since a rule of the old days dropped them."""
     world, dropped = expired_table(whole_range=True)
-    run = world.plan()
-    world.mark(run)
+    run = world.marked()
     backup = back_up(world)
     revert(world, dropped)
     restore(world, backup)

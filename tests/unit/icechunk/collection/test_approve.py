@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.errors import AwaitingApprovalError, LeaseHeldError, RefusedError, RejectedError
-from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, StateOutput
 from dredge.icechunk.collection.run import Run
@@ -30,7 +28,7 @@ from dredge.icechunk.collection.steps import (
 )
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, open_deleter
+from tests.support.gc import deleting
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo, until_shut
 
@@ -126,28 +124,16 @@ def test_the_step_itself_lets_nobody_delete(v1: Repo) -> None:
     assert objects(v1.folder) == before
 
 
-def stopping(run: Run, after: int) -> Callable[[str], Any]:
-    made = [0]
-
-    class Deleter:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
-
-        def delete(self, keys: Sequence[str], *asked: Any) -> list[DeleteOutcome]:
-            made[0] += 1
-            if made[0] == after:
-                said(run, "rejected", by="eve")
-                until_shut(run)
-            return self.inner.delete(keys, *asked)
-
-    return Deleter
-
-
-def test_a_no_stops_a_sweep_that_has_begun(v1: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_no_stops_a_sweep_that_has_begun(v1: Repo, tmp_path: Path) -> None:
     due, before = v1.collected(tmp_path), objects(v1.folder)
     run = approved(v1, safety=Safety(gate_every_seconds=0.01), tuning=Tuning(delete_keys=1))
-    monkeypatch.setattr(deleting, "open_deleter", stopping(run, after=3))
-    with pytest.raises((RejectedError, RefusedError), match="eve"):
+
+    def stop(number: int, _keys: object) -> None:
+        if number == 3:
+            said(run, "rejected", by="eve")
+            until_shut(run)
+
+    with deleting(before=stop), pytest.raises((RejectedError, RefusedError), match="eve"):
         bulk_delete(run, HERE)
     left = objects(v1.folder)
     gone = sum(len(before[kind] - left[kind]) for kind in before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +17,6 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.icechunk.collection import bulk_delete as step
-from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.bulk_delete import look_again, newly_live
 from dredge.icechunk.collection.config import IcechunkRestoreConfig, Safety, Tuning
 from dredge.icechunk.collection.index import snapshot_rows
@@ -33,51 +31,28 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import STORE_HOLD, DeleteOutcome, open_deleter, open_reader
+from dredge.storage import STORE_HOLD, DeleteOutcome, open_reader
 from dredge.storage.local.store import LocalReader
 from dredge.storage.undo import StreamedCopier
 from dredge.undo.pins import end_pin
+from tests.support.folder_store import LocalDeleter
+from tests.support.gc import deleting
 from tests.support.icechunk import contents, counts_of, local_storage, objects, quiet
 from tests.support.icechunk_repo import Repo, change_number, grown, until_shut
 
 HERE = LocalRunner()
 
 
-type DeleteBy = Callable[[Callable[[str], Any]], None]
-
-
-@pytest.fixture
-def delete_by(monkeypatch: pytest.MonkeyPatch) -> DeleteBy:
-    return lambda opened: monkeypatch.setattr(deleting, "open_deleter", opened)
-
-
-def failing(kind: str, times: int, *codes: str) -> Callable[[str], Any]:
-    left, others = [times], codes or ("SlowDown",)
-
-    class Failing:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
-
-        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-            if keys[0].startswith(kind) and left[0]:
-                left[0] -= 1
-                given = itertools.chain(others, itertools.repeat(others[-1]))
-                return [
-                    DeleteOutcome(key, "failed", code, "later")
-                    for key, code in zip(keys, given, strict=False)
-                ]
-            return self.inner.delete(keys)
-
-    return Failing
+def failing_manifest(key: str) -> DeleteOutcome | None:
+    return DeleteOutcome(key, "failed", "SlowDown", "later") if key.startswith("manifests") else None
 
 
 def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finishes(
-    repo: Repo, delete_by: DeleteBy
+    repo: Repo,
 ) -> None:
     run = repo.guarded()
     chunks = objects(repo.folder)["chunks"]
-    delete_by(failing("manifests", 1))
-    with pytest.raises(UnavailableError, match=r"\b5\b"):
+    with deleting(answer=failing_manifest), pytest.raises(UnavailableError, match=r"\b5\b"):
         bulk_delete(run, HERE)
     assert objects(repo.folder)["chunks"] == chunks
     report = build_report(run)
@@ -95,7 +70,7 @@ def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finish
 
 
 def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_finishes(
-    repo: Repo, delete_by: DeleteBy, tmp_path: Path
+    repo: Repo, tmp_path: Path
 ) -> None:
     total = 20 if repo.spec == 1 else 15
     readable = {name: contents(repo.library, branch=name) for name in repo.library.list_branches()}
@@ -104,71 +79,45 @@ def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_fin
         shutil.copytree(repo.folder, folder)
         copy = Repo(folder, repo.ids)
         run = copy.guarded(tuning=Tuning(delete_keys=1))
-        done = [0]
 
-        class Killed:
-            def __init__(self, uri: str, done: list[int] = done, limit: int = requests) -> None:
-                self.inner, self.done, self.limit = open_deleter(uri), done, limit
+        def killed(number: int, _keys: object, limit: int = requests) -> None:
+            if number > limit:
+                raise KeyboardInterrupt
 
-            def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-                if self.done[0] == self.limit:
-                    raise KeyboardInterrupt
-                self.done[0] += 1
-                return self.inner.delete(keys)
-
-        delete_by(Killed)
-        with pytest.raises(KeyboardInterrupt):
+        with deleting(before=killed), pytest.raises(KeyboardInterrupt):
             bulk_delete(run, HERE)
         assert {
             name: contents(copy.library, branch=name) for name in copy.library.list_branches()
         } == readable
-        delete_by(open_deleter)
         summary = bulk_delete(run, HERE)
         assert summary.counts["deleted_objects"] == total
         verify(run)
 
 
-def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(
-    repo: Repo, delete_by: DeleteBy
-) -> None:
+def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(repo: Repo) -> None:
     run = repo.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
 
-    class Overtaken:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
+    def overtake(_number: int, _keys: object) -> None:
+        run.lease.release(run.plan.lease)
+        make_lease(run.state, 60).acquire("somebody else")
 
-        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-            run.lease.release(run.plan.lease)
-            make_lease(run.state, 60).acquire("somebody else")
-            return self.inner.delete(keys)
-
-    delete_by(Overtaken)
-    with pytest.raises(LeaseHeldError):
+    with deleting(before=overtake), pytest.raises(LeaseHeldError):
         bulk_delete(run, HERE)
     assert build_report(run)["deleted"]["objects"] == 1
 
 
-def test_what_names_something_is_deleted_before_what_it_names(repo: Repo, delete_by: DeleteBy) -> None:
+def test_what_names_something_is_deleted_before_what_it_names(repo: Repo) -> None:
     run = repo.guarded()
-    kinds: list[str] = []
-
-    class Recording:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
-
-        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-            kinds.extend(dict.fromkeys(key.split("/")[0] for key in keys))
-            return self.inner.delete(keys)
-
-    delete_by(Recording)
-    bulk_delete(run, HERE)
+    with deleting() as requests:
+        bulk_delete(run, HERE)
+    kinds = [kind for keys in requests.made for kind in dict.fromkeys(key.split("/")[0] for key in keys)]
     logs = ["transactions"] if repo.spec == 1 else []
     assert kinds == ["snapshots", *logs, "manifests", "chunks"]
 
 
 @pytest.mark.parametrize("kind", ["snapshots", "manifests"])
 def test_what_a_file_names_that_the_store_holds_stays_also_when_the_sweep_goes_on_after_a_kill(
-    repo: Repo, delete_by: DeleteBy, kind: str
+    repo: Repo, kind: str
 ) -> None:
     before, reader = objects(repo.folder), open_reader(repo.uri)
     undisturbed = repo.collected(repo.folder.parent / "whole")
@@ -176,17 +125,13 @@ def test_what_a_file_names_that_the_store_holds_stays_also_when_the_sweep_goes_o
     run = repo.guarded(tuning=Tuning(delete_keys=1))
     killed = [False]
 
-    class Holding:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
+    def kill(_number: int, keys: Sequence[str]) -> None:
+        if keys[0].startswith("chunks") and not killed[0]:
+            killed[0] = True
+            raise KeyboardInterrupt
 
-        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-            if keys[0].startswith("chunks") and not killed[0]:
-                killed[0] = True
-                raise KeyboardInterrupt
-            if keys == [f"{kind}/{held}"]:
-                return [DeleteOutcome(keys[0], "kept", STORE_HOLD, "on hold")]
-            return self.inner.delete(keys)
+    def hold(key: str) -> DeleteOutcome | None:
+        return DeleteOutcome(key, "kept", STORE_HOLD, "on hold") if key == f"{kind}/{held}" else None
 
     manifests = [held] if kind == "manifests" else [*next(snapshot_rows(reader, [held])).manifests]
     chunks = set()
@@ -196,10 +141,10 @@ def test_what_a_file_names_that_the_store_holds_stays_also_when_the_sweep_goes_o
             name for array in arrays for name in encode_ids(array.ids[array.kind == NATIVE]).to_pylist()
         }
     assert chunks - undisturbed["chunks"], "some would have gone"
-    delete_by(Holding)
-    with pytest.raises(KeyboardInterrupt):
-        bulk_delete(run, HERE)
-    summary = bulk_delete(run, HERE)
+    with deleting(before=kill, answer=hold):
+        with pytest.raises(KeyboardInterrupt):
+            bulk_delete(run, HERE)
+        summary = bulk_delete(run, HERE)
     left = objects(repo.folder)
     assert held in left[kind]
     assert {*manifests} <= left["manifests"]
@@ -306,27 +251,22 @@ def test_upgrade_that_has_removed_some_refs_stops_the_sweep(v1: Repo) -> None:
     assert contents(v1.library, branch="back")
 
 
-def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(v1: Repo, stand_in: Any) -> None:
     # The first request deletes snapshot files; a branch appears on one whose turn has not come.
     run = v1.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0.02))
     candidates = [v1.ids[name] for name in ("1", "2", "4", "6", "7")]
 
-    class Disturbed:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
-
-        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-            found = self.inner.delete(keys)
+    def disturbed(honest: Any, deleter: LocalDeleter, *asked: Any) -> list[DeleteOutcome]:
+        found: list[DeleteOutcome] = honest(deleter, *asked)
+        if deleter.uri == v1.uri:
             left = [node for node in candidates if (v1.folder / "snapshots" / node).exists()]
             assert left, "the sweep went on although the gate was shut"
             if "back" not in v1.library.list_branches():
                 v1.library.create_branch("back", left[-1])
                 until_shut(run)
-            return found
+        return found
 
-    monkeypatch.setattr(deleting, "open_deleter", Disturbed)
+    stand_in(LocalDeleter.delete, disturbed)
     with pytest.raises(RefusedError, match="branch back"):
         bulk_delete(run, HERE)
     assert build_report(run)["kinds"]["chunks"].get("deleted_objects", 0) == 0

@@ -11,12 +11,12 @@ import pytest
 from dredge.errors import AlarmError, FormatError, RefusedError, WitnessError
 from dredge.icechunk.collection import undo
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
-from dredge.icechunk.collection.undo import acknowledge_alarms
 from dredge.icechunk.collection.witness.judging import forget_lost
+from dredge.icechunk.maintenance import open_state
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import store_clock
-from dredge.undo.alarms import read_alarms
+from dredge.undo.alarms import acknowledge_alarms, read_alarms
 from dredge.undo.pins import end_pin, read_pins
 from tests.support.icechunk_past import Past
 
@@ -44,7 +44,7 @@ def test_live_files_that_a_run_deleted_come_back_and_a_person_must_look(past: Pa
     assert past.read(tip, 2) == [2, 2]
     (alarm,) = read_alarms(past.state)
     assert dict(alarm.outcomes) == {"restored": alarm.objects}
-    acknowledge_alarms(past.uri, "a script removed the refs for a minute")
+    acknowledge_alarms(open_state(past.uri), past.uri, "a script removed the refs for a minute")
     assert past.collect()["outcome"] == "success"
     assert past.read(tip, 2) == [2, 2]
 
@@ -121,7 +121,7 @@ def test_purge_leaves_copies_of_what_is_live(past: Past) -> None:
     tip = deleted_wrongly(past, "quarantine")
     with pytest.raises(AlarmError):
         past.collect()
-    acknowledge_alarms(past.uri, "seen")
+    acknowledge_alarms(open_state(past.uri), past.uri, "seen")
     copies = age_copies(past)
     for pin in read_pins(past.state):
         end_pin(past.state, pin.pin_id, store_clock(past.state, ""))

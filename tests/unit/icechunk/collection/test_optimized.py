@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, RefusedError
-from dredge.icechunk.collection import deleting
+from dredge.errors import DefectError, FormatError, RefusedError
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state import RunState, StateStore, open_base
 from dredge.icechunk.collection.steps import (
@@ -32,9 +29,8 @@ from dredge.icechunk.repository import read_history
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
-from dredge.storage import DeleteOutcome, open_reader
-from dredge.storage.local.store import LocalReader
-from dredge.storage.model import MaySend, always
+from dredge.storage import open_reader
+from tests.support.folder_store import LocalReader, dying_while_deleting
 from tests.support.icechunk import contents, objects, quiet
 from tests.support.icechunk_repo import (
     Repo,
@@ -57,15 +53,14 @@ def state_of(repo: Repo) -> RunState:
 
 
 @pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def listed(stand_in: Any) -> list[str]:
     prefixes: list[str] = []
-    real = LocalReader.list
 
-    def noted(self: LocalReader, prefix: str = "", *rest: Any, **more: Any) -> Iterator[pa.RecordBatch]:
+    def noted(honest: Any, store: LocalReader, prefix: str = "", *rest: Any, **more: Any) -> Any:
         prefixes.append(prefix)
-        return real(self, prefix, *rest, **more)
+        return honest(store, prefix, *rest, **more)
 
-    monkeypatch.setattr(LocalReader, "list", noted)
+    stand_in(LocalReader.list, noted)
     return prefixes
 
 
@@ -181,25 +176,11 @@ def test_run_after_one_that_kept_all_chunks_is_a_clean_one(v2: Repo, tmp_path: P
     assert objects(v2.folder) == left
 
 
-class Dying:
-    def __init__(self, inner: Any, left: int) -> None:
-        self.inner, self.left, self.uri = inner, left, inner.uri
-
-    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        some = list(keys)[: self.left]
-        self.left -= len(some)
-        found: list[DeleteOutcome] = self.inner.delete(some, may_send) if some else []
-        if len(some) < len(keys):
-            raise SystemExit
-        return found
-
-
 @pytest.mark.parametrize("spec_and_left", [(1, 1), (2, 100)])
 def test_chunks_that_a_killed_sweep_left_are_found_by_the_next_run(
     both: dict[int, Repo],
     request: pytest.FixtureRequest,
     spec_and_left: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     spec, chunks_left = spec_and_left
@@ -214,18 +195,8 @@ def test_chunks_that_a_killed_sweep_left_are_found_by_the_next_run(
         counts[f"{kind}_candidates_objects"] for kind in ("snapshots", "transactions", "manifests")
     )
     chunks = max(0, counts["chunks_candidates_objects"] - chunks_left)
-    real = deleting.open_deleter
-    with monkeypatch.context() as patch:
-        dying: list[Dying] = []
-
-        def opened(uri: str) -> Any:
-            if not dying:
-                dying.append(Dying(real(uri), metadata + chunks))
-            return dying[0]
-
-        patch.setattr(deleting, "open_deleter", opened)
-        with pytest.raises((SystemExit, Exception)):
-            bulk_delete(run, HERE)
+    with dying_while_deleting(metadata + chunks), pytest.raises(DefectError):
+        bulk_delete(run, HERE)
     release_lease(run)
     assert objects(repo.folder)["manifests"] == left["manifests"]
     assert objects(repo.folder)["chunks"] != left["chunks"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids
 from dredge.sets.live import LocatedSet
-from dredge.storage.local.store import LocalReader
+from tests.support.folder_store import LocalReader
 from tests.support.icechunk_repo import Repo
 
 
@@ -53,12 +54,12 @@ def test_kept_snapshot_needs_its_path_their_logs_their_manifests_and_chunks_and_
     assert found.uri == run.folder.uri
 
 
-def test_a_file_that_the_store_denies_is_not_passed_over(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(_: LocalReader, key: str) -> bytes:
+def test_a_file_that_the_store_denies_is_not_passed_over(v1: Repo, stand_in: Any) -> None:
+    def denied(_honest: object, _store: LocalReader, key: str) -> bytes:
         raise ConfigError(f"{key}: AccessDenied")
 
     run = v1.plan()
-    monkeypatch.setattr(LocalReader, "get", denied)
+    stand_in(LocalReader.get, denied)
     with pytest.raises(ConfigError, match="AccessDenied"):
         with_needs(run, "bulk_delete/_kept", [f"snapshots/{v1.ids['7']}"], passes_archived=True)
 

@@ -12,13 +12,13 @@ import pytest
 from dredge.errors import AlarmError, DredgeError
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.referring import ids_in_referring
-from dredge.icechunk.collection.undo import acknowledge_alarms, purge
+from dredge.icechunk.collection.undo import purge
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.clock import utc_now
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from dredge.undo.alarms import read_alarms
+from dredge.undo.alarms import acknowledge_alarms, read_alarms
 from dredge.undo.pins import end_pin, read_pins
 from tests.support.icechunk import local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
@@ -147,7 +147,7 @@ def test_a_deleted_chunk_that_another_repository_reads_comes_back(
     assert chunk in objects(repo.folder)["chunks"]
     (alarm,) = read_alarms(open_state(repo.uri))
     assert dict(alarm.outcomes) == {"restored": 1}
-    acknowledge_alarms(repo.uri, "seen")
+    acknowledge_alarms(open_state(repo.uri), repo.uri, "seen")
     assert repo.collect(mode=mode, referring_repositories=other.uri)["outcome"] == "success"
 
 
@@ -165,7 +165,7 @@ def test_copies_of_chunks_that_another_repository_reads_are_not_purged(tmp_path:
     with pytest.raises(AlarmError):
         purge_all(repo, run_id)
     assert copies[chunk].exists()
-    acknowledge_alarms(repo.uri, "seen")
+    acknowledge_alarms(open_state(repo.uri), repo.uri, "seen")
     for pin in read_pins(open_state(repo.uri)):
         end_pin(open_state(repo.uri), pin.pin_id, utc_now())
     (repo.folder / "chunks" / chunk).unlink()

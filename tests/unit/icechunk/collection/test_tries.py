@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dredge.errors import LeaseHeldError, OvertakenError, RefusedError
-from dredge.icechunk.collection import deleting
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.outputs import (
     BulkDeleteOutput,
@@ -31,6 +29,7 @@ from dredge.icechunk.collection.steps import (
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_deleter
+from tests.support.gc import deleting
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 from tests.support.orphans import MOMENTS, Moment, sleep_once, unchanged
@@ -101,31 +100,21 @@ def test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none(
     assert objects(v1.folder) == left
 
 
-def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(v1: Repo) -> None:
     orphan = v1.plan(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
     come_to(orphan, BulkDeleteOutput.STEP)
     retry = driver(orphan)
-    made: list[str] = []
     retried: list[int] = []
 
-    class Watched:
-        def __init__(self, uri: str) -> None:
-            self.inner = open_deleter(uri)
+    def retry_first(_number: int, _keys: object) -> None:
+        if not retried:
+            retried.append(0)
+            bulk_delete(retry, HERE)
+            retried[0] = len(requests.made)
 
-        def delete(self, keys: list[str], *_asked: object) -> Any:
-            made.extend(keys)
-            if not retried:
-                retried.append(0)
-                bulk_delete(retry, HERE)
-                retried[0] = len(made)
-            return self.inner.delete(keys)
-
-    monkeypatch.setattr(deleting, "open_deleter", Watched)
-    with pytest.raises(OvertakenError, match="step bulk_delete"):
+    with deleting(before=retry_first) as requests, pytest.raises(OvertakenError, match="step bulk_delete"):
         bulk_delete(orphan, HERE)
-    assert len(made) == retried[0] > 1
+    assert len(requests.made) == retried[0] > 1
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -8,10 +8,7 @@ import pytest
 
 from dredge.kv import Store, open_store
 from lakefs_embedded.auth import Accounts, Action, object_arn
-from lakefs_embedded.auth.errors import (
-    AlreadySetUpError,
-    InvalidNameError,
-)
+from lakefs_embedded.auth.errors import AlreadySetUpError, InvalidNameError
 from tests.support.faulty import WatchedStore
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -15,10 +15,7 @@ import pytest
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
 from lakefs_embedded.catalog import PreparedUncommitted, Rules, Settings
-from lakefs_embedded.errors import (
-    CommitNotFoundError,
-    TaskNotFoundError,
-)
+from lakefs_embedded.errors import CommitNotFoundError, TaskNotFoundError
 from lakefs_embedded.staging.area import Staged
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake, with_settings

@@ -9,9 +9,7 @@ import pytest
 
 from dredge.storage import ObjectReader, open_reader, open_writer
 from lakefs_embedded.catalog import ImportPath, ImportStatus
-from lakefs_embedded.errors import (
-    InvalidValueError,
-)
+from lakefs_embedded.errors import InvalidValueError
 from tests.support.lakes import Lake, make_lake
 
 _numbers = itertools.count()

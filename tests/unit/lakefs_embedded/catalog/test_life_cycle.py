@@ -72,10 +72,7 @@ def made(life_cycle: LifeCycle, kv: MemoryKV | None = None, name: str = "lake") 
 
 def other_calls(lake: Lake) -> dict[str, Callable[[], object]]:
     """Every call of a catalog on one repository, with arguments that would do."""
-    arguments = ARGUMENTS | {
-        "commit": lake.catalog.commits.get_commit("lake", "main"),
-        "rules": Rules(7, {}),
-    }
+    arguments = ARGUMENTS | {"commit": lake.catalog.commits.get_commit("lake", "main"), "rules": Rules(7, {})}
     calls: dict[str, Callable[[], object]] = {}
     for name, method in service_methods(lake.catalog):
         needed = [

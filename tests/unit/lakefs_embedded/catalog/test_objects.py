@@ -3,11 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakefs_embedded.catalog import ObjectStats, Settings
-from lakefs_embedded.errors import (
-    InvalidValueError,
-    LinkAddressError,
-    PathNotFoundError,
-)
+from lakefs_embedded.errors import InvalidValueError, LinkAddressError, PathNotFoundError
 from tests.support.lakes import Lake, make_lake
 from tests.support.memory_store import memory_store
 

@@ -80,10 +80,7 @@ def test_create_against_delete(life_cycle: LifeCycle, exists: bool, crashes: int
                 clean_handed_over(ground.kv, lambda partition: is_named(ground, partition))
                 require_sound(ground)
 
-        actors = {
-            "create": ground.create,
-            "delete": lambda kv: ground.server(kv).delete(NAME),
-        }
+        actors = {"create": ground.create, "delete": lambda kv: ground.server(kv).delete(NAME)}
         return Scene(ground.kv, actors, check)
 
     explored = explore(scene, crashes=crashes)

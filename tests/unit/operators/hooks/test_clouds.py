@@ -63,6 +63,13 @@ def test_fields_may_be_given_in_many_ways(fields: dict[str, Any], found: AzureOp
     assert options(**fields) == found
 
 
+@pytest.fixture
+def masked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    monkeypatch.setattr(clouds, "mask_secret", found.append)
+    return found
+
+
 @pytest.mark.parametrize(
     ("fields", "secrets"),
     [
@@ -73,23 +80,14 @@ def test_fields_may_be_given_in_many_ways(fields: dict[str, Any], found: AzureOp
     ],
 )
 def test_secrets_are_kept_out_of_the_logs(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], secrets: list[str]
+    masked: list[Any], fields: dict[str, Any], secrets: list[str]
 ) -> None:
-    masked: list[Any] = []
-    monkeypatch.setattr(clouds, "mask_secret", masked.append)
     options(**fields)
     assert masked == secrets
 
 
 KEY = {"type": "service_account", "private_key": "SECRETKEY", "private_key_id": "ID", "refresh_token": 7}
 TEXT = json.dumps(KEY)
-
-
-@pytest.fixture
-def masked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    found: list[Any] = []
-    monkeypatch.setattr(clouds, "mask_secret", found.append)
-    return found
 
 
 @pytest.mark.parametrize(

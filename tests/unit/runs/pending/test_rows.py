@@ -152,10 +152,7 @@ def test_what_changed_waits_anew(change: dict[str, Any]) -> None:
         (Row(etag=None), Seen()),
         (Row(), Seen(etag=None)),
         (Row(version_id="v"), Seen()),
-        (
-            Row(last_modified=START - 50 * HOUR + timedelta(milliseconds=999)),
-            Seen(),
-        ),
+        (Row(last_modified=START - 50 * HOUR + timedelta(milliseconds=999)), Seen()),
     ],
 )
 def test_what_one_side_lacks_is_not_compared_and_fractions_of_a_second_are_not(row: Row, seen: Seen) -> None:

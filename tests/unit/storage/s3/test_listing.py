@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.storage import open_reader
-from dredge.storage.s3 import clients
 from dredge.storage.s3.listing import parse_page
 from tests.support.objectstore import Answer, ScriptedS3
 
@@ -159,6 +158,7 @@ def test_a_repeated_token_is_an_error_and_no_endless_loop() -> None:
         list(open_reader("s3://bkt", server.options).list())
 
 
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
     ("answer", "family"),
     [
@@ -170,9 +170,6 @@ def test_a_repeated_token_is_an_error_and_no_endless_loop() -> None:
         ((200, "<Error><Code>InternalError</Code><Message>no</Message></Error>"), UnavailableError),
     ],
 )
-def test_an_answer_that_is_no_listing_is_an_error(
-    answer: Answer, family: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clients, "READ_ATTEMPTS", 2)
+def test_an_answer_that_is_no_listing_is_an_error(answer: Answer, family: type[Exception]) -> None:
     with ScriptedS3(lambda *_: answer) as server, pytest.raises(family):
         list(open_reader("s3://bkt", server.options).list())

@@ -42,7 +42,7 @@ from dredge.inventory.manifest import InventoryFile, Layout
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
-from dredge.storage.local.store import LocalReader
+from tests.support.folder_store import LocalReader
 from tests.support.icechunk import contents, counts_of, objects
 from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id
 from tests.support.icechunk_tasks import Task, named, raw
@@ -75,18 +75,17 @@ def run(repo: Repo, **changes: Any) -> dict[str, Any]:
 
 
 def test_run_on_an_inventory_deletes_what_one_that_lists_deletes_and_lists_no_chunks(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, tmp_path: Path, stand_in: Any
 ) -> None:
     left = repo.collected(tmp_path)
     listed: list[str] = []
-    real = LocalReader.list
 
-    def noted(self: LocalReader, prefix: str = "", *rest: Any, **more: Any) -> Any:
+    def noted(honest: Any, store: LocalReader, prefix: str = "", *rest: Any, **more: Any) -> Any:
         listed.append(prefix)
-        return real(self, prefix, *rest, **more)
+        return honest(store, prefix, *rest, **more)
 
     uri = inventory(repo)
-    monkeypatch.setattr(LocalReader, "list", noted)
+    stand_in(LocalReader.list, noted)
     report = run(repo, inventory=uri)
     assert "chunks/" not in listed
     assert "manifests/" in listed

@@ -6,9 +6,7 @@ import pytest
 
 from dredge.kv import open_store
 from dredge.lakefs.files.messages import graveler_pb2
-from lakefs_embedded.auth.errors import (
-    CredentialsNotFoundError,
-)
+from lakefs_embedded.auth.errors import CredentialsNotFoundError
 from tests.support.auth_directory import filled, keys, names
 
 

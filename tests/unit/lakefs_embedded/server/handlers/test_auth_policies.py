@@ -33,14 +33,6 @@ def policy(name: str, *statements: lakefs_sdk.Statement) -> lakefs_sdk.Policy:
     return lakefs_sdk.Policy(id=name, statement=list(statements or (READ,)))
 
 
-def client_of(lake: Lake, user: str) -> LakeFSClient:
-    """A client with new credentials of a user."""
-    made = lake.sdk.auth_api.create_credentials(user)
-    return LakeFSClient(
-        Configuration(host=lake.server.endpoint, username=made.access_key_id, password=made.secret_access_key)
-    )
-
-
 def test_policies_are_checked_replaced_and_removed(lake: Lake) -> None:
     auth = lake.sdk.auth_api
     made = auth.create_policy(policy=policy("read"))
@@ -112,67 +104,6 @@ def test_policies_of_users_and_groups_and_what_is_effective(lake: Lake) -> None:
     ):
         with refused(404, words):
             call()
-
-
-def test_a_read_only_user_reads_and_does_not_write(lake: Lake) -> None:
-    lake.repository("shop").branch("main").object("a").upload(b"x")
-    lake.sdk.auth_api.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
-    bob = client_of(lake, "bob")
-    with refused(401, "insufficient permissions: not allowed to fs:ReadObject"):
-        bob.objects_api.stat_object("shop", "main", "a")
-    lake.sdk.auth_api.add_group_membership("Viewers", "bob")
-    assert bob.objects_api.stat_object("shop", "main", "a").size_bytes == 1
-    assert bob.objects_api.get_object("shop", "main", "a") == b"x"
-    assert [each.id for each in bob.repositories_api.list_repositories().results] == ["shop"]
-    with refused(401, "not allowed to fs:DeleteObject"):
-        bob.objects_api.delete_object("shop", "main", "a")
-    with refused(401, "not allowed to fs:CreateCommit"):
-        bob.commits_api.commit("shop", "main", lakefs_sdk.CommitCreation(message="m"))
-    with refused(401, "not allowed to fs:DeleteRepository"):
-        bob.repositories_api.delete_repository("shop")
-    with refused(401, "not allowed to auth:AttachPolicy"):
-        bob.auth_api.attach_policy_to_user("bob", "FSFullAccess")
-    # its own keys it may manage, and nobody else's
-    bob.auth_api.create_credentials("bob")
-    with refused(401, "not allowed to auth:CreateCredentials"):
-        bob.auth_api.create_credentials("admin")
-    assert lake.sdk.objects_api.stat_object("shop", "main", "a").size_bytes == 1
-
-
-def test_a_user_of_one_folder_writes_there_and_a_denial_wins(lake: Lake) -> None:
-    repository = lake.repository("shop")
-    auth = lake.sdk.auth_api
-    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
-    in_shop = "arn:lakefs:fs:::repository/shop/object/"
-    write = ["fs:WriteObject", "fs:ReadObject"]
-    auth.create_policy(
-        policy=policy(
-            "folder",
-            lakefs_sdk.Statement(effect="allow", action=write, resource=in_shop + "bob/*"),
-            lakefs_sdk.Statement(effect="deny", action=["fs:*"], resource=in_shop + "bob/locked/*"),
-        )
-    )
-    auth.attach_policy_to_user("bob", "folder")
-    made = auth.create_credentials("bob")
-    pair = (made.access_key_id, made.secret_access_key)
-
-    def upload(path: str) -> tuple[int, str]:
-        response = lake.http(
-            "POST",
-            "/repositories/shop/branches/main/objects",
-            query={"path": path},
-            body=b"x" * 100_000,
-            credentials=pair,
-        )
-        return response.status, json.loads(response.data).get("message", "")
-
-    assert upload("bob/a")[0] == 201
-    assert upload("ann/a") == (401, "insufficient permissions: not allowed to fs:WriteObject")
-    assert upload("bob/locked/a") == (401, "insufficient permissions: denied permission to fs:*")
-    auth.attach_policy_to_user("bob", "FSFullAccess")
-    assert upload("ann/a")[0] == 201
-    assert upload("bob/locked/a")[0] == 401
-    assert [each.path for each in repository.branch("main").objects()] == ["ann/a", "bob/a"]
 
 
 # Users and their credentials through the SDK, over a real socket.

@@ -41,10 +41,7 @@ def refused(status: int, words: str) -> Iterator[None]:
 
 
 def test_a_login_gives_a_token_and_a_session_cookie(lake: Lake) -> None:
-    pair = {
-        "access_key_id": lake.server.access_key_id,
-        "secret_access_key": lake.server.secret_access_key,
-    }
+    pair = {"access_key_id": lake.server.access_key_id, "secret_access_key": lake.server.secret_access_key}
     response = lake.http("POST", "/auth/login", json_body=pair, credentials=None)
     token = json.loads(response.data)["token"]
     cookie = response.headers["Set-Cookie"]

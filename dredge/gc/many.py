@@ -1,4 +1,4 @@
-"""Chooses the repositories of a server to collect, and says why others are left out.
+"""Collections of all repositories of a server, one run each, in this process: each with its lease, plan and report.
 
 A repository of another collector is left out. Files in its namespace show another collector:
 
@@ -17,26 +17,34 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, FormatError
+from dredge.gc import steps
+from dredge.gc.config import GCConfig
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.failures import foreseen
 from dredge.runs.lease import LEASE, read_lease_end
-from dredge.settings import check_settings, read_settings, setting
+from dredge.runs.report import Outcome, lost, reported
+from dredge.runs.tasks import TaskRunner
+from dredge.settings import Settings, check_settings, setting
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
 
+log = logging.getLogger("dredge")
+
+_AT_ONCE = 8
 _BETWEEN = re.compile(r"[,\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManyConfig:
+class ManyConfig(Settings):
     """The repositories to collect, and the folder of the summaries."""
 
     repositories: str = setting(
@@ -71,52 +79,26 @@ class ManyConfig:
         """Names and globs of the repositories to leave out."""
         return _words(self.exclude or "")
 
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """Read settings given as values or as rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
-        return cls(**read_settings(cls, params))
-
 
 def _words(text: str) -> list[str]:
     return [word for word in _BETWEEN.split(text) if word]
 
 
-log = logging.getLogger("dredge")
-
-_AT_ONCE = 8
-
-
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The chosen repositories.
+    """The chosen repositories."""
 
-    Attributes:
-        repositories: names, in order.
-        left_out: the reason by name, for requested repositories without a run.
-        summary_root: URI of the folder for summaries; "" without a repository.
-    """
-
-    repositories: list[str]
-    left_out: dict[str, str]
-    summary_root: str
+    repositories: list[str]  # names, in order
+    left_out: dict[str, str]  # the reason by name, for requested repositories without a run
+    summary_root: str  # URI of the folder for summaries; "" without a repository
 
 
 def choose_repositories(
-    config: ManyConfig,
-    client: LakeFS,
-    options: StorageOptions | None = None,
-    run_root: str | None = None,
+    config: ManyConfig, client: LakeFS, options: StorageOptions | None = None, run_root: str | None = None
 ) -> Chosen:
     """Choose the repositories to collect: the requested ones without another collector.
 
     A repository on an unreachable store is collected too: its run reports the error.
-
-    Args:
-        run_root: folder of the runs; None is a place in each repository's namespace.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
     asked = [found for found in known if _matches(found.name, config.wanted)]
@@ -166,11 +148,7 @@ _CLOCKS = timedelta(minutes=5)
 
 
 def other_collector(reader: ObjectReader) -> str:
-    """Why a repository seems to belong to another collector; "" when it does not.
-
-    Raises:
-        FormatError: the lease is damaged.
-    """
+    """Why a repository seems to belong to another collector; "" when it does not."""
     ours = read_lease_end(reader, f"{STATE}/{LEASE}")
     for run_id, when in _of_others(reader):
         if ours is None or when > ours + _CLOCKS:
@@ -206,3 +184,57 @@ def _newest(reader: ObjectReader, place: str) -> list[tuple[str, str, datetime]]
         if len(found) == _LOOK_BACK:
             break
     return found
+
+
+def collect_each(
+    repositories: Sequence[str],
+    config_of: Callable[[str], GCConfig],
+    runner: TaskRunner,
+    client: LakeFS,
+    at_once: int = 1,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Iterator[Outcome]:
+    """Collect repositories, each with its own lease, plan and report; yield the outcomes in the order of the names. A
+    failed run stops no other run."""
+    return ordered_map(
+        lambda name: _collect(name, config_of, runner, client, options, clock), repositories, at_once
+    )
+
+
+def _collect(
+    repository: str,
+    config_of: Callable[[str], GCConfig],
+    runner: TaskRunner,
+    client: LakeFS,
+    options: StorageOptions | None,
+    clock: Clock,
+) -> Outcome:
+    run_uri = why = ""
+    try:
+        with foreseen(f"the run of {repository}"):
+            run_uri = steps.plan_run(config_of(repository), None, client, options, clock).run_uri
+            run = steps.Run.open(run_uri, options, client, clock)
+            steps.to_its_end(run, runner)
+    except DredgeError as error:
+        why = str(error)
+        log.error("%s: %s", repository, why)
+    return outcome_of(repository, run_uri, why, options)
+
+
+def outcome_of(
+    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
+) -> Outcome:
+    """The outcome of a repository's run, from its report, or else from the known error."""
+    if not run_uri:
+        return lost(repository, why)
+    try:
+        report = steps.read_report(steps.Run.open(run_uri, options))
+    except DredgeError as error:
+        return lost(repository, why or str(error), run_uri)
+    counts = report["counts"]
+    found, deleted = (
+        (counts.get(f"{what}_objects", 0), counts.get(f"{what}_bytes", 0))
+        for what in ("deletable", "deleted")
+    )
+    return reported(repository, run_uri, report, found, deleted)
