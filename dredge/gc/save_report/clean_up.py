@@ -12,7 +12,8 @@
 All files of a version of the state that was the newest at any time of the last week stay. A running, waiting or
 resumed run was planned on such a version, as its mark expires within hours. Each version refers to files of the
 version before it and to new ones. So an old file outside these versions is never needed again, even if another run has
-overtaken this one.
+overtaken this one. Files are listed while this run's version is written, and its end may come a week after its mark:
+its own counts stay as well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from functools import partial
 
 from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
-from dredge.gc.list_committed import COUNTED
+from dredge.gc.list_committed import COUNTED, ListCommittedOutput
 from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import METADATA_RUNS, Plan, Run
 from dredge.gc.save_report.advance_state import StateOutput
@@ -116,10 +117,13 @@ def find_superseded(run: Run) -> Superseded:
         pins = ask(read_pins, run.state)
         deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
         side = ask(side_places, run, reader)
+        summary = run.folder.read_summary(ListCommittedOutput.STEP)
     versions, deletions = versions_read.result(), deletions_read.result()
     found = Superseded()
     kept = {f"{OWN}/{name}" for name in versions}
     kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
+    if summary is not None:
+        kept |= {f"{OWN}/{part.name}" for part in ListCommittedOutput.of(summary).counted.parts}
     # The mark of an unusable version is removed with the version.
     kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
     for place in (VERSIONS, DISTRUSTED, COUNTED):

@@ -55,6 +55,25 @@ def test_layers_that_an_optimized_run_builds_on_stay_however_old() -> None:
     assert not layer & below(world, "dredge/counted/")
 
 
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_the_state_of_a_run_keeps_its_counts_though_its_report_comes_a_week_after_its_mark(mode: str) -> None:
+    """Files to be removed are listed while the state, the first to name the counts, is written."""
+    world = make_world(clean_every_days=10_000)
+    grown(world, 0)
+    run(world)
+    grown(world, 1)
+    context = world.plan(mode=mode)
+    world.mark(context)
+    bulk_delete(context, world.runner)
+    verify(context, world.runner)
+    world.age(days=8)
+    context.lease.renew(context.plan.lease)
+    save_report(context)
+    release_lease(context)
+    grown(world, 2)
+    assert run(world, mode="optimized").plan.mode == "optimized", "the state has all its files"
+
+
 def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the store's clock half a year has passed since the run was planned; this machine's knows better."""
     world = make_world(mode="auto")
