@@ -3,7 +3,7 @@
 deleted   a sample (`verify_sample_size`) from all files of the ledger, and each object with an unclear first answer
           of the store, is looked up
 live      a new sample of canaries, and of staged addresses: none of them may be deleted in the ledger (all are
-          compared), and some are looked up; a run that deleted nothing takes no sample
+          compared), and some are looked up; an optimized run that deleted nothing takes no sample
 
 The store confirmed each key, so a sample is enough. It consists of runs of neighbours: one page of a listing shows a
 thousand names. The sweep deletes in random order, so neighbours were in different requests. The same pages show live
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import Canary, meant, sample
+from dredge.gc.config import CLEAN
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
@@ -54,7 +55,7 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     parts = record.input(BulkDeleteOutput).settled
     living, results = list[Canary](), list[VerifyResult]()
-    if parts:  # without a ledger nothing was deleted
+    if parts or run.plan.mode == CLEAN:  # what others deleted is found by clean runs
         living = take_living(run, record.input(MarkUncommittedOutput))
         results = _look_everywhere(run, runner, record, parts, living)
     left = [address for result in results for address in result.left]

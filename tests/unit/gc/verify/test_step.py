@@ -87,6 +87,17 @@ def test_a_living_object_that_is_gone_without_our_doing_is_a_warning() -> None:
     assert lost in found.warnings[0]
 
 
+def test_a_clean_run_without_garbage_finds_what_others_deleted() -> None:
+    world = make_world()
+    lost, _ = world.commit("a"), world.commit("b")
+    world.age(days=30)
+    context = world.plan()
+    store_of(world).objects.pop(f"lake/{lost}")
+    world.run(context)
+    assert summary_of(context, "bulk_delete").parts == ()
+    assert summary_of(context, "verify").counts["living_objects_missing"] == 1
+
+
 @pytest.mark.parametrize("length", [1, 50])
 def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
     length: int, monkeypatch: pytest.MonkeyPatch
